@@ -1,0 +1,1 @@
+//! Virtual CPUs in virtual time.

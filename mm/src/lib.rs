@@ -1,0 +1,19 @@
+//! The memory manager of a many-core machine.
+//!
+//! Every mechanism is generic over a [`machine::Machine`]: the CPUs, the clock, the locks and
+//! the deferred work it runs on. The same code runs on real threads, on a simulated machine of
+//! hundreds of CPUs and under a model checker.
+//!
+//! Start at [`machine`] to port it, at [`page::PageAllocator`] to embed it, and at
+//! [`design::Design`] to choose between the variants of a mechanism.
+#![no_std]
+#![forbid(unsafe_code)]
+#![warn(clippy::std_instead_of_core, clippy::std_instead_of_alloc, clippy::alloc_instead_of_core)]
+
+extern crate alloc;
+
+pub mod event;
+pub mod machine;
+pub mod site;
+pub mod topology;
+pub mod units;

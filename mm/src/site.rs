@@ -1,0 +1,176 @@
+//! Where a lock is taken, which class it has, and what work costs time.
+//!
+//! Three small enums shared by the manager and its machines. A machine keeps statistics by
+//! class and by call site, and prices work; the manager only names it.
+
+/// What a lock guards. Lock order is in `docs/locks.md`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum LockClass {
+    /// The free lists of a zone (Linux: `zone->lock`).
+    Zone,
+    /// The per-CPU page lists of a zone (Linux: `pcp->lock`).
+    Pcp,
+    /// One drain of all CPUs at a time (Linux: `pcpu_drain_mutex`).
+    DrainAll,
+    /// Watermarks and page-list sizes (Linux: `pcp_batch_high_lock`).
+    Sizing,
+}
+
+impl LockClass {
+    /// Every class, in declaration order.
+    pub const ALL: [Self; 4] = [Self::Zone, Self::Pcp, Self::DrainAll, Self::Sizing];
+
+    /// The Linux name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Zone => "zone->lock",
+            Self::Pcp => "pcp->lock",
+            Self::DrainAll => "pcpu_drain_mutex",
+            Self::Sizing => "pcp_batch_high_lock",
+        }
+    }
+
+    /// Whether waiting for it puts the waiter to sleep, so that its CPU does other work.
+    #[must_use]
+    pub const fn sleeps(self) -> bool {
+        matches!(self, Self::DrainAll | Self::Sizing)
+    }
+}
+
+/// Who takes a lock: the label under which its waits and holds are recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Site {
+    /// pcp list empty: a batch moves from the zone to the list (Linux: `rmqueue_bulk`).
+    Refill,
+    /// A block straight from the zone (Linux: `rmqueue_buddy`).
+    AllocDirect,
+    /// pcp list past `high`: a batch moves to the zone (Linux: `free_frozen_page_commit`).
+    Spill,
+    /// The periodic lowering of `high` (Linux: `decay_pcp_high`).
+    Decay,
+    /// pcp lists emptied into the zone (Linux: `drain_pages_zone`).
+    Drain,
+    /// Remote-node lists given back (Linux: `drain_zone_pages`).
+    DrainRemoteNode,
+    /// A block straight to the zone (Linux: `free_one_page`).
+    FreeDirect,
+    /// This CPU's page list for an allocation (Linux: `rmqueue_pcplist`).
+    PcpAlloc,
+    /// This CPU's page list for a free (Linux: `free_unref_page`).
+    PcpFree,
+    /// Reading or changing sizes, or looking on (Linux: `setup_per_zone_wmarks`, `/proc`).
+    Control,
+}
+
+impl Site {
+    /// Every site, in declaration order.
+    pub const ALL: [Self; 10] = [
+        Self::Refill,
+        Self::AllocDirect,
+        Self::Spill,
+        Self::Decay,
+        Self::Drain,
+        Self::DrainRemoteNode,
+        Self::FreeDirect,
+        Self::PcpAlloc,
+        Self::PcpFree,
+        Self::Control,
+    ];
+
+    /// The Linux function a profile would show.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Refill => "rmqueue_bulk",
+            Self::AllocDirect => "rmqueue_buddy",
+            Self::Spill => "free_frozen_page_commit",
+            Self::Decay => "decay_pcp_high",
+            Self::Drain => "drain_pages_zone",
+            Self::DrainRemoteNode => "drain_zone_pages",
+            Self::FreeDirect => "free_one_page",
+            Self::PcpAlloc => "rmqueue_pcplist",
+            Self::PcpFree => "free_unref_page",
+            Self::Control => "setup_per_zone_wmarks",
+        }
+    }
+
+    /// Whether Linux takes the zone lock for it inside `free_pcppages_bulk`.
+    #[must_use]
+    pub const fn is_bulk_free(self) -> bool {
+        matches!(self, Self::Spill | Self::Decay | Self::Drain | Self::DrainRemoteNode)
+    }
+}
+
+/// Local work that takes time on a real machine; a simulated one prices it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Work {
+    /// One page from a pcp list, all in.
+    PcpAlloc,
+    /// One page to a pcp list, all in.
+    PcpFree,
+    /// One page taken from the free lists, under the zone lock.
+    BuddyAlloc,
+    /// One page put on the free lists, merging included, under the zone lock.
+    BuddyFree,
+    /// A fault on a fresh anonymous page, without the page allocator: entry, zeroing, mapping.
+    Fault,
+    /// Unmapping one page, without the page allocator: page table, rmap, TLB share.
+    Unmap,
+    /// One zone visited by a vmstat refresh.
+    RefreshZone,
+    /// One CPU looked at: differentials or page counts in its cache lines.
+    ScanCpu,
+    /// Switching to another task.
+    ContextSwitch,
+    /// An interrupt or timer taken.
+    Interrupt,
+    /// Asking another CPU for attention (Linux: IPI), the sender's part.
+    Ipi,
+    /// Creating and ending a process, without its pages.
+    Process,
+    /// One nanosecond of the program's own work, never scaled by a profile.
+    Think,
+}
+
+impl Work {
+    /// Every kind, in declaration order.
+    pub const ALL: [Self; 13] = [
+        Self::PcpAlloc,
+        Self::PcpFree,
+        Self::BuddyAlloc,
+        Self::BuddyFree,
+        Self::Fault,
+        Self::Unmap,
+        Self::RefreshZone,
+        Self::ScanCpu,
+        Self::ContextSwitch,
+        Self::Interrupt,
+        Self::Ipi,
+        Self::Process,
+        Self::Think,
+    ];
+
+    /// Its key in a machine profile.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::PcpAlloc => "pcp_alloc",
+            Self::PcpFree => "pcp_free",
+            Self::BuddyAlloc => "buddy_alloc",
+            Self::BuddyFree => "buddy_free",
+            Self::Fault => "fault",
+            Self::Unmap => "unmap",
+            Self::RefreshZone => "refresh_zone",
+            Self::ScanCpu => "scan_cpu",
+            Self::ContextSwitch => "context_switch",
+            Self::Interrupt => "interrupt",
+            Self::Ipi => "ipi",
+            Self::Process => "process",
+            Self::Think => "think",
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! Quantities of the memory manager, each its own type.
+//!
+//! A page frame number, a count of pages and a block size are never mixed up: converting
+//! between them is a named method.
+
+use core::fmt;
+use core::ops::{Add, AddAssign, Sub, SubAssign};
+
+/// Bytes in one page.
+pub const PAGE_SIZE: u64 = 4096;
+
+/// The number of a page frame (Linux: `pfn`). Reaches 16 TiB of 4 KiB pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Pfn(pub u32);
+
+impl Pfn {
+    /// The frame `pages` further up.
+    #[must_use]
+    pub const fn plus(self, pages: Pages) -> Self {
+        Self(self.0 + pages.0)
+    }
+
+    /// Whether a block of `order` may start here.
+    #[must_use]
+    pub const fn is_aligned(self, order: Order) -> bool {
+        self.0.trailing_zeros() >= order.0 as u32
+    }
+}
+
+/// log₂ of a block's size in pages, 0 to [`Order::MAX`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Order(u8);
+
+impl Order {
+    /// One page.
+    pub const ZERO: Self = Self(0);
+    /// The largest block, 4 MiB (Linux: `MAX_PAGE_ORDER`).
+    pub const MAX: Self = Self(10);
+    /// The block of a transparent huge page, 2 MiB (Linux: `pageblock_order`).
+    pub const HUGE: Self = Self(9);
+    /// How many orders there are.
+    pub const COUNT: usize = 11;
+
+    /// The order `order`, or `None` above [`Order::MAX`].
+    #[must_use]
+    pub const fn new(order: u8) -> Option<Self> {
+        if order <= Self::MAX.0 { Some(Self(order)) } else { None }
+    }
+
+    /// The pages of a block.
+    #[must_use]
+    pub const fn pages(self) -> Pages {
+        Pages(1 << self.0)
+    }
+
+    /// As an index into an array with an entry per order.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+
+    /// As a small number.
+    #[must_use]
+    pub const fn get(self) -> u8 {
+        self.0
+    }
+
+    /// The next larger order, or `None` at the largest.
+    #[must_use]
+    pub const fn up(self) -> Option<Self> {
+        Self::new(self.0 + 1)
+    }
+
+    /// The next smaller order, or `None` at one page.
+    #[must_use]
+    pub const fn down(self) -> Option<Self> {
+        if self.0 == 0 { None } else { Some(Self(self.0 - 1)) }
+    }
+
+    /// All orders, smallest first.
+    pub fn all() -> impl DoubleEndedIterator<Item = Self> {
+        (0..=Self::MAX.0).map(Self)
+    }
+}
+
+impl fmt::Display for Order {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A count of pages, never of bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Pages(pub u32);
+
+impl Pages {
+    /// No page.
+    pub const ZERO: Self = Self(0);
+
+    /// The whole pages in `bytes`, saturating at the largest count.
+    #[must_use]
+    pub fn from_bytes(bytes: u64) -> Self {
+        Self(u32::try_from(bytes / PAGE_SIZE).unwrap_or(u32::MAX))
+    }
+
+    /// The size in bytes.
+    #[must_use]
+    pub const fn bytes(self) -> u64 {
+        self.0 as u64 * PAGE_SIZE
+    }
+
+    /// As an index or length.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+
+    /// `self - other`, or zero.
+    #[must_use]
+    pub const fn saturating_sub(self, other: Self) -> Self {
+        Self(self.0.saturating_sub(other.0))
+    }
+}
+
+impl Add for Pages {
+    type Output = Self;
+    fn add(self, other: Self) -> Self {
+        Self(self.0 + other.0)
+    }
+}
+
+impl Sub for Pages {
+    type Output = Self;
+    fn sub(self, other: Self) -> Self {
+        Self(self.0 - other.0)
+    }
+}
+
+impl AddAssign for Pages {
+    fn add_assign(&mut self, other: Self) {
+        self.0 += other.0;
+    }
+}
+
+impl SubAssign for Pages {
+    fn sub_assign(&mut self, other: Self) {
+        self.0 -= other.0;
+    }
+}
+
+impl fmt::Display for Pages {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// The number of a CPU; ids may have holes when CPUs are offline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CpuId(pub u32);
+
+impl CpuId {
+    /// As an index into an array with an entry per possible CPU.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+impl fmt::Display for CpuId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// The number of a memory node (Linux: NUMA node).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeId(pub u32);
+
+impl NodeId {
+    /// As an index into an array with an entry per node.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// A point on the machine's clock, or a span of it, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Nanos(pub u64);
+
+impl Nanos {
+    /// One second.
+    pub const SECOND: Self = Self(1_000_000_000);
+
+    /// `ms` milliseconds.
+    #[must_use]
+    pub const fn from_ms(ms: u64) -> Self {
+        Self(ms * 1_000_000)
+    }
+
+    /// `self - earlier`, or zero.
+    #[must_use]
+    pub const fn since(self, earlier: Self) -> Self {
+        Self(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl Add for Nanos {
+    type Output = Self;
+    fn add(self, other: Self) -> Self {
+        Self(self.0 + other.0)
+    }
+}
+
+/// A count of timer ticks, or a point on the tick grid (Linux: `jiffies`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Jiffies(pub u64);
+
+/// Ticks per second (Linux: `CONFIG_HZ`), 1 to 10,000.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Hz(u32);
+
+impl Hz {
+    /// `hz` ticks per second, or `None` outside 1 to 10,000.
+    #[must_use]
+    pub const fn new(hz: u32) -> Option<Self> {
+        if hz >= 1 && hz <= 10_000 { Some(Self(hz)) } else { None }
+    }
+
+    /// Ticks per second.
+    #[must_use]
+    pub const fn get(self) -> u32 {
+        self.0
+    }
+
+    /// The tick that has last happened at `at`.
+    #[must_use]
+    pub const fn jiffies(self, at: Nanos) -> Jiffies {
+        // Split so that the product cannot overflow within 584 years of uptime.
+        let whole = at.0 / Nanos::SECOND.0 * self.0 as u64;
+        let part = at.0 % Nanos::SECOND.0 * self.0 as u64 / Nanos::SECOND.0;
+        Jiffies(whole + part)
+    }
+
+    /// When tick `tick` happens: the first nanosecond at which [`Hz::jiffies`] shows it.
+    #[must_use]
+    pub const fn nanos(self, tick: Jiffies) -> Nanos {
+        let hz = self.0 as u64;
+        let part = tick.0 % hz * Nanos::SECOND.0;
+        Nanos(tick.0 / hz * Nanos::SECOND.0 + part.div_ceil(hz))
+    }
+
+    /// `span` in ticks, rounded to the nearest.
+    #[must_use]
+    pub const fn span(self, span: Nanos) -> Jiffies {
+        self.jiffies(Nanos(span.0 + Nanos::SECOND.0 / (2 * self.0 as u64)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tick_is_seen_from_its_first_nanosecond_on() {
+        for hz in [100, 250, 300, 1000] {
+            let hz = Hz::new(hz).expect("in range");
+            for tick in [0, 1, 2, 299, 300, 301, 86_400_001].map(Jiffies) {
+                let at = hz.nanos(tick);
+                assert_eq!(hz.jiffies(at), tick);
+                if at.0 > 0 {
+                    assert_eq!(hz.jiffies(Nanos(at.0 - 1)).0, tick.0 - 1);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn orders_end_at_ten() {
+        assert_eq!(Order::new(11), None);
+        assert_eq!(Order::MAX.up(), None);
+        assert_eq!(Order::ZERO.down(), None);
+        assert_eq!(Order::all().count(), Order::COUNT);
+        assert!(Pfn(1024).is_aligned(Order::MAX) && !Pfn(512).is_aligned(Order::MAX));
+    }
+}
