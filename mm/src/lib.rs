@@ -13,6 +13,7 @@
 extern crate alloc;
 
 pub mod event;
+pub mod laws;
 pub mod machine;
 pub mod site;
 pub mod topology;

@@ -1,1 +1,3 @@
 //! Virtual CPUs in virtual time.
+
+pub mod profile;
