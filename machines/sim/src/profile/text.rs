@@ -190,10 +190,11 @@ impl ProfileText {
 }
 
 impl Cost {
-    /// Whether nobody published or measured it.
+    /// Whether nobody published or measured its middle: the source starts with `estimate:`.
     #[must_use]
     pub fn is_estimate(&self) -> bool {
-        self.source.contains("estimate:")
+        let own = self.source.strip_prefix("times the ").and_then(|s| s.split_once(" factor: "));
+        own.map_or(self.source.as_str(), |(_, own)| own).starts_with("estimate:")
     }
 }
 
