@@ -161,43 +161,47 @@ impl<M: Machine> fmt::Debug for Contested<M> {
     }
 }
 
+impl<M: Machine> Contested<M> {
+    fn new(machine: &M) -> Self {
+        let few = few_pages(machine, Design::OURS);
+        let request = Request::new(Order::ZERO).urgent(Urgency::Reserve);
+        let pfn = few
+            .pages
+            .alloc(machine, request)
+            .expect("a fresh arena has pages");
+        Self {
+            few,
+            pfn,
+            accepted: machine.word(0),
+        }
+    }
+
+    fn free(&self, machine: &M) {
+        if self.few.pages.free(machine, self.pfn, Order::ZERO).is_ok() {
+            self.accepted.add(machine, 1, AcqRel);
+        }
+    }
+
+    fn is_free_once(&self, machine: &M) {
+        assert_eq!(
+            self.accepted.load(machine, Relaxed),
+            1,
+            "one free is accepted"
+        );
+        self.few.is_whole(machine);
+    }
+}
+
 /// Two CPUs free the same page.
 #[must_use]
 pub fn double_free_is_refused<M: Machine>() -> Law<M, Contested<M>> {
-    let free: Body<M, Contested<M>> = |machine, contested| {
-        if contested
-            .few
-            .pages
-            .free(machine, contested.pfn, Order::ZERO)
-            .is_ok()
-        {
-            contested.accepted.add(machine, 1, AcqRel);
-        }
-    };
     Law {
         name: "of two CPUs that free the same page at once, one is told that it may not",
-        setup: |machine| {
-            let few = few_pages(machine, Design::OURS);
-            let request = Request::new(Order::ZERO).urgent(Urgency::Reserve);
-            let pfn = few
-                .pages
-                .alloc(machine, request)
-                .expect("a fresh arena has pages");
-            Contested {
-                few,
-                pfn,
-                accepted: machine.word(0),
-            }
-        },
-        bodies: vec![free, free],
-        check: |machine, contested| {
-            assert_eq!(
-                contested.accepted.load(machine, Relaxed),
-                1,
-                "one free is accepted"
-            );
-            contested.few.is_whole(machine);
-        },
+        setup: Contested::new,
+        bodies: vec![|machine, page| page.free(machine), |machine, page| {
+            page.free(machine)
+        }],
+        check: |machine, page| page.is_free_once(machine),
     }
 }
 
@@ -210,34 +214,41 @@ impl<M: Machine> fmt::Debug for FewCounts<M> {
     }
 }
 
+impl<M: Machine> FewCounts<M> {
+    const ITEM: usize = ZoneItem::Anon as usize;
+
+    fn count(&self, machine: &M) {
+        self.0.add(machine, Self::ITEM, 2);
+        self.0.step(machine, Self::ITEM, Step::Up);
+        self.0.add(machine, Self::ITEM, -1);
+    }
+
+    fn is_two(&self, machine: &M) {
+        assert_eq!(self.0.snapshot(machine, Self::ITEM), 2, "the sum is exact");
+        for cpu in machine.topology().ids() {
+            self.0.fold(machine, cpu);
+        }
+        assert_eq!(
+            self.0.approximate(machine, Self::ITEM),
+            2,
+            "and so is the folded value"
+        );
+    }
+}
+
 /// One CPU counts while another folds its differentials, as when a CPU goes offline.
 #[must_use]
 pub fn folding_against_counting<M: Machine>() -> Law<M, FewCounts<M>> {
-    const ITEM: usize = ZoneItem::Anon as usize;
     Law {
         name: "nothing is counted twice or lost when another CPU folds a CPU's differentials",
         setup: |machine| FewCounts(Counters::new(machine, 2)),
         bodies: vec![
-            |machine, counts| {
-                counts.0.add(machine, ITEM, 2);
-                counts.0.step(machine, ITEM, Step::Up);
-                counts.0.add(machine, ITEM, -1);
-            },
+            |machine, counts| counts.count(machine),
             |machine, counts| {
                 counts.0.fold(machine, CpuId(0));
                 counts.0.fold(machine, CpuId(0));
             },
         ],
-        check: |machine, counts| {
-            assert_eq!(counts.0.snapshot(machine, ITEM), 2, "the sum is exact");
-            for cpu in machine.topology().ids() {
-                counts.0.fold(machine, cpu);
-            }
-            assert_eq!(
-                counts.0.approximate(machine, ITEM),
-                2,
-                "and so is the folded value"
-            );
-        },
+        check: |machine, counts| counts.is_two(machine),
     }
 }
