@@ -198,9 +198,7 @@ pub fn double_free_is_refused<M: Machine>() -> Law<M, Contested<M>> {
     Law {
         name: "of two CPUs that free the same page at once, one is told that it may not",
         setup: Contested::new,
-        bodies: vec![|machine, page| page.free(machine), |machine, page| {
-            page.free(machine)
-        }],
+        bodies: vec![Contested::free, Contested::free],
         check: |machine, page| page.is_free_once(machine),
     }
 }
