@@ -195,10 +195,11 @@ impl<M: Machine> Contested<M> {
 /// Two CPUs free the same page.
 #[must_use]
 pub fn double_free_is_refused<M: Machine>() -> Law<M, Contested<M>> {
+    let free: Body<M, Contested<M>> = Contested::free;
     Law {
         name: "of two CPUs that free the same page at once, one is told that it may not",
         setup: Contested::new,
-        bodies: vec![Contested::free, Contested::free],
+        bodies: vec![free, free],
         check: |machine, page| page.is_free_once(machine),
     }
 }
