@@ -5,6 +5,8 @@
 use std::error;
 use std::fmt;
 
+use plimsoll_sim::profile::ProfileError;
+
 use crate::trace::TraceError;
 
 /// Why there is no report.
@@ -63,6 +65,12 @@ impl Error {
 impl From<TraceError> for Error {
     fn from(error: TraceError) -> Self {
         Self::Trace(error)
+    }
+}
+
+impl From<ProfileError> for Error {
+    fn from(error: ProfileError) -> Self {
+        Self::Invalid(error.to_string())
     }
 }
 

@@ -4,7 +4,7 @@
 //! never split, and every grid repeats the designs.
 
 use super::value::{NOTHING, human, human_estimate, human_ratio};
-use super::{Report, Row, VerdictRow};
+use super::{Report, Row, Table, VerdictRow};
 use crate::metric::{Better, Metric, Unit};
 use crate::stats::Verdict;
 
@@ -59,7 +59,17 @@ pub(super) fn blocks(report: &Report, width: usize) -> Vec<Block> {
             "Where no difference is seen, `--seeds {more}` looks closer."
         )));
     }
-    for table in &report.tables {
+    blocks.extend(tables(&report.tables));
+    if !report.finding.is_empty() {
+        blocks.push(Block::Text(report.finding.clone()));
+    }
+    blocks
+}
+
+/// Each table as a grid with its note behind it.
+pub(super) fn tables(tables: &[Table]) -> Vec<Block> {
+    let mut blocks = Vec::new();
+    for table in tables {
         blocks.push(Block::Grid(Grid {
             caption: table.title.clone(),
             columns: table
@@ -73,9 +83,6 @@ pub(super) fn blocks(report: &Report, width: usize) -> Vec<Block> {
         if !table.note.is_empty() {
             blocks.push(Block::Text(table.note.clone()));
         }
-    }
-    if !report.finding.is_empty() {
-        blocks.push(Block::Text(report.finding.clone()));
     }
     blocks
 }

@@ -47,7 +47,7 @@ impl Report {
         Self {
             experiment: experiment.to_owned(),
             machine: machine.to_owned(),
-            card: card_name(card).to_owned(),
+            card: card.name().to_owned(),
             seeds: runs.seeds().to_vec(),
             hash: runs.hash(),
             rows: Vec::new(),
@@ -56,16 +56,6 @@ impl Report {
             finding: String::new(),
             warnings: Vec::new(),
         }
-    }
-}
-
-/// A card as reports and options spell it.
-#[must_use]
-pub const fn card_name(card: Card) -> &'static str {
-    match card {
-        Card::Low => "low",
-        Card::Mid => "mid",
-        Card::High => "high",
     }
 }
 

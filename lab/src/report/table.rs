@@ -4,20 +4,32 @@
 use comfy_table::{Cell, CellAlignment, ContentArrangement, LineStyle, Row, Table, presets};
 
 use super::Report;
-use super::layout::{Align, Block, Grid, blocks};
+use super::layout::{self, Align, Block, Grid, blocks};
 
 /// Renders `report` for lines of about `width` characters, with a newline at the end.
 #[must_use]
 pub fn render(report: &Report, width: usize) -> String {
-    let mut parts = Vec::new();
-    for block in blocks(report, width) {
-        parts.push(match block {
-            Block::Title(title) => title,
-            Block::Text(text) => wrap(&text, width),
-            Block::Grid(grid) => draw(&grid, width),
-        });
-    }
-    parts.join("\n\n") + "\n"
+    render_blocks(blocks(report, width), width)
+}
+
+/// Renders tables that belong to no report.
+#[must_use]
+pub fn render_tables(tables: &[super::Table], width: usize) -> String {
+    render_blocks(layout::tables(tables), width)
+}
+
+fn render_blocks(blocks: Vec<Block>, width: usize) -> String {
+    let render = |block| match block {
+        Block::Title(title) => title,
+        Block::Text(text) => wrap(&text, width),
+        Block::Grid(grid) => draw(&grid, width),
+    };
+    blocks
+        .into_iter()
+        .map(render)
+        .collect::<Vec<_>>()
+        .join("\n\n")
+        + "\n"
 }
 
 fn draw(grid: &Grid, width: usize) -> String {
