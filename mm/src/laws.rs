@@ -195,7 +195,7 @@ impl<M: Machine> Contested<M> {
 /// Two CPUs free the same page.
 #[must_use]
 pub fn double_free_is_refused<M: Machine>() -> Law<M, Contested<M>> {
-    let free: Body<M, Contested<M>> = Contested::free;
+    let free: Body<M, Contested<M>> = |machine, page| page.free(machine);
     Law {
         name: "of two CPUs that free the same page at once, one is told that it may not",
         setup: Contested::new,
