@@ -15,7 +15,7 @@ pub mod arena;
 pub mod cpu;
 pub mod law;
 pub mod locks;
-// measure later
+pub mod measure;
 pub mod topology;
 pub mod words;
 pub mod workers;
