@@ -249,6 +249,17 @@ mod tests {
     }
 
     #[test]
+    fn a_pinned_thread_may_run_elsewhere_afterwards() {
+        let host = Host::with_topology(Topology::flat(64));
+        let before = CpuMask::of_this_thread();
+        if let Ok(_entered) = host.enter_pinned(CpuId(63)) {
+            assert_eq!(host.this_cpu(), CpuId(63));
+            assert_eq!(CpuMask::of_this_thread().cpus().len(), 1);
+        }
+        assert_eq!(CpuMask::of_this_thread(), before);
+    }
+
+    #[test]
     fn an_observer_hears_who_and_what() {
         let (sender, heard) = std::sync::mpsc::channel();
         let tell = move |cpu, _at, event| sender.send((cpu, event)).expect("the test listens");

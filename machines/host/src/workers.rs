@@ -52,7 +52,8 @@ fn serve(host: &Host, cpu: CpuId, handler: &Handler) {
 
 /// The threads that run a machine's deferred work; stops and joins them when dropped.
 ///
-/// Jobs that wait then keep waiting, for workers started later.
+/// Jobs that wait then keep waiting, for workers started later. A handler may drop its own
+/// workers, but the machine gets no others then.
 #[must_use = "dropping it stops the workers"]
 pub struct Workers {
     host: Host,
@@ -65,17 +66,22 @@ impl Workers {
     fn finish(&mut self) -> thread::Result<()> {
         let desks = &self.host.shared().desks;
         desks.iter().for_each(|desk| desk.close());
-        let mut outcome = Ok(());
-        for thread in self.threads.drain(..) {
-            // A handler that drops its own workers cannot wait for itself; its thread ends when
-            // the handler returns, unless workers are started anew before that.
-            if thread.thread().id() != thread::current().id() {
-                outcome = outcome.and(thread.join());
+        let (mut outcome, mut served) = (Ok(()), false);
+        let mut threads = self.threads.drain(..);
+        for desk in desks {
+            match threads.next() {
+                // A handler that drops its own workers cannot wait for itself. Its thread ends
+                // when it returns; its desk stays closed for that.
+                Some(own) if own.thread().id() == thread::current().id() => served = true,
+                Some(thread) => {
+                    outcome = outcome.and(thread.join());
+                    desk.open();
+                }
+                None => desk.open(),
             }
         }
-        desks.iter().for_each(|desk| desk.open());
         // Release pairs with the Acquire in `Host::start`.
-        self.host.shared().served.store(false, Release);
+        self.host.shared().served.store(served, Release);
         outcome
     }
 }

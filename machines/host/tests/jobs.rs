@@ -1,7 +1,7 @@
 //! Deferred work runs once, on its CPU, not before its time, unless cancelled or replaced.
 
 use std::sync::mpsc::{self, Receiver};
-use std::sync::{Arc, Barrier};
+use std::sync::{Arc, Barrier, Mutex};
 use std::time::{Duration, Instant};
 use std::{panic, thread};
 
@@ -138,6 +138,22 @@ fn workers_start_once_and_again_after_they_stopped() {
     let (_workers, runs) = start(&host);
     host.defer(CPU, JOB, Due::Now, WhenIdle::Wake);
     runs.recv_timeout(PATIENCE).expect("the second set runs it");
+}
+
+#[test]
+fn a_handler_may_stop_its_own_workers() {
+    let host = host();
+    let (sender, workers) = mpsc::channel::<Workers>();
+    let workers = Mutex::new(workers);
+    let handler = move |_: &Host, _| {
+        let workers = workers.lock().expect("no handler panicked");
+        drop(workers.recv_timeout(PATIENCE).expect("the test sends them"));
+    };
+    let started = host.start(handler).expect("nobody else started workers");
+    sender.send(started).expect("the handler listens");
+    host.defer(CPU, JOB, Due::Now, WhenIdle::Wake);
+    wait_for(&host, JobState::Dormant);
+    assert!(matches!(host.start(|_, _| ()), Err(StartError::Started)));
 }
 
 #[test]

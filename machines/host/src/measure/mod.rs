@@ -36,11 +36,12 @@ impl Pair {
         let &[first, second, ..] = mask.cpus() else {
             return Err(CannotMeasure::OneCpu);
         };
-        for cpu in [first, second] {
+        let pinned = [first, second].map(|cpu| {
             let pinned = affinity::pin(&CpuMask::only(cpu));
-            pinned.map_err(|why| CannotMeasure::PinRefused { cpu, why })?;
-        }
+            pinned.map_err(|why| CannotMeasure::PinRefused { cpu, why })
+        });
         affinity::pin(&mask).map_err(|why| CannotMeasure::PinRefused { cpu: first, why })?;
+        pinned.into_iter().collect::<Result<(), _>>()?;
         Ok(Self([first, second]))
     }
 
