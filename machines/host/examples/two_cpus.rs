@@ -8,8 +8,13 @@ use std::time::Duration;
 use plimsoll_host::measure::{self, CannotMeasure, Load, Pair, Price};
 
 /// Think and hold times, in nanoseconds.
-const LOADS: [(u32, u32); 5] =
-    [(2000, 500), (500, 500), (5000, 200), (10_000, 2330), (20_000, 5000)];
+const LOADS: [(u32, u32); 5] = [
+    (2000, 500),
+    (500, 500),
+    (5000, 200),
+    (10_000, 2330),
+    (20_000, 5000),
+];
 
 const DURATION: Duration = Duration::from_secs(1);
 
@@ -40,7 +45,10 @@ fn report() -> Result<(), CannotMeasure> {
             Ok(waits) => {
                 print!("  {:>7.1} %", waits.contended_share * 100.0);
                 print!("  {:>7.0}{:>7.0}", waits.mean_ns, waits.p50_ns);
-                print!("{:>7.0}{:>7.0}{:>7.0}", waits.p90_ns, waits.p99_ns, waits.p999_ns);
+                print!(
+                    "{:>7.0}{:>7.0}{:>7.0}",
+                    waits.p90_ns, waits.p99_ns, waits.p999_ns
+                );
                 println!("     {:>4.0} %, {}", waits.kept_share * 100.0, waits.kept);
             }
         }
@@ -49,6 +57,11 @@ fn report() -> Result<(), CannotMeasure> {
 }
 
 fn print_price(what: &str, price: Price) {
-    let Price { median_ns, p10_ns, p90_ns, timings } = price;
+    let Price {
+        median_ns,
+        p10_ns,
+        p90_ns,
+        timings,
+    } = price;
     println!("{what:<23}{median_ns:>7.1}  ({p10_ns:.1} to {p90_ns:.1}, {timings})");
 }

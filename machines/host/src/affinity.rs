@@ -33,7 +33,11 @@ impl CpuMask {
     #[must_use]
     pub fn real(&self, cpu: u32) -> Option<u32> {
         let turn = cpu as usize % self.0.len().max(1);
-        if self.0.contains(&cpu) { Some(cpu) } else { self.0.get(turn).copied() }
+        if self.0.contains(&cpu) {
+            Some(cpu)
+        } else {
+            self.0.get(turn).copied()
+        }
     }
 }
 
@@ -55,7 +59,11 @@ mod imp {
     /// What the kernel says, for one when no CPU of the mask is online.
     pub fn pin(mask: &CpuMask) -> io::Result<()> {
         let mut set = CpuSet::new();
-        for &cpu in mask.cpus().iter().filter(|&&cpu| (cpu as usize) < CpuSet::MAX_CPU) {
+        for &cpu in mask
+            .cpus()
+            .iter()
+            .filter(|&&cpu| (cpu as usize) < CpuSet::MAX_CPU)
+        {
             set.set(cpu as usize);
         }
         Ok(sched_setaffinity(None, &set)?)
@@ -98,7 +106,10 @@ mod tests {
     #[test]
     fn a_played_cpu_maps_to_itself_or_to_the_mask_in_turn() {
         let mask = CpuMask(vec![2, 5]);
-        assert_eq!([0, 1, 2, 3, 5].map(|cpu| mask.real(cpu)), [2, 5, 2, 5, 5].map(Some));
+        assert_eq!(
+            [0, 1, 2, 3, 5].map(|cpu| mask.real(cpu)),
+            [2, 5, 2, 5, 5].map(Some)
+        );
         assert_eq!(CpuMask(Vec::new()).real(3), None);
     }
 }

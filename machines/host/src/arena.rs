@@ -45,7 +45,11 @@ impl Arena {
         }
         let align = usize::try_from(align_bytes).map_err(|_| ArenaError::Size { pages })?;
         let skip_bytes = map.as_ptr().addr().next_multiple_of(align) - map.as_ptr().addr();
-        Ok(Self { map, skip_bytes, pages })
+        Ok(Self {
+            map,
+            skip_bytes,
+            pages,
+        })
     }
 
     /// How many frames there are.
@@ -65,7 +69,12 @@ impl Arena {
     /// If the arena has no such frame.
     #[must_use]
     pub fn page(&self, pfn: Pfn) -> NonNull<u8> {
-        assert!(pfn.0 < self.pages.0, "frame {} is not one of {}", pfn.0, self.pages);
+        assert!(
+            pfn.0 < self.pages.0,
+            "frame {} is not one of {}",
+            pfn.0,
+            self.pages
+        );
         let page_bytes = usize::try_from(PAGE_SIZE).expect("a page is smaller than memory");
         let offset = self.skip_bytes + pfn.0 as usize * page_bytes;
         // Wrapping arithmetic is safe; it does not wrap, as the frame is inside the mapping.
@@ -126,7 +135,10 @@ impl std::error::Error for ArenaError {
 }
 
 #[cfg(test)]
-#[expect(unsafe_code, reason = "reading a page through its pointer is what is tested")]
+#[expect(
+    unsafe_code,
+    reason = "reading a page through its pointer is what is tested"
+)]
 mod tests {
     use super::*;
 

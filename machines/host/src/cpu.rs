@@ -24,7 +24,10 @@ thread_local! {
 /// The CPU of machine `host` that the calling thread plays.
 #[inline]
 pub(crate) fn played(host: HostId) -> Option<CpuId> {
-    PLAYED.get().filter(|&(of, _)| of == host).map(|(_, cpu)| cpu)
+    PLAYED
+        .get()
+        .filter(|&(of, _)| of == host)
+        .map(|(_, cpu)| cpu)
 }
 
 /// The calling thread plays a CPU until this is dropped. Drop the innermost first.
@@ -41,7 +44,11 @@ pub struct Entered {
 impl Entered {
     pub(crate) fn new(host: HostId, cpu: CpuId) -> Self {
         let before = PLAYED.replace(Some((host, cpu)));
-        Self { before, mask: None, _not_send: PhantomData }
+        Self {
+            before,
+            mask: None,
+            _not_send: PhantomData,
+        }
     }
 
     pub(crate) fn pinned(host: HostId, cpu: CpuId, allowed: &CpuMask) -> Result<Self, PinError> {

@@ -66,7 +66,10 @@ impl Desk {
                 Some((due, job)) => {
                     let left = due.since(now());
                     if left == Nanos(0) {
-                        table.slots[job as usize] = Slot { due: None, running: true };
+                        table.slots[job as usize] = Slot {
+                            due: None,
+                            running: true,
+                        };
                         return Some(Running { desk: self, job });
                     }
                     Duration::from_nanos(left.0).min(NAP_MAX)

@@ -20,10 +20,17 @@ use crate::locks::spin_then_yield;
 /// # Panics
 /// If the law is broken; says which law in which round. Also if it has more bodies than CPUs.
 pub fn run_law<S: Send + Sync + 'static>(law: &Law<Host, S>, cpus: u32, rounds: u32) {
-    assert!(law.bodies.len() <= cpus as usize, "law {:?} needs a CPU per body", law.name);
+    assert!(
+        law.bodies.len() <= cpus as usize,
+        "law {:?} needs a CPU per body",
+        law.name
+    );
     let host = Host::with_topology(Topology::flat(cpus));
     for round in 0..rounds {
-        let _says = SaysWhich { law: law.name, round };
+        let _says = SaysWhich {
+            law: law.name,
+            round,
+        };
         let state = {
             let _entered = host.enter(CpuId(0));
             (law.setup)(&host)
@@ -35,7 +42,9 @@ pub fn run_law<S: Send + Sync + 'static>(law: &Law<Host, S>, cpus: u32, rounds: 
 }
 
 fn run_bodies<S: Sync>(law: &Law<Host, S>, host: &Host, state: &S) {
-    let gate = Gate { missing: AtomicUsize::new(law.bodies.len()) };
+    let gate = Gate {
+        missing: AtomicUsize::new(law.bodies.len()),
+    };
     thread::scope(|scope| {
         for (cpu, body) in (0..).map(CpuId).zip(&law.bodies) {
             let gate = &gate;
@@ -75,7 +84,10 @@ struct SaysWhich {
 impl Drop for SaysWhich {
     fn drop(&mut self) {
         if thread::panicking() {
-            eprintln!("law {:?} is broken on real threads, round {}", self.law, self.round);
+            eprintln!(
+                "law {:?} is broken on real threads, round {}",
+                self.law, self.round
+            );
         }
     }
 }

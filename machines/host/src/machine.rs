@@ -76,7 +76,15 @@ impl Host {
         let desks = topology.ids().map(|_cpu| Desk::default()).collect();
         let allowed = CpuMask::of_this_thread();
         let (created, served) = (Instant::now(), AtomicBool::new(false));
-        Self(Arc::new(Shared { id, topology, created, allowed, observer, desks, served }))
+        Self(Arc::new(Shared {
+            id,
+            topology,
+            created,
+            allowed,
+            observer,
+            desks,
+            served,
+        }))
     }
 
     /// Makes the calling thread play `cpu` until what this returns is dropped.
@@ -120,7 +128,10 @@ impl Default for Host {
 impl fmt::Debug for Host {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (id, cpus) = (self.0.id.0, self.0.topology.cpus());
-        f.debug_struct("Host").field("id", &id).field("cpus", &cpus).finish_non_exhaustive()
+        f.debug_struct("Host")
+            .field("id", &id)
+            .field("cpus", &cpus)
+            .finish_non_exhaustive()
     }
 }
 
@@ -213,7 +224,11 @@ fn due_at(due: Due, now: Nanos) -> Nanos {
         Due::Wheel(ticks) => {
             let tick_ns = Nanos::SECOND.0 / u64::from(HZ.get());
             let elapsed = ticks.0.saturating_mul(tick_ns).saturating_add(now.0);
-            Nanos(elapsed.checked_next_multiple_of(tick_ns).unwrap_or(u64::MAX))
+            Nanos(
+                elapsed
+                    .checked_next_multiple_of(tick_ns)
+                    .unwrap_or(u64::MAX),
+            )
         }
     }
 }
@@ -266,6 +281,9 @@ mod tests {
         let host = Host::with_observer(Topology::flat(4), tell);
         let _entered = host.enter(CpuId(3));
         host.emit(Event::Kick { cpu: CpuId(1) });
-        assert_eq!(heard.try_recv(), Ok((CpuId(3), Event::Kick { cpu: CpuId(1) })));
+        assert_eq!(
+            heard.try_recv(),
+            Ok((CpuId(3), Event::Kick { cpu: CpuId(1) }))
+        );
     }
 }

@@ -16,7 +16,10 @@ use crate::Host;
 #[repr(align(128))]
 pub struct SharedWord(AtomicI64);
 
-const _: () = assert!(size_of::<SharedWord>() == 128, "one word, one pair of cache lines");
+const _: () = assert!(
+    size_of::<SharedWord>() == 128,
+    "one word, one pair of cache lines"
+);
 
 impl SharedWord {
     pub(crate) fn new(value: i64) -> Self {
@@ -117,7 +120,9 @@ impl Tags for PageTags {
 
     #[inline]
     fn replace(&self, page: u32, old: u8, new: u8) -> Result<(), u8> {
-        self.0[page as usize].compare_exchange(old, new, Relaxed, Relaxed).map(|_old| ())
+        self.0[page as usize]
+            .compare_exchange(old, new, Relaxed, Relaxed)
+            .map(|_old| ())
     }
 }
 

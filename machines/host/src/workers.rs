@@ -29,12 +29,17 @@ impl Host {
             return Err(StartError::Started);
         }
         let handler: Arc<Handler> = Arc::new(handler);
-        let mut workers = Workers { host: self.clone(), threads: Vec::new() };
+        let mut workers = Workers {
+            host: self.clone(),
+            threads: Vec::new(),
+        };
         for cpu in self.topology().ids() {
             let (host, handler) = (self.clone(), Arc::clone(&handler));
             let thread = thread::Builder::new().name(format!("plimsoll/{cpu}"));
             // On an error the drop of `workers` stops those that run.
-            workers.threads.push(thread.spawn(move || serve(&host, cpu, &*handler))?);
+            workers
+                .threads
+                .push(thread.spawn(move || serve(&host, cpu, &*handler))?);
         }
         Ok(workers)
     }
@@ -44,7 +49,9 @@ type Handler = dyn Fn(&Host, Job) + Send + Sync;
 
 /// Runs the jobs of `cpu` until its desk closes.
 fn serve(host: &Host, cpu: CpuId, handler: &Handler) {
-    let _entered = host.enter_pinned(cpu).unwrap_or_else(|_unpinned| host.enter(cpu));
+    let _entered = host
+        .enter_pinned(cpu)
+        .unwrap_or_else(|_unpinned| host.enter(cpu));
     while let Some(running) = host.shared().desks[cpu.index()].next(|| host.now()) {
         handler(host, running.job);
     }
@@ -100,7 +107,9 @@ impl Drop for Workers {
 
 impl fmt::Debug for Workers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Workers").field("threads", &self.threads.len()).finish_non_exhaustive()
+        f.debug_struct("Workers")
+            .field("threads", &self.threads.len())
+            .finish_non_exhaustive()
     }
 }
 

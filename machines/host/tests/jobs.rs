@@ -27,7 +27,10 @@ fn start(host: &Host) -> (Workers, Receiver<(CpuId, Job, Nanos)>) {
         // The test may be over.
         let _ = sender.send((host.this_cpu(), job, host.now()));
     };
-    (host.start(report).expect("nobody else started workers"), runs)
+    (
+        host.start(report).expect("nobody else started workers"),
+        runs,
+    )
 }
 
 fn wait_for(host: &Host, state: JobState) {
@@ -42,7 +45,11 @@ fn wait_for(host: &Host, state: JobState) {
 fn a_job_runs_once_on_its_cpu_and_not_early() {
     let host = host();
     let (_workers, runs) = start(&host);
-    for due in [Due::Now, Due::Wheel(Jiffies(3)), Due::At(Nanos(host.now().0 + 2_000_000))] {
+    for due in [
+        Due::Now,
+        Due::Wheel(Jiffies(3)),
+        Due::At(Nanos(host.now().0 + 2_000_000)),
+    ] {
         let deferred = host.now();
         host.defer(CPU, JOB, due, WhenIdle::Wake);
         let (cpu, job, at) = runs.recv_timeout(PATIENCE).expect("the job runs");
@@ -52,7 +59,10 @@ fn a_job_runs_once_on_its_cpu_and_not_early() {
             Due::Wheel(_) => Nanos(deferred.0 + 3_000_000),
             Due::At(at) => at,
         };
-        assert!(at >= not_before, "{due:?} ran at {at:?}, deferred at {deferred:?}");
+        assert!(
+            at >= not_before,
+            "{due:?} ran at {at:?}, deferred at {deferred:?}"
+        );
         wait_for(&host, JobState::Dormant);
     }
     assert!(runs.try_recv().is_err(), "each job ran once");
@@ -68,7 +78,9 @@ fn a_job_waits_for_workers_and_a_cancelled_one_never_runs() {
     host.cancel(CPU, JOB);
     assert_eq!(host.job_state(CPU, JOB), JobState::Dormant);
     let (workers, runs) = start(&host);
-    let (cpu, ..) = runs.recv_timeout(PATIENCE).expect("the other CPU's job runs");
+    let (cpu, ..) = runs
+        .recv_timeout(PATIENCE)
+        .expect("the other CPU's job runs");
     assert_eq!(cpu, CpuId(2));
     drop(workers);
     assert!(runs.try_recv().is_err(), "the cancelled one did not run");
@@ -81,10 +93,19 @@ fn the_last_deferral_counts() {
     let hour = Nanos(host.now().0 + 3600 * Nanos::SECOND.0);
     host.defer(CPU, JOB, Due::At(hour), WhenIdle::Wake);
     host.defer(CPU, JOB, Due::Now, WhenIdle::Wake);
-    runs.recv_timeout(PATIENCE).expect("the earlier time replaced the later");
-    host.defer(CPU, JOB, Due::At(Nanos(host.now().0 + 50_000_000)), WhenIdle::Wake);
+    runs.recv_timeout(PATIENCE)
+        .expect("the earlier time replaced the later");
+    host.defer(
+        CPU,
+        JOB,
+        Due::At(Nanos(host.now().0 + 50_000_000)),
+        WhenIdle::Wake,
+    );
     host.defer(CPU, JOB, Due::At(hour), WhenIdle::Wake);
-    assert!(runs.recv_timeout(Duration::from_millis(100)).is_err(), "and the later the earlier");
+    assert!(
+        runs.recv_timeout(Duration::from_millis(100)).is_err(),
+        "and the later the earlier"
+    );
     assert_eq!(host.job_state(CPU, JOB), JobState::Pending);
 }
 
@@ -159,7 +180,9 @@ fn a_handler_may_stop_its_own_workers() {
 #[test]
 fn a_handlers_panic_reaches_who_stops_the_workers() {
     let host = host();
-    let workers = host.start(|_, _| panic!("on purpose")).expect("nobody else started workers");
+    let workers = host
+        .start(|_, _| panic!("on purpose"))
+        .expect("nobody else started workers");
     host.defer(CPU, JOB, Due::Now, WhenIdle::Wake);
     wait_for(&host, JobState::Dormant);
     let stopped = panic::catch_unwind(panic::AssertUnwindSafe(|| drop(workers)));

@@ -21,8 +21,15 @@ struct Folded {
 }
 
 fn setup(host: &Host) -> Folded {
-    let parts = host.topology().ids().map(|cpu| host.local_word(cpu, 0)).collect();
-    Folded { total: host.word(0), parts }
+    let parts = host
+        .topology()
+        .ids()
+        .map(|cpu| host.local_word(cpu, 0))
+        .collect();
+    Folded {
+        total: host.word(0),
+        parts,
+    }
 }
 
 /// Counts up on this CPU, folding at eight.
@@ -61,7 +68,12 @@ fn nothing_is_lost(host: &Host, state: &Folded) {
 
 fn law(folder: Body<Host, Folded>) -> Law<Host, Folded> {
     let name = "folding loses no count";
-    Law { name, setup, bodies: vec![count, count, count, folder], check: nothing_is_lost }
+    Law {
+        name,
+        setup,
+        bodies: vec![count, count, count, folder],
+        check: nothing_is_lost,
+    }
 }
 
 #[test]
@@ -84,7 +96,16 @@ fn every_value_of_a_word_is_seen_by_one_cpu() {
         assert_eq!(steps.sum.load(host, Acquire), counted * (counted - 1) / 2);
     };
     let name = "every value of a word is seen by one CPU";
-    run_law(&Law { name, setup: Steps::new, bodies, check }, CPUS, 200);
+    run_law(
+        &Law {
+            name,
+            setup: Steps::new,
+            bodies,
+            check,
+        },
+        CPUS,
+        200,
+    );
 }
 
 struct Steps {
@@ -95,7 +116,10 @@ struct Steps {
 impl Steps {
     fn new(host: &Host) -> Self {
         assert_eq!(host.this_cpu(), CpuId(0), "setup runs on CPU 0");
-        Self { next: host.word(0), sum: host.word(0) }
+        Self {
+            next: host.word(0),
+            sum: host.word(0),
+        }
     }
 }
 

@@ -40,7 +40,10 @@ fn no_turn_of_a_lock_is_lost() {
                 });
             }
         });
-        assert_eq!(lock.with(&host, Site::Control, |count| *count), TURNS * u64::from(THREADS));
+        assert_eq!(
+            lock.with(&host, Site::Control, |count| *count),
+            TURNS * u64::from(THREADS)
+        );
     }
 }
 
@@ -94,9 +97,13 @@ fn a_panic_inside_releases() {
     let pcp = host.cpu_lock(LockClass::Pcp, CpuId(0), 2);
     let panics = |f: &dyn Fn()| catch_unwind(AssertUnwindSafe(f)).is_err();
     assert!(panics(&|| zone.with(&host, Site::Spill, panic_on_purpose)));
-    assert!(panics(&|| _ = zone.try_with(&host, Site::Spill, panic_on_purpose)));
+    assert!(panics(
+        &|| _ = zone.try_with(&host, Site::Spill, panic_on_purpose)
+    ));
     assert!(panics(&|| pcp.with(&host, Site::Drain, panic_on_purpose)));
-    assert!(panics(&|| _ = pcp.try_local(&host, Site::Drain, panic_on_purpose)));
+    assert!(panics(
+        &|| _ = pcp.try_local(&host, Site::Drain, panic_on_purpose)
+    ));
     assert_eq!(zone.try_with(&host, Site::Spill, |value| *value), Some(1));
     assert_eq!(pcp.try_local(&host, Site::Drain, |value| *value), Some(2));
 }

@@ -27,7 +27,9 @@ struct Slot {
 
 impl JobTable {
     pub(crate) fn new(cpus: u32) -> Self {
-        Self { rows: (0..cpus).map(|_| Default::default()).collect() }
+        Self {
+            rows: (0..cpus).map(|_| Default::default()).collect(),
+        }
     }
 
     /// Makes `job` pending, or forgets it.
@@ -41,7 +43,9 @@ impl JobTable {
 
     pub(crate) fn state(&mut self, cpu: CpuId, job: Job) -> JobState {
         match self.slot(cpu, job) {
-            Slot { pending: Some(_), .. } => JobState::Pending,
+            Slot {
+                pending: Some(_), ..
+            } => JobState::Pending,
             Slot { running: true, .. } => JobState::Running,
             Slot { .. } => JobState::Dormant,
         }
@@ -52,7 +56,10 @@ impl JobTable {
         let slot = self.slot(cpu, job);
         let begins = slot.pending.is_some() && !slot.running;
         if begins {
-            *slot = Slot { pending: None, running: true };
+            *slot = Slot {
+                pending: None,
+                running: true,
+            };
         }
         begins
     }

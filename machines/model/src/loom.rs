@@ -42,9 +42,20 @@ const BRANCHES_MAX: usize = 10_000;
 /// If the law is broken. Also if it has more bodies than CPUs, more than three, or needs more
 /// steps than loom can try.
 pub fn run_law<S: Send + Sync + 'static>(law: &Law<LoomMachine, S>, cpus: u32) {
-    let Law { name, setup, bodies, check } = law;
-    assert!(bodies.len() <= cpus as usize, "law {name:?} needs a CPU per body");
-    assert!(bodies.len() <= BODIES_MAX, "law {name:?} has too many bodies for loom");
+    let Law {
+        name,
+        setup,
+        bodies,
+        check,
+    } = law;
+    assert!(
+        bodies.len() <= cpus as usize,
+        "law {name:?} needs a CPU per body"
+    );
+    assert!(
+        bodies.len() <= BODIES_MAX,
+        "law {name:?} has too many bodies for loom"
+    );
     let _says = SaysWhich { law: name };
     let (setup, bodies, check) = (*setup, bodies.clone(), *check);
     let mut builder = model::Builder::new();
@@ -59,7 +70,9 @@ pub fn run_law<S: Send + Sync + 'static>(law: &Law<LoomMachine, S>, cpus: u32) {
         };
         let threads: Vec<_> = (0..).map(CpuId).zip(&bodies).map(run).collect();
         for thread in threads {
-            thread.join().expect("a body that panics ends the whole model");
+            thread
+                .join()
+                .expect("a body that panics ends the whole model");
         }
         check(&machine, &state);
     });
@@ -73,7 +86,10 @@ struct SaysWhich<'a> {
 impl Drop for SaysWhich<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            eprintln!("law {:?} is broken under loom; LOOM_LOG=trace shows the steps", self.law);
+            eprintln!(
+                "law {:?} is broken under loom; LOOM_LOG=trace shows the steps",
+                self.law
+            );
         }
     }
 }
@@ -96,14 +112,24 @@ impl LoomMachine {
     #[must_use]
     pub fn new(cpus: u32) -> Self {
         let (topology, jobs) = (Topology::flat(cpus), Mutex::new(JobTable::new(cpus)));
-        let shared = Shared { topology, now_ns: AtomicU64::new(0), jobs };
-        Self { shared: Arc::new(shared), cpu: CpuId(0) }
+        let shared = Shared {
+            topology,
+            now_ns: AtomicU64::new(0),
+            jobs,
+        };
+        Self {
+            shared: Arc::new(shared),
+            cpu: CpuId(0),
+        }
     }
 
     /// The same machine seen from `cpu`.
     #[must_use]
     pub fn on(&self, cpu: CpuId) -> Self {
-        Self { shared: Arc::clone(&self.shared), cpu }
+        Self {
+            shared: Arc::clone(&self.shared),
+            cpu,
+        }
     }
 
     /// Sets the time, for all CPUs.
@@ -133,13 +159,19 @@ impl LoomMachine {
     }
 
     fn jobs<R>(&self, f: impl FnOnce(&mut JobTable) -> R) -> R {
-        f(&mut self.shared.jobs.lock().expect("no panic happens inside the table"))
+        f(&mut self
+            .shared
+            .jobs
+            .lock()
+            .expect("no panic happens inside the table"))
     }
 }
 
 impl fmt::Debug for LoomMachine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LoomMachine").field("cpu", &self.cpu).finish_non_exhaustive()
+        f.debug_struct("LoomMachine")
+            .field("cpu", &self.cpu)
+            .finish_non_exhaustive()
     }
 }
 

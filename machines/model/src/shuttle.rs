@@ -44,7 +44,11 @@ pub fn run_law<S: Send + Sync + 'static>(law: &Law<ShuttleMachine, S>, cpus: u32
     run_schedules(law, cpus, random);
     let pct_iterations = iterations as usize - random_iterations;
     if law.bodies.len() > 1 && pct_iterations > 0 {
-        run_schedules(law, cpus, PctScheduler::new_from_seed(SEED, PCT_DEPTH, pct_iterations));
+        run_schedules(
+            law,
+            cpus,
+            PctScheduler::new_from_seed(SEED, PCT_DEPTH, pct_iterations),
+        );
     }
 }
 
@@ -65,8 +69,16 @@ fn run_schedules<S: Send + Sync + 'static>(
     cpus: u32,
     scheduler: impl Scheduler + 'static,
 ) {
-    let Law { name, setup, bodies, check } = law;
-    assert!(bodies.len() <= cpus as usize, "law {name:?} needs a CPU per body");
+    let Law {
+        name,
+        setup,
+        bodies,
+        check,
+    } = law;
+    assert!(
+        bodies.len() <= cpus as usize,
+        "law {name:?} needs a CPU per body"
+    );
     let _says = SaysWhich { law: name };
     let (setup, bodies, check) = (*setup, bodies.clone(), *check);
     let mut config = Config::new();
@@ -81,7 +93,9 @@ fn run_schedules<S: Send + Sync + 'static>(
         };
         let threads: Vec<_> = (0..).map(CpuId).zip(&bodies).map(run).collect();
         for thread in threads {
-            thread.join().expect("a body that panics ends the whole model");
+            thread
+                .join()
+                .expect("a body that panics ends the whole model");
         }
         check(&machine, &state);
     });
@@ -118,14 +132,24 @@ impl ShuttleMachine {
     #[must_use]
     pub fn new(cpus: u32) -> Self {
         let (topology, jobs) = (Topology::flat(cpus), Mutex::new(JobTable::new(cpus)));
-        let shared = Shared { topology, now_ns: AtomicU64::new(0), jobs };
-        Self { shared: Arc::new(shared), cpu: CpuId(0) }
+        let shared = Shared {
+            topology,
+            now_ns: AtomicU64::new(0),
+            jobs,
+        };
+        Self {
+            shared: Arc::new(shared),
+            cpu: CpuId(0),
+        }
     }
 
     /// The same machine seen from `cpu`.
     #[must_use]
     pub fn on(&self, cpu: CpuId) -> Self {
-        Self { shared: Arc::clone(&self.shared), cpu }
+        Self {
+            shared: Arc::clone(&self.shared),
+            cpu,
+        }
     }
 
     /// Sets the time, for all CPUs.
@@ -155,13 +179,19 @@ impl ShuttleMachine {
     }
 
     fn jobs<R>(&self, f: impl FnOnce(&mut JobTable) -> R) -> R {
-        f(&mut self.shared.jobs.lock().expect("no panic happens inside the table"))
+        f(&mut self
+            .shared
+            .jobs
+            .lock()
+            .expect("no panic happens inside the table"))
     }
 }
 
 impl fmt::Debug for ShuttleMachine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ShuttleMachine").field("cpu", &self.cpu).finish_non_exhaustive()
+        f.debug_struct("ShuttleMachine")
+            .field("cpu", &self.cpu)
+            .finish_non_exhaustive()
     }
 }
 

@@ -19,7 +19,12 @@ fn run<S: Send + Sync + 'static>(law: &Law<M, S>) {
 /// What the panic said that broke `law`, if one did.
 fn broken_by<S: Send + Sync + 'static>(law: &Law<M, S>) -> Option<String> {
     let payload = catch_unwind(|| run(law)).err()?;
-    Some(payload.downcast_ref::<String>().cloned().unwrap_or_default())
+    Some(
+        payload
+            .downcast_ref::<String>()
+            .cloned()
+            .unwrap_or_default(),
+    )
 }
 
 #[test]

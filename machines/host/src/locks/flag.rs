@@ -73,7 +73,11 @@ impl RawLock for Flag {
     #[inline]
     fn try_acquire(&self) -> Option<Set<'_>> {
         // Acquire pairs with the Release in `Set::drop`.
-        if self.0.swap(true, Acquire) { None } else { Some(Set(self)) }
+        if self.0.swap(true, Acquire) {
+            None
+        } else {
+            Some(Set(self))
+        }
     }
 }
 

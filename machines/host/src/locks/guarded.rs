@@ -2,7 +2,10 @@
 //!
 //! Invariant: a `&mut` to the value exists only between an acquisition of the raw lock and the
 //! drop of what the acquisition returned, and a raw lock has one holder at a time.
-#![expect(unsafe_code, reason = "a lock hands out `&mut` to a value that threads share")]
+#![expect(
+    unsafe_code,
+    reason = "a lock hands out `&mut` to a value that threads share"
+)]
 
 use std::cell::UnsafeCell;
 
@@ -37,7 +40,10 @@ unsafe impl<L: Excludes + Sync, T: Send> Sync for Guarded<L, T> {}
 
 impl<L: Excludes, T> Guarded<L, T> {
     pub(crate) fn new(value: T) -> Self {
-        Self { raw: L::default(), value: UnsafeCell::new(value) }
+        Self {
+            raw: L::default(),
+            value: UnsafeCell::new(value),
+        }
     }
 
     /// Waits for the lock by `relax`, then runs `f`.

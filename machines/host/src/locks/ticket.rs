@@ -57,7 +57,10 @@ pub(crate) struct Ticket {
     serving: AtomicU32,
 }
 
-const _: () = assert!(size_of::<Ticket>() == 128, "one lock, one pair of cache lines");
+const _: () = assert!(
+    size_of::<Ticket>() == 128,
+    "one lock, one pair of cache lines"
+);
 
 /// The right to be served; passed on when dropped.
 pub(crate) struct Turn<'a> {
@@ -89,7 +92,9 @@ impl RawLock for Ticket {
         let ticket = self.serving.load(Acquire);
         // Relaxed: as in `acquire`. It succeeds only if nobody took a ticket since `ticket` was
         // served last, so the lock is free and the load above was of its latest release.
-        let won = self.next.compare_exchange(ticket, ticket.wrapping_add(1), Relaxed, Relaxed);
+        let won = self
+            .next
+            .compare_exchange(ticket, ticket.wrapping_add(1), Relaxed, Relaxed);
         won.ok().map(|ticket| Turn { lock: self, ticket })
     }
 }
@@ -98,7 +103,9 @@ impl Drop for Turn<'_> {
     #[inline]
     fn drop(&mut self) {
         // Release pairs with the Acquire loads above: the next holder sees this one's writes.
-        self.lock.serving.store(self.ticket.wrapping_add(1), Release);
+        self.lock
+            .serving
+            .store(self.ticket.wrapping_add(1), Release);
     }
 }
 
@@ -118,7 +125,10 @@ mod tests {
                 let (lock, served) = (&lock, &served);
                 scope.spawn(move || {
                     let _turn = lock.acquire(spin_then_yield);
-                    served.lock().expect("nobody panics holding it").push(waiter);
+                    served
+                        .lock()
+                        .expect("nobody panics holding it")
+                        .push(waiter);
                 });
                 // The next waiter comes only when this one has its ticket.
                 while lock.next.load(Relaxed) != waiter + 1 {
@@ -127,12 +137,18 @@ mod tests {
             }
             drop(first);
         });
-        assert_eq!(*served.lock().expect("every thread has ended"), [1, 2, 3, 4]);
+        assert_eq!(
+            *served.lock().expect("every thread has ended"),
+            [1, 2, 3, 4]
+        );
     }
 
     #[test]
     fn tickets_wrap() {
-        let lock = Ticket { next: AtomicU32::new(u32::MAX), serving: AtomicU32::new(u32::MAX) };
+        let lock = Ticket {
+            next: AtomicU32::new(u32::MAX),
+            serving: AtomicU32::new(u32::MAX),
+        };
         for _ in 0..3 {
             let turn = lock.try_acquire().expect("the lock is free");
             assert!(lock.try_acquire().is_none(), "it has a holder");

@@ -27,7 +27,9 @@ impl Rate {
         std::thread::sleep(COMPARED);
         let (end_ticks, end) = both_clocks();
         let elapsed_ns = end.duration_since(start).as_secs_f64() * 1e9;
-        Self { ns_per_tick: elapsed_ns / as_f64(end_ticks.saturating_sub(start_ticks).max(1)) }
+        Self {
+            ns_per_tick: elapsed_ns / as_f64(end_ticks.saturating_sub(start_ticks).max(1)),
+        }
     }
 
     pub(super) fn ns(self, ticks: u64) -> f64 {
@@ -53,12 +55,16 @@ fn both_clocks() -> (u64, Instant) {
         let after = ticks_after_loads();
         (after.saturating_sub(before), before.midpoint(after), now)
     };
-    let closest =
-        (1..READINGS).map(|_| reading()).fold(reading(), |a, b| if b.0 < a.0 { b } else { a });
+    let closest = (1..READINGS)
+        .map(|_| reading())
+        .fold(reading(), |a, b| if b.0 < a.0 { b } else { a });
     (closest.1, closest.2)
 }
 
-#[expect(clippy::cast_precision_loss, reason = "spans of a measurement, far below 2^53")]
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "spans of a measurement, far below 2^53"
+)]
 fn as_f64(ticks: u64) -> f64 {
     ticks as f64
 }

@@ -27,13 +27,28 @@ const SAMPLES_MAX: usize = 1 << 20;
 pub fn lock_waits(pair: Pair, load: Load, duration: Duration) -> Result<Waits, CannotMeasure> {
     let rate = Rate::measure();
     let lock = TicketLock::new(0_u64);
-    let side = |seed| contend(&lock, load, Side { rate, duration, seed });
+    let side = |seed| {
+        contend(
+            &lock,
+            load,
+            Side {
+                rate,
+                duration,
+                seed,
+            },
+        )
+    };
     let (one, other) = pair.run(|| side(1), || side(2))?;
     let jumps = Jumps::of([one.1, other.1].concat());
     let margin = rate.ticks(MARGIN_NS + f64::from(load.hold_ns));
     let samples = [one.0, other.0].concat();
-    let kept = samples.iter().copied().filter(|sample| !jumps.are_near(sample.wait, margin));
-    summarize(kept, samples.len(), |wait| rate.ns(wait.saturating_sub(reading_ticks())))
+    let kept = samples
+        .iter()
+        .copied()
+        .filter(|sample| !jumps.are_near(sample.wait, margin));
+    summarize(kept, samples.len(), |wait| {
+        rate.ns(wait.saturating_sub(reading_ticks()))
+    })
 }
 
 /// One acquisition.
@@ -74,7 +89,10 @@ fn contend(lock: &TicketLock<u64>, load: Load, side: Side) -> (Vec<Sample>, Vec<
             got
         });
         now = watch.look();
-        samples.push(Sample { wait: Span { start, end: got }, contended: contended.get() });
+        samples.push(Sample {
+            wait: Span { start, end: got },
+            contended: contended.get(),
+        });
     }
     (samples, watch.into_jumps())
 }
@@ -145,17 +163,27 @@ mod tests {
         let mut random = Exponential(1);
         let numbers: Vec<f64> = (0..100_000).map(|_| random.next()).collect();
         let mean = numbers.iter().sum::<f64>() / 1e5;
-        let beyond_two = numbers.iter().map(|&n| f64::from(u8::from(n > 2.0))).sum::<f64>() / 1e5;
+        let beyond_two = numbers
+            .iter()
+            .map(|&n| f64::from(u8::from(n > 2.0)))
+            .sum::<f64>()
+            / 1e5;
         assert!((mean - 1.0).abs() < 0.02, "{mean}");
         assert!((beyond_two - 0.1353).abs() < 0.005, "{beyond_two}");
     }
 
     #[test]
     fn too_few_kept_samples_are_no_measurement() {
-        let sample = Sample { wait: Span { start: 10, end: 30 }, contended: true };
+        let sample = Sample {
+            wait: Span { start: 10, end: 30 },
+            contended: true,
+        };
         let ns = |ticks| f64::from(u32::try_from(ticks).expect("small"));
         let waits = summarize([sample; 2].into_iter(), 10, ns).expect("a fifth is enough");
-        assert!((waits.mean_ns - 20.0).abs() < 1e-9 && waits.kept == 2, "{waits:?}");
+        assert!(
+            (waits.mean_ns - 20.0).abs() < 1e-9 && waits.kept == 2,
+            "{waits:?}"
+        );
         let few = summarize([sample].into_iter(), 10, ns);
         assert!(matches!(few, Err(CannotMeasure::TooBusy { .. })));
         let none = summarize([].into_iter(), 0, ns);

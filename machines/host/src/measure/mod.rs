@@ -178,7 +178,10 @@ impl fmt::Display for CannotMeasure {
             }
             Self::TooBusy { kept_share } => {
                 let percent = kept_share * 100.0;
-                write!(f, "the CPUs are too busy: {percent:.0} % of the samples were undisturbed")
+                write!(
+                    f,
+                    "the CPUs are too busy: {percent:.0} % of the samples were undisturbed"
+                )
             }
             Self::Stalled => f.write_str("one CPU did not answer the other for seconds"),
         }
@@ -227,10 +230,20 @@ mod tests {
             Err(why) => return assert!(!why.to_string().is_empty()),
         };
         let brief = std::time::Duration::from_millis(30);
-        match lock_waits(pair, Load { think_ns: 2000, hold_ns: 500 }, brief) {
+        match lock_waits(
+            pair,
+            Load {
+                think_ns: 2000,
+                hold_ns: 500,
+            },
+            brief,
+        ) {
             Ok(waits) => {
                 assert!((0.0..=1.0).contains(&waits.contended_share), "{waits:?}");
-                assert!(waits.p50_ns <= waits.p90_ns && waits.p90_ns <= waits.p999_ns, "{waits:?}");
+                assert!(
+                    waits.p50_ns <= waits.p90_ns && waits.p90_ns <= waits.p999_ns,
+                    "{waits:?}"
+                );
                 assert!(waits.kept_share >= 0.2 && waits.kept > 0, "{waits:?}");
             }
             Err(why) => assert!(!why.to_string().is_empty()),

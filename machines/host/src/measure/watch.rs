@@ -28,7 +28,11 @@ pub(super) struct Watch {
 impl Watch {
     pub(super) fn start(rate: Rate) -> Self {
         let (jump_ticks, last) = (rate.ticks(JUMP_NS), Cell::new(clock::ticks()));
-        Self { jump_ticks, last, jumps: RefCell::default() }
+        Self {
+            jump_ticks,
+            last,
+            jumps: RefCell::default(),
+        }
     }
 
     /// Looks at the clock.
@@ -57,7 +61,10 @@ impl Watch {
     fn note(&self, now: u64) -> u64 {
         let last = self.last.replace(now);
         if now.saturating_sub(last) > self.jump_ticks {
-            self.jumps.borrow_mut().push(Span { start: last, end: now });
+            self.jumps.borrow_mut().push(Span {
+                start: last,
+                end: now,
+            });
         }
         now
     }
@@ -86,8 +93,12 @@ impl Jumps {
 
     /// Whether a jump is less than `margin` from `span`.
     pub(super) fn are_near(&self, span: Span, margin: u64) -> bool {
-        let past = self.0.partition_point(|jump| jump.end.saturating_add(margin) <= span.start);
-        self.0.get(past).is_some_and(|jump| jump.start < span.end.saturating_add(margin))
+        let past = self
+            .0
+            .partition_point(|jump| jump.end.saturating_add(margin) <= span.start);
+        self.0
+            .get(past)
+            .is_some_and(|jump| jump.start < span.end.saturating_add(margin))
     }
 }
 
@@ -101,7 +112,12 @@ mod tests {
 
     #[test]
     fn what_is_near_a_jump_of_either_thread_is_known() {
-        let jumps = Jumps::of(vec![span(500, 600), span(100, 200), span(150, 260), span(110, 120)]);
+        let jumps = Jumps::of(vec![
+            span(500, 600),
+            span(100, 200),
+            span(150, 260),
+            span(110, 120),
+        ]);
         assert_eq!(jumps.0, [span(100, 260), span(500, 600)]);
         let near = |start, end| jumps.are_near(span(start, end), 10);
         assert!(near(0, 95) && near(120, 130) && near(265, 270) && near(0, 1000));

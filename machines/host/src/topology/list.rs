@@ -29,7 +29,11 @@ pub(super) fn id(text: &str) -> Option<i64> {
 
 /// `parse` takes a sign; Linux writes none.
 fn digits(text: &str) -> Option<u32> {
-    if text.starts_with('+') { None } else { text.parse().ok() }
+    if text.starts_with('+') {
+        None
+    } else {
+        text.parse().ok()
+    }
 }
 
 #[cfg(test)]
@@ -45,7 +49,17 @@ mod tests {
 
     #[test]
     fn what_is_no_list_is_refused() {
-        for text in ["a", "0-", "-1", "3-1", "0,,2", "0-99999999999", "0-4000000000", "+1", "0;1"] {
+        for text in [
+            "a",
+            "0-",
+            "-1",
+            "3-1",
+            "0,,2",
+            "0-99999999999",
+            "0-4000000000",
+            "+1",
+            "0;1",
+        ] {
             assert_eq!(cpus(text), None, "{text:?}");
         }
         assert_eq!(id("-1\n"), Some(-1));

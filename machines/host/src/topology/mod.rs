@@ -69,8 +69,16 @@ impl fmt::Display for TopologyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Read { path, why } => write!(f, "cannot read {}: {why}", path.display()),
-            Self::Parse { path, text, expected } => {
-                write!(f, "{} should be {expected}, but is {text:?}", path.display())
+            Self::Parse {
+                path,
+                text,
+                expected,
+            } => {
+                write!(
+                    f,
+                    "{} should be {expected}, but is {text:?}",
+                    path.display()
+                )
             }
         }
     }
@@ -107,7 +115,10 @@ fn assemble(cpus: &[Option<Described>]) -> Topology {
         let core_key = cpu.map_or((0, 0, alone), |cpu| (cpu.package, cpu.die, cpu.core));
         let llc_key = match *cpu {
             None => (1, alone),
-            Some(Described { llc_first: Some(first), .. }) => (0, i64::from(first)),
+            Some(Described {
+                llc_first: Some(first),
+                ..
+            }) => (0, i64::from(first)),
             // Without a word on caches, a socket has one.
             Some(Described { package, .. }) => (2, package),
         };
@@ -128,10 +139,13 @@ fn first_package(cpus: &[Option<Described>]) -> i64 {
 
 /// The place of `key` in `keys`, at the end if it is new.
 fn number_of<K: PartialEq>(keys: &mut Vec<K>, key: K) -> u32 {
-    let place = keys.iter().position(|known| *known == key).unwrap_or_else(|| {
-        keys.push(key);
-        keys.len() - 1
-    });
+    let place = keys
+        .iter()
+        .position(|known| *known == key)
+        .unwrap_or_else(|| {
+            keys.push(key);
+            keys.len() - 1
+        });
     u32::try_from(place).expect("there are no more keys than CPUs")
 }
 

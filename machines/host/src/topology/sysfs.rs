@@ -14,10 +14,19 @@ const CACHES_MAX: u32 = 16;
 /// What is said of every possible CPU, by id; `None` for one that is described nowhere.
 pub(super) fn describe(root: &Path) -> Result<Vec<Option<Described>>, TopologyError> {
     let path = root.join("cpu/possible");
-    let possible = parse(&path, &read(&path)?, "a list of CPUs such as 0-7", list::cpus)?;
+    let possible = parse(
+        &path,
+        &read(&path)?,
+        "a list of CPUs such as 0-7",
+        list::cpus,
+    )?;
     let Some(&last) = possible.iter().max() else {
         let expected = "at least one CPU";
-        return Err(TopologyError::Parse { path, text: String::new(), expected });
+        return Err(TopologyError::Parse {
+            path,
+            text: String::new(),
+            expected,
+        });
     };
     let mut cpus = vec![None; last as usize + 1];
     for cpu in possible {
@@ -57,7 +66,12 @@ fn last_level_cache(folder: &Path) -> Result<Option<u32>, TopologyError> {
             break;
         };
         let path = cache.join("shared_cpu_list");
-        let sharing = parse(&path, &read(&path)?, "a list of CPUs such as 0-7", list::cpus)?;
+        let sharing = parse(
+            &path,
+            &read(&path)?,
+            "a list of CPUs such as 0-7",
+            list::cpus,
+        )?;
         if highest.is_none_or(|(known, _)| level > known) {
             highest = Some((level, sharing.into_iter().min()));
         }
@@ -81,7 +95,12 @@ fn nodes(root: &Path) -> Result<Vec<(u32, Vec<u32>)>, TopologyError> {
         };
         let Ok(number) = number.parse() else { continue };
         let path = entry.path().join("cpulist");
-        let cpus = parse(&path, &read(&path)?, "a list of CPUs such as 0-7", list::cpus)?;
+        let cpus = parse(
+            &path,
+            &read(&path)?,
+            "a list of CPUs such as 0-7",
+            list::cpus,
+        )?;
         nodes.push((number, cpus));
     }
     Ok(nodes)
@@ -92,11 +111,18 @@ fn parse_file(path: &Path) -> Result<i64, TopologyError> {
 }
 
 fn parse_file_if_any(path: &Path) -> Result<Option<i64>, TopologyError> {
-    if path.exists() { parse_file(path).map(Some) } else { Ok(None) }
+    if path.exists() {
+        parse_file(path).map(Some)
+    } else {
+        Ok(None)
+    }
 }
 
 fn read(path: &Path) -> Result<String, TopologyError> {
-    fs::read_to_string(path).map_err(|why| TopologyError::Read { path: PathBuf::from(path), why })
+    fs::read_to_string(path).map_err(|why| TopologyError::Read {
+        path: PathBuf::from(path),
+        why,
+    })
 }
 
 fn parse<T>(

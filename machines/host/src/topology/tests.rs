@@ -28,7 +28,10 @@ impl Fixture {
         self.file(&format!("{folder}/topology/physical_package_id"), package)
             .file(&format!("{folder}/topology/core_id"), core)
             .file(&format!("{folder}/cache/index0/level"), "1\n")
-            .file(&format!("{folder}/cache/index0/shared_cpu_list"), &format!("{cpu}\n"))
+            .file(
+                &format!("{folder}/cache/index0/shared_cpu_list"),
+                &format!("{cpu}\n"),
+            )
             .file(&format!("{folder}/cache/index1/level"), "3\n")
             .file(&format!("{folder}/cache/index1/shared_cpu_list"), llc)
     }
@@ -58,9 +61,21 @@ fn two_sockets_with_smt_two_caches_and_two_nodes() {
         .file("node/possible", "0-2\n");
     let topology = read_from(&fixture.0).expect("it is well formed");
     assert_eq!(topology.cpus(), 8);
-    let from_0: Vec<_> = topology.ids().map(|cpu| topology.distance(CpuId(0), cpu)).collect();
+    let from_0: Vec<_> = topology
+        .ids()
+        .map(|cpu| topology.distance(CpuId(0), cpu))
+        .collect();
     let (socket, remote) = (Distance::Socket, Distance::Remote);
-    let expected = [Distance::Same, socket, remote, remote, Distance::Core, socket, remote, remote];
+    let expected = [
+        Distance::Same,
+        socket,
+        remote,
+        remote,
+        Distance::Core,
+        socket,
+        remote,
+        remote,
+    ];
     assert_eq!(from_0, expected);
     assert_eq!(topology.distance(CpuId(2), CpuId(3)), Distance::Llc);
     assert_eq!(topology.nodes(), 2);
@@ -89,7 +104,10 @@ fn a_guest_without_caches_nodes_or_package_ids_is_one_socket() {
         .file("cpu/cpu0/topology/core_id", "0\n")
         .file("cpu/cpu1/topology/physical_package_id", "-1\n")
         .file("cpu/cpu1/topology/core_id", "1\n");
-    assert_eq!(read_from(&fixture.0).expect("little is enough"), Topology::flat(2));
+    assert_eq!(
+        read_from(&fixture.0).expect("little is enough"),
+        Topology::flat(2)
+    );
 }
 
 #[test]
@@ -97,12 +115,22 @@ fn an_error_names_the_file_and_what_it_says() {
     let missing = read_from(&Fixture::new("missing").0).expect_err("there is no file");
     assert!(matches!(&missing, TopologyError::Read { path, .. } if path.ends_with("cpu/possible")));
 
-    let fixture = Fixture::new("garbled").file("cpu/possible", "0-1\n").cpu(0, "0\n", "x\n", "0\n");
+    let fixture = Fixture::new("garbled")
+        .file("cpu/possible", "0-1\n")
+        .cpu(0, "0\n", "x\n", "0\n");
     let garbled = read_from(&fixture.0).expect_err("a core is a number");
-    assert!(garbled.to_string().ends_with("core_id should be a number, but is \"x\""), "{garbled}");
+    assert!(
+        garbled
+            .to_string()
+            .ends_with("core_id should be a number, but is \"x\""),
+        "{garbled}"
+    );
 
     let fixture = Fixture::new("none").file("cpu/possible", "\n");
-    assert!(matches!(read_from(&fixture.0), Err(TopologyError::Parse { .. })));
+    assert!(matches!(
+        read_from(&fixture.0),
+        Err(TopologyError::Parse { .. })
+    ));
 }
 
 #[test]

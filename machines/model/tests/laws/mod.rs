@@ -47,7 +47,10 @@ fn fold_in_two_steps(machine: &M, state: &Folded) {
 fn folding_loses_nothing(folder: Body<M, Folded>) -> Law<M, Folded> {
     let setup = |machine: &M| {
         let part = |cpu| machine.local_word(CpuId(cpu), 0);
-        Folded { total: machine.word(0), parts: (0..).map(part).take(COUNTERS).collect() }
+        Folded {
+            total: machine.word(0),
+            parts: (0..).map(part).take(COUNTERS).collect(),
+        }
     };
     let check = |machine: &M, state: &Folded| {
         fold(machine, state);
@@ -56,7 +59,12 @@ fn folding_loses_nothing(folder: Body<M, Folded>) -> Law<M, Folded> {
     };
     let mut bodies = vec![count as Body<M, Folded>; COUNTERS];
     bodies.push(folder);
-    Law { name: "folding loses no count", setup, bodies, check }
+    Law {
+        name: "folding loses no count",
+        setup,
+        bodies,
+        check,
+    }
 }
 
 #[test]
@@ -79,7 +87,12 @@ fn a_lost_update_is_caught() {
     let check = |machine: &M, word: &ModelWord| assert_eq!(word.load(machine, Acquire), 2);
     let name = "a load and a store are an update";
     let setup = |machine: &M| machine.word(0);
-    let why = broken_by(&Law { name, setup, bodies: vec![update, update], check });
+    let why = broken_by(&Law {
+        name,
+        setup,
+        bodies: vec![update, update],
+        check,
+    });
     assert!(why.is_some_and(|why| why.contains("left == right")));
 }
 
@@ -90,13 +103,21 @@ pub(crate) struct Published {
 }
 
 fn publishing(publish: Body<M, Published>) -> Law<M, Published> {
-    let setup = |machine: &M| Published { value: machine.word(0), flag: machine.word(0) };
+    let setup = |machine: &M| Published {
+        value: machine.word(0),
+        flag: machine.word(0),
+    };
     let read = |machine: &M, state: &Published| {
         if state.flag.load(machine, Acquire) == 1 {
             assert_eq!(Word::load(&state.value, machine, Relaxed), 7);
         }
     };
-    Law { name: "a flag publishes", setup, bodies: vec![publish, read], check: |_, _| () }
+    Law {
+        name: "a flag publishes",
+        setup,
+        bodies: vec![publish, read],
+        check: |_, _| (),
+    }
 }
 
 #[test]
@@ -130,7 +151,9 @@ fn locks_exclude_and_tries_are_turned_away() {
         turned_away: machine.word(0),
     };
     let owner = |machine: &M, state: &Locked| {
-        let taken = state.pcp.try_local(machine, Site::PcpFree, |count| *count += 1);
+        let taken = state
+            .pcp
+            .try_local(machine, Site::PcpFree, |count| *count += 1);
         if taken.is_none() {
             Word::add(&state.turned_away, machine, 1, Relaxed);
         }
@@ -145,9 +168,17 @@ fn locks_exclude_and_tries_are_turned_away() {
     let check = |machine: &M, state: &Locked| {
         let in_pcp = CpuLock::with(&state.pcp, machine, Site::Control, |count| *count);
         assert_eq!(in_pcp + state.turned_away.load(machine, Acquire), 2);
-        assert_eq!(state.zone.try_with(machine, Site::Control, |count| *count), Some(2));
+        assert_eq!(
+            state.zone.try_with(machine, Site::Control, |count| *count),
+            Some(2)
+        );
     };
-    let law = Law { name: "locks exclude", setup, bodies: vec![owner, drain], check };
+    let law = Law {
+        name: "locks exclude",
+        setup,
+        bodies: vec![owner, drain],
+        check,
+    };
     run(&law);
 }
 
@@ -157,13 +188,19 @@ fn a_job_runs_once_however_its_cpu_meets_its_cancel() {
     let setup = |machine: &M| {
         machine.set_now(Nanos(5));
         machine.defer(CpuId(0), JOB, Due::Wheel(Jiffies(1)), WhenIdle::Defer);
-        assert_eq!(machine.deferral(CpuId(0), JOB).map(|it| it.idle), Some(WhenIdle::Defer));
+        assert_eq!(
+            machine.deferral(CpuId(0), JOB).map(|it| it.idle),
+            Some(WhenIdle::Defer)
+        );
         machine.word(0)
     };
     let worker = |machine: &M, runs: &ModelWord| {
         for _ in 0..2 {
             machine.run_pending(|machine, job| {
-                assert_eq!((machine.this_cpu(), job, machine.now()), (CpuId(0), JOB, Nanos(5)));
+                assert_eq!(
+                    (machine.this_cpu(), job, machine.now()),
+                    (CpuId(0), JOB, Nanos(5))
+                );
                 assert_eq!(machine.job_state(CpuId(0), JOB), JobState::Running);
                 Word::add(runs, machine, 1, Relaxed);
             });
@@ -175,7 +212,12 @@ fn a_job_runs_once_however_its_cpu_meets_its_cancel() {
         assert!(Word::load(runs, machine, Acquire) <= 1);
     };
     let name = "a job runs once at most";
-    run(&Law { name, setup, bodies: vec![worker, canceller], check });
+    run(&Law {
+        name,
+        setup,
+        bodies: vec![worker, canceller],
+        check,
+    });
 }
 
 #[test]
@@ -190,5 +232,10 @@ fn one_cpu_wins_a_tag() {
         assert_eq!((Tags::get(tags, 0), Tags::get(tags, 3)), (0x1a, 9));
         assert_eq!(Word::load(wins, machine, Acquire), 1);
     };
-    run(&Law { name: "one CPU wins a tag", setup, bodies: vec![claim, claim], check });
+    run(&Law {
+        name: "one CPU wins a tag",
+        setup,
+        bodies: vec![claim, claim],
+        check,
+    });
 }
