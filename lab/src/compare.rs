@@ -23,7 +23,9 @@ pub struct Sample {
 }
 
 impl Sample {
-    fn value(&self, metric: &Metric) -> Option<f64> {
+    /// The value of `metric`, if the run measured it.
+    #[must_use]
+    pub fn value(&self, metric: &Metric) -> Option<f64> {
         let found = self
             .metrics
             .iter()

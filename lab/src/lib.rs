@@ -9,14 +9,17 @@ pub mod compare;
 pub mod designs;
 mod error;
 pub mod experiment;
+pub mod holds;
 pub mod machines;
 pub mod metric;
 pub mod progress;
 pub mod replay;
 pub mod report;
+pub mod room;
 mod selftest;
 pub mod stats;
 pub mod trace;
+pub mod workload;
 
 pub use error::Error;
 pub use plimsoll_sim::profile::Card;

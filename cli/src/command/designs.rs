@@ -6,5 +6,5 @@ use plimsoll_lab::report::table;
 use crate::output;
 
 pub(crate) fn run() -> anyhow::Result<()> {
-    output::print(&table::render_tables(&[designs::list()], output::width()))
+    output::print(&table::render_tables(&designs::list(), output::width()))
 }

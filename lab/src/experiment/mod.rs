@@ -3,6 +3,9 @@
 //! An experiment asks one question. It gets its options, measures, and returns one report per
 //! machine it looked at; how a report prints is not its business.
 
+mod drain;
+mod vmstat;
+
 use std::num::NonZeroUsize;
 use std::thread;
 
@@ -25,7 +28,7 @@ pub struct Experiment {
 }
 
 /// What `plimsoll reproduce` runs when no experiment is named, in this order.
-pub const CATALOG: &[Experiment] = &[];
+pub const CATALOG: &[Experiment] = &[vmstat::EXPERIMENT, drain::EXPERIMENT];
 
 /// Experiments that run only when named.
 const HIDDEN: &[Experiment] = &[selftest::EXPERIMENT];

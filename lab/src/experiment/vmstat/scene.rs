@@ -1,0 +1,129 @@
+//! The workload of the vmstat experiment, and what is measured of it.
+//!
+//! `stress-ng --vm` in bursts leaves page lists full and CPUs idle. A third of the CPUs bursts
+//! all the time, a third seldom, and a third does next to nothing: those go dormant with
+//! differentials left, which is what the shepherd looks for.
+
+use plimsoll_mm::design::Design;
+use plimsoll_mm::machine::Machine;
+use plimsoll_mm::site::{LockClass, Site};
+use plimsoll_mm::units::{CpuId, Nanos};
+use plimsoll_sim::profile::Profile;
+use plimsoll_sim::{LockStats, Stats};
+
+use super::Effort;
+use crate::compare::Sample;
+use crate::metric::Metric;
+use crate::room::{Log, Room};
+use crate::workload::stress_vm::StressVm;
+
+/// What is measured of each run.
+pub(super) mod metrics {
+    use crate::metric::{Metric, Unit};
+
+    /// Waits for the zone lock in `free_pcppages_bulk`, all of them.
+    pub(in crate::experiment::vmstat) const CONTENTIONS: Metric =
+        Metric::lower("contentions", Unit::Count);
+    pub(super) const PERF_CONTENTIONS: Metric = Metric::lower("perf_contentions", Unit::Count);
+    pub(super) const TOTAL_WAIT: Metric = Metric::lower("total_wait_ns", Unit::Nanos);
+    pub(super) const MAX_WAIT: Metric = Metric::lower("max_wait_ns", Unit::Nanos);
+    pub(super) const AVG_WAIT: Metric = Metric::lower("avg_wait_ns", Unit::Nanos);
+    pub(super) const DECAY_CONTENTIONS: Metric = Metric::lower("decay_contentions", Unit::Count);
+    pub(super) const DECAY_WAIT: Metric = Metric::lower("decay_wait_ns", Unit::Nanos);
+    pub(super) const ZONE_CONTENTIONS: Metric = Metric::lower("zone_contentions", Unit::Count);
+    pub(super) const ZONE_TOTAL_WAIT: Metric = Metric::lower("zone_total_wait_ns", Unit::Nanos);
+    pub(super) const ZONE_MAX_WAIT: Metric = Metric::lower("zone_max_wait_ns", Unit::Nanos);
+    pub(super) const REFRESHES: Metric = Metric::neither("refreshes", Unit::Count);
+    pub(super) const KICKS: Metric = Metric::neither("kicks", Unit::Count);
+    pub(super) const DECAYED: Metric = Metric::neither("pages_decayed", Unit::Pages);
+    pub(super) const PER_DECAYED: Metric =
+        Metric::lower("decay_contentions_per_mpage", Unit::Count);
+    pub(super) const CROWD_TICK: Metric =
+        Metric::lower("cpus_starting_within_1_jiffy_max", Unit::Cpus);
+    pub(super) const CROWD_1: Metric = Metric::lower("cpus_starting_within_1ms_max", Unit::Cpus);
+    pub(super) const CROWD_4: Metric = Metric::lower("cpus_starting_within_4ms_max", Unit::Cpus);
+    pub(super) const CROWD_32: Metric = Metric::lower("cpus_starting_within_32ms_max", Unit::Cpus);
+}
+
+/// How long and how hard.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Scene {
+    length: Nanos,
+    /// Until then page lists fill and schedules settle; crowding is counted from here on.
+    settled: Nanos,
+}
+
+impl Scene {
+    pub(super) fn of(effort: Effort) -> Self {
+        let seconds = match effort {
+            Effort::Full => 20,
+            Effort::Quick => 5,
+        };
+        Self {
+            length: Nanos(seconds * Nanos::SECOND.0),
+            settled: Nanos(5 * Nanos::SECOND.0 / 2),
+        }
+    }
+
+    /// One run.
+    pub(super) fn measure(&self, profile: &Profile, design: &Design, seed: u64) -> Sample {
+        let room = Room::new(profile, *design, seed);
+        self.populate(&room);
+        room.sim.run_until(self.length);
+        let (stats, log) = room.finish();
+        Sample {
+            hash: stats.hash,
+            metrics: self.metrics(profile, &stats, &log),
+        }
+    }
+
+    fn populate(&self, room: &Room) {
+        let cpus = room.sim.topology().cpus();
+        let third = |nth: u32| (0..cpus).filter(move |cpu| cpu % 3 == nth).map(CpuId);
+        let every_seconds = |seconds: u64| Some(Nanos(seconds * Nanos::SECOND.0));
+        for (nth, bytes, pause) in [
+            (0, 32 << 20, every_seconds(1)),
+            (1, 16 << 20, every_seconds(4)),
+            (2, 1 << 20, every_seconds(2)),
+        ] {
+            let worker = StressVm {
+                bytes,
+                use_ns_per_page: 400,
+                pause,
+            };
+            worker.start(room, third(nth), self.length);
+        }
+    }
+
+    fn metrics(&self, profile: &Profile, stats: &Stats, log: &Log) -> Vec<(Metric, f64)> {
+        let bulk_sites = Site::ALL.into_iter().filter(|site| site.is_bulk_free());
+        let zone = |site| stats.site(LockClass::Zone, site);
+        let bulk = LockStats::sum(bulk_sites.map(zone));
+        let decay = zone(Site::Decay);
+        let all = stats.class(LockClass::Zone);
+        let max = |stats: &LockStats| stats.wait_max.map_or(0, |longest| longest.wait.0);
+        let per = |count: u64, of: u64| if of == 0 { 0.0 } else { count as f64 / of as f64 };
+        let ms = |ms| log.crowd(Nanos::from_ms(ms), self.settled) as f64;
+        let tick = log.crowd_on_one_tick(profile.hz, self.settled) as f64;
+        vec![
+            (metrics::CONTENTIONS, bulk.contentions as f64),
+            (metrics::PERF_CONTENTIONS, bulk.perf_contentions as f64),
+            (metrics::TOTAL_WAIT, bulk.wait_total.0 as f64),
+            (metrics::MAX_WAIT, max(&bulk) as f64),
+            (metrics::AVG_WAIT, per(bulk.wait_total.0, bulk.contentions)),
+            (metrics::DECAY_CONTENTIONS, decay.contentions as f64),
+            (metrics::DECAY_WAIT, decay.wait_total.0 as f64),
+            (metrics::ZONE_CONTENTIONS, all.contentions as f64),
+            (metrics::ZONE_TOTAL_WAIT, all.wait_total.0 as f64),
+            (metrics::ZONE_MAX_WAIT, max(&all) as f64),
+            (metrics::REFRESHES, log.refreshes as f64),
+            (metrics::KICKS, log.kicks as f64),
+            (metrics::DECAYED, log.decayed as f64),
+            (metrics::PER_DECAYED, 1e6 * per(decay.contentions, log.decayed)),
+            (metrics::CROWD_TICK, tick),
+            (metrics::CROWD_1, ms(1)),
+            (metrics::CROWD_4, ms(4)),
+            (metrics::CROWD_32, ms(32)),
+        ]
+    }
+}
