@@ -1,3 +1,43 @@
-//! Virtual CPUs in virtual time.
+//! Virtual CPUs in virtual time: a [`Machine`](plimsoll_mm::machine::Machine) for hundreds of CPUs
+//! on one host thread.
+//!
+//! A [`Sim`] is a deterministic, conservative discrete-event machine. Each virtual CPU has its own
+//! clock and runs ahead on local work; where CPUs can see each other, the one with the earliest
+//! clock goes first. Tasks are coroutines, so the code that runs on real threads runs here
+//! unchanged. The same profile, options and seed give the same run, down to one hash.
 
+mod arena;
+pub mod bench;
+mod contend;
+mod coroutine;
+mod cpu;
+mod cpu_lock;
+mod engine;
+mod fault;
+mod job;
+mod law;
+mod lock;
+mod machine;
+mod options;
+mod price;
 pub mod profile;
+mod random;
+mod record;
+mod spend;
+mod stats;
+mod tags;
+mod task;
+mod tree;
+mod wheel;
+mod word;
+
+pub use crate::cpu_lock::SimCpuLock;
+pub use crate::engine::Sim;
+pub use crate::law::run_law;
+pub use crate::lock::SimLock;
+pub use crate::options::{Faults, LockModel, SimOptions};
+pub use crate::random::CpuRng;
+pub use crate::stats::{CpuWaits, HIST_BINS, LockStats, LongestWait, Stats};
+pub use crate::tags::SimTags;
+pub use crate::task::TaskId;
+pub use crate::word::{SimLocalWord, SimWord};

@@ -1,0 +1,1 @@
+//! What the engine itself costs on the host.

@@ -1,0 +1,116 @@
+//! What goes wrong on purpose: stalls, late timers, migrations, CPUs that go away.
+//!
+//! Each CPU draws from a stream of its own for this, so turning one fault on changes what the
+//! program meets but not what the program draws.
+
+use std::cmp::Reverse;
+
+use plimsoll_mm::units::CpuId;
+use rand::Rng;
+
+use crate::cpu::{Cpu, Waits};
+use crate::engine::{Inner, Sim};
+use crate::random::{around, below};
+use crate::record::bump;
+
+impl Sim {
+    /// Takes `cpu` away or gives it back.
+    ///
+    /// A CPU that goes offline loses its deferred jobs; one that runs is finished. Its tasks move
+    /// to other CPUs once they are neither pinned nor hold a sleeping lock.
+    ///
+    /// # Panics
+    /// When the last CPU with tasks on it goes offline.
+    pub fn set_online(&self, cpu: CpuId, online: bool) {
+        self.0.order();
+        let index = cpu.index();
+        let state = &self.0.cpus[index];
+        if state.online.replace(online) == online || online {
+            return;
+        }
+        for slot in &state.jobs {
+            slot.waits.set(Waits::No);
+        }
+        let ready = state.ready.take();
+        let (move_on, stay) = ready
+            .into_iter()
+            .partition(|&id| self.0.tasks.get(id).may_move());
+        state.ready.replace(stay);
+        let asleep = state.sleepers.take().into_sorted_vec();
+        let now = self.0.now();
+        let awake = std::collections::VecDeque::into_iter(move_on).map(|id| (now, id));
+        // Sorted by descending `Reverse`: latest first; sequence numbers keep the order.
+        let asleep = asleep
+            .into_iter()
+            .rev()
+            .map(|Reverse((at, _, id))| (at, id));
+        for (at, id) in awake.chain(asleep) {
+            self.0.wake_at(id, at.max(now));
+        }
+        self.0.alert(index, now);
+    }
+
+    /// Whether `cpu` is online.
+    #[must_use]
+    pub fn is_online(&self, cpu: CpuId) -> bool {
+        self.0.cpus[cpu.index()].online.get()
+    }
+}
+
+impl Inner {
+    /// Sets each CPU's first stall and migration.
+    pub(crate) fn arm_faults(&self) {
+        for cpu in &self.cpus {
+            rearm(cpu, &cpu.stall_at, self.options.faults.stall_every.0);
+            rearm(cpu, &cpu.migrate_at, self.options.faults.migrate_every.0);
+        }
+    }
+
+    /// Stalls the running CPU if its time has come.
+    pub(crate) fn stall(&self, cpu: &Cpu) {
+        if cpu.stall_at.get() <= cpu.clock.get() {
+            let faults = &self.options.faults;
+            bump(&self.record.stalls);
+            cpu.clock.set(cpu.clock.get() + faults.stall_for.0);
+            rearm(cpu, &cpu.stall_at, faults.stall_every.0);
+        }
+    }
+
+    /// Moves the running task if its time has come.
+    pub(crate) fn random_migration(&self, cpu: &Cpu) -> bool {
+        if cpu.migrate_at.get() > cpu.clock.get() {
+            return false;
+        }
+        rearm(cpu, &cpu.migrate_at, self.options.faults.migrate_every.0);
+        let target = below(&mut cpu.fault_rng.borrow_mut(), self.cpus.len());
+        if target == self.cur.get() || !self.cpus[target].online.get() {
+            return false;
+        }
+        self.migrate(target);
+        true
+    }
+
+    /// How many jiffies a timer is late.
+    pub(crate) fn timer_delay(&self) -> u64 {
+        match self.options.faults.timer_late_jiffies {
+            0 => 0,
+            most => self.cpu().fault_rng.borrow_mut().next_u64() % (most + 1),
+        }
+    }
+
+    /// Lets a random few nanoseconds pass and returns the running CPU's key.
+    pub(crate) fn jitter(&self) -> u64 {
+        let cpu = self.cpu();
+        let drawn = cpu.fault_rng.borrow_mut().next_u64();
+        let span = drawn % (u64::from(self.options.jitter_ns) + 1);
+        cpu.clock.set(cpu.clock.get() + span);
+        crate::tree::key(cpu.clock.get(), self.cur.get())
+    }
+}
+
+/// Draws the next time of a fault that happens every `mean_ns`.
+fn rearm(cpu: &Cpu, at: &std::cell::Cell<u64>, mean_ns: u64) {
+    if mean_ns > 0 {
+        at.set(cpu.clock.get() + around(&mut cpu.fault_rng.borrow_mut(), mean_ns));
+    }
+}

@@ -1,0 +1,57 @@
+//! Running the manager's laws on virtual CPUs.
+
+use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+
+use plimsoll_mm::laws::Law;
+use plimsoll_mm::machine::Machine;
+use plimsoll_mm::site::Work;
+use plimsoll_mm::units::CpuId;
+use rand::Rng;
+
+use crate::engine::Sim;
+use crate::options::SimOptions;
+use crate::profile::Profile;
+
+/// Bodies start within this many nanoseconds of each other.
+const START_SPREAD_NS: u32 = 2_000;
+/// Each ordered step is late by up to this, so that seeds give different interleavings.
+const JITTER_NS: u32 = 300;
+
+/// Runs `law` once per seed: body `i` on CPU `i`, all at random distances.
+///
+/// # Panics
+/// When the law is broken, naming the law and the seed.
+pub fn run_law<S: 'static>(law: &Law<Sim, S>, profile: &Profile, seeds: Range<u64>) {
+    for seed in seeds {
+        if let Err(payload) = catch_unwind(AssertUnwindSafe(|| run_once(law, profile, seed))) {
+            let words = payload.downcast_ref::<String>().map(String::as_str);
+            let words = words.or_else(|| payload.downcast_ref::<&str>().copied());
+            panic!(
+                "{law:?} is broken with seed {seed}: {}",
+                words.unwrap_or("a panic")
+            );
+        }
+    }
+}
+
+fn run_once<S: 'static>(law: &Law<Sim, S>, profile: &Profile, seed: u64) {
+    let options = SimOptions {
+        seed,
+        jitter_ns: JITTER_NS,
+        ..SimOptions::default()
+    };
+    let sim = Sim::new(profile, options);
+    let state = Rc::new((law.setup)(&sim));
+    for (cpu, &body) in (0..).zip(&law.bodies) {
+        let state = Rc::clone(&state);
+        sim.spawn(CpuId(cpu), move |sim| {
+            let delay = sim.rng().next_u32() % START_SPREAD_NS;
+            sim.spend(Work::Think, delay);
+            body(sim, &state);
+        });
+    }
+    sim.run();
+    (law.check)(&sim, &state);
+}

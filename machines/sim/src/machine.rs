@@ -1,0 +1,94 @@
+//! The simulated machine as the memory manager sees it.
+
+use plimsoll_mm::event::Event;
+use plimsoll_mm::machine::{Due, Job, JobState, Machine, WhenIdle};
+use plimsoll_mm::site::{LockClass, Work};
+use plimsoll_mm::topology::Topology;
+use plimsoll_mm::units::{CpuId, Hz, Nanos, Pages};
+
+use crate::cpu_lock::SimCpuLock;
+use crate::engine::Sim;
+use crate::lock::SimLock;
+use crate::random::cpu_id;
+use crate::tags::SimTags;
+use crate::word::{SimLocalWord, SimWord};
+
+impl Machine for Sim {
+    type Word = SimWord;
+    type LocalWord = SimLocalWord;
+    type Lock<T> = SimLock<T>;
+    type CpuLock<T> = SimCpuLock<T>;
+    type Tags = SimTags;
+
+    fn topology(&self) -> &Topology {
+        &self.0.topology
+    }
+
+    #[inline]
+    fn this_cpu(&self) -> CpuId {
+        cpu_id(self.0.cur.get())
+    }
+
+    #[inline]
+    fn now(&self) -> Nanos {
+        Nanos(self.0.now())
+    }
+
+    fn hz(&self) -> Hz {
+        self.0.hz
+    }
+
+    fn word(&self, value: i64) -> SimWord {
+        SimWord::new(value)
+    }
+
+    fn local_word(&self, cpu: CpuId, value: i64) -> SimLocalWord {
+        SimLocalWord::new(cpu, value)
+    }
+
+    fn lock<T>(&self, class: LockClass, home: CpuId, value: T) -> SimLock<T> {
+        SimLock::new(class, home, value)
+    }
+
+    fn cpu_lock<T>(&self, class: LockClass, cpu: CpuId, value: T) -> SimCpuLock<T> {
+        SimCpuLock::new(class, cpu, value)
+    }
+
+    fn tags(&self, pages: Pages) -> SimTags {
+        SimTags::new(pages)
+    }
+
+    #[inline]
+    fn spend(&self, work: Work, n: u32) {
+        self.0.spend(work, n);
+    }
+
+    #[inline]
+    fn pinned<R>(&self, f: impl FnOnce() -> R) -> R {
+        if self.0.outside.get() {
+            return f();
+        }
+        let pins = &self.0.cpu().pins;
+        pins.set(pins.get() + 1);
+        let result = f();
+        pins.set(pins.get() - 1);
+        result
+    }
+
+    fn defer(&self, cpu: CpuId, job: Job, due: Due, idle: WhenIdle) {
+        self.0.defer(cpu, job, due, idle);
+    }
+
+    fn cancel(&self, cpu: CpuId, job: Job) {
+        self.0.cancel(cpu, job);
+    }
+
+    fn job_state(&self, cpu: CpuId, job: Job) -> JobState {
+        self.0.job_state(cpu, job)
+    }
+
+    #[inline]
+    fn emit(&self, event: Event) {
+        self.note(event);
+    }
+}

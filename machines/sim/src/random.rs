@@ -1,0 +1,65 @@
+//! Random streams, one per CPU and purpose.
+//!
+//! A stream is a function of the run's seed, the CPU and the purpose, so a draw on one CPU never
+//! shifts another's numbers, and faults never shift the program's.
+
+use std::convert::Infallible;
+
+use plimsoll_mm::units::CpuId;
+use rand::{Rng, SeedableRng, TryRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+use crate::engine::Sim;
+
+/// What a stream is for.
+#[derive(Clone, Copy)]
+pub(crate) enum Purpose {
+    Program = 0,
+    Faults = 1,
+}
+
+/// The stream of `cpu` for `purpose` in runs with `seed`.
+pub(crate) fn stream(seed: u64, cpu: usize, purpose: Purpose) -> Xoshiro256PlusPlus {
+    // SplitMix64's increment separates neighbours; seeding mixes the sum thoroughly.
+    let lane = (cpu as u64) << 1 | purpose as u64;
+    let mixed = Xoshiro256PlusPlus::seed_from_u64(seed).next_u64();
+    Xoshiro256PlusPlus::seed_from_u64(mixed ^ (lane + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15))
+}
+
+/// The random stream of the CPU the caller runs on, at each draw.
+#[derive(Debug)]
+pub struct CpuRng<'sim>(pub(crate) &'sim Sim);
+
+impl TryRng for CpuRng<'_> {
+    type Error = Infallible;
+
+    fn try_next_u32(&mut self) -> Result<u32, Infallible> {
+        Ok(self.0.0.cpu().rng.borrow_mut().next_u32())
+    }
+
+    fn try_next_u64(&mut self) -> Result<u64, Infallible> {
+        Ok(self.0.0.cpu().rng.borrow_mut().next_u64())
+    }
+
+    fn try_fill_bytes(&mut self, bytes: &mut [u8]) -> Result<(), Infallible> {
+        self.0.0.cpu().rng.borrow_mut().fill_bytes(bytes);
+        Ok(())
+    }
+}
+
+/// A draw with mean `mean_ns`, at least 1.
+pub(crate) fn around(rng: &mut Xoshiro256PlusPlus, mean_ns: u64) -> u64 {
+    1 + rng.next_u64() % (2 * mean_ns)
+}
+
+/// A CPU number below `cpus`.
+pub(crate) fn below(rng: &mut Xoshiro256PlusPlus, cpus: usize) -> usize {
+    let drawn = rng.next_u64() % cpus as u64;
+    usize::try_from(drawn).expect("smaller than a usize")
+}
+
+/// The id of the `index`-th CPU.
+#[inline]
+pub(crate) fn cpu_id(index: usize) -> CpuId {
+    CpuId(u32::try_from(index).expect("at most 4096 CPUs"))
+}

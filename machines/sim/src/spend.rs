@@ -1,0 +1,139 @@
+//! Local work, and what may interrupt it.
+//!
+//! `spend` adds to the clock and compares with one deadline. Past it, unless the CPU is pinned,
+//! the CPU looks up: timers fire, kernel work and slices preempt, faults strike. A long spend
+//! waits in the tree for its end, so that what others send arrives in the middle of it.
+
+use plimsoll_mm::site::Work;
+
+use crate::cpu::Cpu;
+use crate::engine::Inner;
+use crate::record::bump;
+use crate::task::Kind;
+use crate::tree::{TIME_MAX_NS, key};
+
+impl Inner {
+    /// Lets `n` times the price of `work` pass.
+    #[inline]
+    pub(crate) fn spend(&self, work: Work, n: u32) {
+        let cost = u64::from(self.prices.work_ns[work as usize]) * u64::from(n);
+        let cpu = self.cpu();
+        let then = cpu.clock.get() + cost;
+        if then >= cpu.deadline.get() {
+            return self.spend_slow(work, cost);
+        }
+        cpu.clock.set(then);
+        let total = &self.record.work_ns[work as usize];
+        total.set(total.get() + cost);
+    }
+
+    /// The same without looking up: for work that cannot be preempted.
+    pub(crate) fn charge(&self, work: Work, n: u32) {
+        if self.outside.get() {
+            return;
+        }
+        let cost = u64::from(self.prices.work_ns[work as usize]) * u64::from(n);
+        let (cpu, total) = (self.cpu(), &self.record.work_ns[work as usize]);
+        cpu.clock.set(cpu.clock.get() + cost);
+        total.set(total.get() + cost);
+    }
+
+    #[inline(never)]
+    fn spend_slow(&self, work: Work, cost: u64) {
+        if self.outside.get() {
+            return;
+        }
+        let total = &self.record.work_ns[work as usize];
+        total.set(total.get() + cost);
+        let cpu = self.cpu();
+        assert!(
+            cpu.clock.get() + cost < TIME_MAX_NS,
+            "virtual time ends after 26 days"
+        );
+        if cpu.pins.get() > 0 {
+            return cpu.clock.set(cpu.clock.get() + cost);
+        }
+        let mut rest = cost;
+        // Ends because every turn either lets time pass or takes something off a queue.
+        loop {
+            rest -= self.pass(rest);
+            if !self.look_up() && rest == 0 {
+                break;
+            }
+        }
+        let cpu = self.cpu();
+        let ahead = cpu.clock.get() + self.options.run_ahead.0;
+        cpu.deadline.set(ahead.min(self.next_reason(cpu)));
+    }
+
+    /// Lets up to `rest` pass, less if the CPU has to look up earlier. Returns how much did.
+    fn pass(&self, rest: u64) -> u64 {
+        let index = self.cur.get();
+        let cpu = &self.cpus[index];
+        let now = cpu.clock.get();
+        let until = (now + rest).min(self.next_reason(cpu).max(now));
+        let when = key(until, index);
+        if when > self.limit.get() {
+            cpu.spending.set(true);
+            self.leave(when);
+            cpu.spending.set(false);
+        } else {
+            cpu.clock.set(until);
+        }
+        cpu.clock.get() - now
+    }
+
+    /// When the running, unpinned CPU must next look up.
+    fn next_reason(&self, cpu: &Cpu) -> u64 {
+        let mut reason = cpu.looks_up_at();
+        let task = self.tasks.get(cpu.current.get());
+        if task.kind.get() != Kind::Kernel {
+            if cpu.next_job().is_some() || !cpu.online.get() && task.may_move() {
+                return 0;
+            }
+            if !cpu.ready.borrow().is_empty() {
+                reason = reason.min(cpu.slice_end.get());
+            }
+            if task.may_move() {
+                reason = reason.min(cpu.migrate_at.get());
+            }
+        }
+        reason.min(cpu.stall_at.get())
+    }
+
+    /// Does what has come due on the running, unpinned CPU; `false` if there was nothing.
+    fn look_up(&self) -> bool {
+        let cpu = self.cpu();
+        if self.next_reason(cpu) > cpu.clock.get() {
+            return false;
+        }
+        self.fire_timers(cpu);
+        self.stall(cpu);
+        let id = cpu.current.get();
+        let task = self.tasks.get(id);
+        if task.kind.get() == Kind::Kernel {
+            return true;
+        }
+        if task.may_move() {
+            if !cpu.online.get() {
+                self.migrate(self.another_cpu(self.cur.get()));
+                return true;
+            }
+            if self.random_migration(cpu) {
+                return true;
+            }
+        }
+        let sliced = cpu.clock.get() >= cpu.slice_end.get() && !cpu.ready.borrow().is_empty();
+        if cpu.next_job().is_some() {
+            // Back at the front: kernel work does not cost a task its place.
+            cpu.ready.borrow_mut().push_front(id);
+        } else if sliced {
+            cpu.ready.borrow_mut().push_back(id);
+        } else {
+            return true;
+        }
+        bump(&self.record.preemptions);
+        self.yield_to_next(task);
+        true
+    }
+}

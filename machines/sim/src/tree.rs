@@ -1,0 +1,116 @@
+//! Who runs next: a binary winner tree over packed `(time, CPU)` keys.
+//!
+//! One leaf per CPU, [`NEVER`] where a CPU has nothing to do; every inner node is the smaller of
+//! its children, so the root is the next CPU. An update touches one path, without branches that
+//! depend on the keys. The leaf of the CPU that runs is stale until it stops: nobody reads it,
+//! because [`Tree::earliest_but`] skips it.
+
+use std::cell::Cell;
+
+/// The key of a CPU that has nothing to do.
+pub(crate) const NEVER: u64 = u64::MAX;
+/// Low bits of a key that hold the CPU.
+const CPU_BITS: u32 = 12;
+/// How many CPUs a machine may have.
+pub(crate) const CPUS_MAX: usize = 1 << CPU_BITS;
+/// Times stay below this, 26 days, so that a key never overflows.
+pub(crate) const TIME_MAX_NS: u64 = 1 << (63 - CPU_BITS);
+
+/// The key of `cpu` at `time_ns`: ordered by time, then by CPU.
+#[inline]
+pub(crate) const fn key(time_ns: u64, cpu: usize) -> u64 {
+    time_ns << CPU_BITS | cpu as u64
+}
+
+/// The time of a key.
+#[inline]
+pub(crate) const fn time_of(key: u64) -> u64 {
+    key >> CPU_BITS
+}
+
+/// The CPU of a key.
+#[inline]
+#[expect(clippy::cast_possible_truncation, reason = "masked to 12 bits")]
+pub(crate) const fn cpu_of(key: u64) -> usize {
+    key as usize & (CPUS_MAX - 1)
+}
+
+/// See the file's header.
+pub(crate) struct Tree {
+    /// Node 1 is the root, the children of `i` are `2i` and `2i + 1`.
+    nodes: Box<[Cell<u64>]>,
+    leaves: usize,
+}
+
+impl Tree {
+    pub(crate) fn new(cpus: usize) -> Self {
+        let leaves = cpus.next_power_of_two().max(2);
+        Self {
+            nodes: vec![Cell::new(NEVER); 2 * leaves].into(),
+            leaves,
+        }
+    }
+
+    /// The earliest key of all.
+    #[inline]
+    pub(crate) fn earliest(&self) -> u64 {
+        self.nodes[1].get()
+    }
+
+    /// The earliest key of all CPUs but `cpu`.
+    #[inline]
+    pub(crate) fn earliest_but(&self, cpu: usize) -> u64 {
+        let mut node = self.leaves + cpu;
+        let mut earliest = NEVER;
+        while node > 1 {
+            earliest = earliest.min(self.nodes[node ^ 1].get());
+            node >>= 1;
+        }
+        earliest
+    }
+
+    /// The key of `cpu` as last set.
+    #[inline]
+    pub(crate) fn leaf(&self, cpu: usize) -> u64 {
+        self.nodes[self.leaves + cpu].get()
+    }
+
+    /// Sets the key of `cpu`.
+    #[inline]
+    pub(crate) fn set(&self, cpu: usize, key: u64) {
+        let mut node = self.leaves + cpu;
+        let mut earliest = key;
+        self.nodes[node].set(key);
+        while node > 1 {
+            earliest = earliest.min(self.nodes[node ^ 1].get());
+            node >>= 1;
+            self.nodes[node].set(earliest);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_root_is_the_smallest_key_and_ties_go_to_the_lower_cpu() {
+        let tree = Tree::new(5);
+        let mut keys = [NEVER; 5];
+        let mut state = 1_u64;
+        for _ in 0..10_000 {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            let cpu = (state >> 33) as usize % 5;
+            keys[cpu] = key(state >> 60, cpu);
+            tree.set(cpu, keys[cpu]);
+            assert_eq!(tree.earliest(), *keys.iter().min().expect("five keys"));
+            let others = keys.iter().enumerate().filter(|&(other, _)| other != cpu);
+            assert_eq!(
+                tree.earliest_but(cpu),
+                *others.map(|(_, key)| key).min().expect("four")
+            );
+        }
+    }
+}
