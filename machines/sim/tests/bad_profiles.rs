@@ -19,7 +19,9 @@ fn told(cases: &[(&str, &str, &str)]) {
             Err(error) => error.to_string(),
         };
         if told != *expected {
-            surprises.push(format!("{from:?} as {to:?}\n  expected {expected}\n  told     {told}"));
+            surprises.push(format!(
+                "{from:?} as {to:?}\n  expected {expected}\n  told     {told}"
+            ));
         }
     }
     assert!(surprises.is_empty(), "{}", surprises.join("\n"));
@@ -31,7 +33,10 @@ fn a_profile_of_ones_own_loads() {
     assert_eq!((text.topology.cpus(), text.topology.nodes()), (8, 2));
     assert_eq!(text.at(Card::Low).costs.transfer_ns, [1, 1, 20, 80, 180]);
     let debug = text.variant("debug").expect("has it").at(Card::Mid);
-    assert_eq!((debug.name.as_str(), debug.costs.work_ns[0]), ("mine+debug", 50));
+    assert_eq!(
+        (debug.name.as_str(), debug.costs.work_ns[0]),
+        ("mine+debug", 50)
+    );
 
     let file = format!("{}/tests/mine.toml", env!("CARGO_MANIFEST_DIR"));
     let plain = Profile::from_path(Path::new(&file), Card::Mid).expect("is a good profile");
@@ -42,7 +47,11 @@ fn a_profile_of_ones_own_loads() {
 
 #[test]
 fn unknown_names_get_the_nearest_ones() {
-    let told = |name| Profile::load(name, Card::Mid).expect_err("is unknown").to_string();
+    let told = |name| {
+        Profile::load(name, Card::Mid)
+            .expect_err("is unknown")
+            .to_string()
+    };
     assert_eq!(
         told("grace-27"),
         "unknown machine \"grace-27\"; did you mean grace-72? `plimsoll machines` lists them"
@@ -52,25 +61,47 @@ fn unknown_names_get_the_nearest_ones() {
         "unknown machine \"zzz\"; did you mean grace-72, bergamo-176, turin-316, \
          epyc-9654-2s, phone-8, laptop-2 or many-1024? `plimsoll machines` lists them"
     );
-    assert_eq!(told("grace-72+kasn"), "grace-72 has no variant \"kasn\"; it has kasan");
-    assert_eq!(told("phone-8+kasan"), "phone-8 has no variants; leave out the part from +");
+    assert_eq!(
+        told("grace-72+kasn"),
+        "grace-72 has no variant \"kasn\"; it has kasan"
+    );
+    assert_eq!(
+        told("phone-8+kasan"),
+        "phone-8 has no variants; leave out the part from +"
+    );
 
-    let card = "middle".parse::<Card>().expect_err("is unknown").to_string();
+    let card = "middle"
+        .parse::<Card>()
+        .expect_err("is unknown")
+        .to_string();
     assert_eq!(card, "unknown card \"middle\"; write low, mid or high");
     assert_eq!("high".parse(), Ok(Card::High));
-    let cost = "work.fualt".parse::<CostKey>().expect_err("is unknown").to_string();
-    assert_eq!(cost, "unknown cost \"work.fualt\"; did you mean work.fault or work.unmap?");
+    let cost = "work.fualt"
+        .parse::<CostKey>()
+        .expect_err("is unknown")
+        .to_string();
+    assert_eq!(
+        cost,
+        "unknown cost \"work.fualt\"; did you mean work.fault or work.unmap?"
+    );
     assert_eq!("work.fault".parse(), Ok(CostKey::Work(Work::Fault)));
 
     let missing = Profile::from_path(Path::new("no/such.toml"), Card::Mid);
     let missing = missing.expect_err("there is none").to_string();
-    assert_eq!(missing, "no/such.toml: cannot be read: No such file or directory (os error 2)");
+    assert_eq!(
+        missing,
+        "no/such.toml: cannot be read: No such file or directory (os error 2)"
+    );
 }
 
 #[test]
 fn a_bad_key_is_named_with_file_and_line() {
     told(&[
-        ("hz = 250", "hz = ", "mine.toml:4: string values must be quoted, expected literal string"),
+        (
+            "hz = 250",
+            "hz = ",
+            "mine.toml:4: string values must be quoted, expected literal string",
+        ),
         (
             "hz = 250",
             "hertz = 250",
@@ -106,8 +137,16 @@ fn a_bad_key_is_named_with_file_and_line() {
             r#"about = """#,
             "mine.toml:2: about: empty; write one line about the machine",
         ),
-        ("[word]", "[wrod]", "mine.toml:37: wrod: unknown key; did you mean word?"),
-        ("fault =", "fualt =", "mine.toml:17: work.fualt: unknown key; did you mean fault?"),
+        (
+            "[word]",
+            "[wrod]",
+            "mine.toml:37: wrod: unknown key; did you mean word?",
+        ),
+        (
+            "fault =",
+            "fualt =",
+            "mine.toml:17: work.fualt: unknown key; did you mean fault?",
+        ),
         (
             "unmap =",
             "think =",
@@ -235,7 +274,11 @@ fn memory_that_does_not_fit_is_refused() {
             "15 MiB",
             "mine.toml:5: node_memory: 15 MiB is too small; a node has at least 16 MiB",
         ),
-        ("8 GiB", "9 TiB", "mine.toml:5: node_memory: 9 TiB is too big; a node has at most 8 TiB"),
+        (
+            "8 GiB",
+            "9 TiB",
+            "mine.toml:5: node_memory: 9 TiB is too big; a node has at most 8 TiB",
+        ),
         (
             "8 GiB",
             "8 TiB",
@@ -254,7 +297,10 @@ fn memory_that_does_not_fit_is_refused() {
     ]);
     let memory_only_node = MINE.replacen("\"8 GiB\"", "[\"8 GiB\", \"8 GiB\", \"64 GiB\"]", 1);
     let profile = Profile::from_toml("mine.toml", &memory_only_node, Card::Mid);
-    assert_eq!(profile.expect("a node may lack CPUs").node_bytes[2], 64 << 30);
+    assert_eq!(
+        profile.expect("a node may lack CPUs").node_bytes[2],
+        64 << 30
+    );
 }
 
 #[test]

@@ -7,7 +7,10 @@ use plimsoll_sim::profile::{Card, CostKey, Profile};
 
 #[test]
 fn every_listed_machine_loads_at_every_card_and_cheaper_cards_cost_less() {
-    let names: Vec<String> = Profile::list().into_iter().map(|listed| listed.name).collect();
+    let names: Vec<String> = Profile::list()
+        .into_iter()
+        .map(|listed| listed.name)
+        .collect();
     let expected =
         "grace-72 grace-72+kasan bergamo-176 turin-316 epyc-9654-2s phone-8 laptop-2 many-1024";
     assert_eq!(names.join(" "), expected);
@@ -18,8 +21,17 @@ fn every_listed_machine_loads_at_every_card_and_cheaper_cards_cost_less() {
             let prices = cards.each_ref().map(|profile| price_ns(profile, key));
             assert!(prices.is_sorted(), "{name} {key}: {prices:?}");
         }
-        assert!(cards.iter().all(|profile| profile.costs.transfer_ns.is_sorted()), "{name}");
-        assert!(cards.iter().all(|profile| profile.costs.work_ns[Work::Think as usize] == 1));
+        assert!(
+            cards
+                .iter()
+                .all(|profile| profile.costs.transfer_ns.is_sorted()),
+            "{name}"
+        );
+        assert!(
+            cards
+                .iter()
+                .all(|profile| profile.costs.work_ns[Work::Think as usize] == 1)
+        );
     }
 }
 
@@ -53,7 +65,11 @@ fn the_machines_have_the_shape_of_the_real_ones() {
         let cores = places().map(|place| place.core + 1).max().unwrap_or(0);
         let llcs = places().map(|place| place.llc + 1).max().unwrap_or(0);
         let hz = profile.hz.get();
-        assert_eq!([topology.cpus(), cores, llcs, topology.nodes(), hz], shape, "{name}");
+        assert_eq!(
+            [topology.cpus(), cores, llcs, topology.nodes(), hz],
+            shape,
+            "{name}"
+        );
         assert_eq!(profile.node_bytes.len(), shape[3] as usize, "{name}");
         assert_eq!(profile.node_bytes.iter().sum::<u64>(), bytes, "{name}");
     }
@@ -61,14 +77,24 @@ fn the_machines_have_the_shape_of_the_real_ones() {
 
 #[test]
 fn cpus_are_numbered_cores_first_then_their_siblings() {
-    let epyc = Profile::load("epyc-9654-2s", Card::Mid).expect("is built in").topology;
+    let epyc = Profile::load("epyc-9654-2s", Card::Mid)
+        .expect("is built in")
+        .topology;
     let from_0 = |cpu| epyc.distance(CpuId(0), CpuId(cpu));
     assert_eq!(from_0(192), Distance::Core);
     assert_eq!((from_0(7), from_0(8)), (Distance::Llc, Distance::Socket));
-    assert_eq!((from_0(95), from_0(96)), (Distance::Socket, Distance::Remote));
-    assert_eq!((from_0(287), from_0(288)), (Distance::Socket, Distance::Remote));
+    assert_eq!(
+        (from_0(95), from_0(96)),
+        (Distance::Socket, Distance::Remote)
+    );
+    assert_eq!(
+        (from_0(287), from_0(288)),
+        (Distance::Socket, Distance::Remote)
+    );
 
-    let turin = Profile::load("turin-316", Card::Mid).expect("is built in").topology;
+    let turin = Profile::load("turin-316", Card::Mid)
+        .expect("is built in")
+        .topology;
     let in_last = turin.ids().filter(|cpu| turin.place(*cpu).llc == 9).count();
     assert_eq!(in_last, 28, "14 cores are left for the last cache");
 }
@@ -78,7 +104,10 @@ fn page_ns(name: &str, card: Card) -> u32 {
     use Work::{BuddyAlloc, BuddyFree, Fault, PcpAlloc, PcpFree, Unmap};
     let costs = Profile::load(name, card).expect("is built in").costs;
     let steps = [Fault, Unmap, PcpAlloc, PcpFree, BuddyAlloc, BuddyFree];
-    steps.into_iter().map(|step| costs.work_ns[step as usize]).sum()
+    steps
+        .into_iter()
+        .map(|step| costs.work_ns[step as usize])
+        .sum()
 }
 
 #[test]
@@ -89,7 +118,10 @@ fn the_steps_of_a_page_add_up_to_the_published_totals() {
     assert_eq!(page_ns("epyc-9654-2s", Card::Mid), 1627);
     assert!(page_ns("epyc-9654-2s", Card::High).abs_diff(2 * 1627) <= 100);
     assert_eq!(page_ns("grace-72", Card::Low), 1258);
-    assert_eq!(page_ns("grace-72", Card::Mid), (1627 + 1612 + 1947 + 2471 + 1258) / 5);
+    assert_eq!(
+        page_ns("grace-72", Card::Mid),
+        (1627 + 1612 + 1947 + 2471 + 1258) / 5
+    );
     assert_eq!(page_ns("grace-72", Card::High), 2471);
     assert_eq!(page_ns("bergamo-176", Card::Low), 1627);
     assert_eq!(page_ns("bergamo-176", Card::Mid), 1785);
@@ -106,8 +138,16 @@ fn kasan_makes_kernel_work_dearer_and_leaves_the_hardware_alone() {
         let plain = Profile::load("grace-72", card).expect("is built in");
         let kasan = Profile::load("grace-72+kasan", card).expect("is built in");
         for key in CostKey::all() {
-            let factor = if key.is_kernel_work() { kasan_factor } else { 1 };
-            assert_eq!(price_ns(&kasan, key), factor * price_ns(&plain, key), "{key} at {card}");
+            let factor = if key.is_kernel_work() {
+                kasan_factor
+            } else {
+                1
+            };
+            assert_eq!(
+                price_ns(&kasan, key),
+                factor * price_ns(&plain, key),
+                "{key} at {card}"
+            );
         }
     }
     assert_eq!(CostKey::all().filter(|key| key.is_kernel_work()).count(), 9);
@@ -120,11 +160,22 @@ fn a_sensitivity_run_changes_one_price() {
         let dearer = plain.with_scaled(key, 200);
         for other in CostKey::all() {
             let factor = if other == key { 2 } else { 1 };
-            assert_eq!(price_ns(&dearer, other), factor * price_ns(&plain, other), "{key} {other}");
+            assert_eq!(
+                price_ns(&dearer, other),
+                factor * price_ns(&plain, other),
+                "{key} {other}"
+            );
         }
-        assert_eq!(price_ns(&plain.with_scaled(key, 0), key), 1, "time passes at any price");
+        assert_eq!(
+            price_ns(&plain.with_scaled(key, 0), key),
+            1,
+            "time passes at any price"
+        );
     }
-    assert_eq!(plain.with_scaled(CostKey::Work(Work::Think), 200).costs, plain.costs);
+    assert_eq!(
+        plain.with_scaled(CostKey::Work(Work::Think), 200).costs,
+        plain.costs
+    );
     let hz = Hz::new(100).expect("in range");
     assert_eq!(plain.with_hz(hz).hz, hz);
 }
@@ -136,26 +187,43 @@ fn every_cost_has_a_source_and_a_distance_the_machine_lacks_costs_as_the_nearer_
         let kinds = ["estimate: ", "measured: ", "published: "];
         for cost in &text.costs {
             assert!(
-                kinds.iter().any(|kind| without_factor(&cost.source).starts_with(kind)),
+                kinds
+                    .iter()
+                    .any(|kind| without_factor(&cost.source).starts_with(kind)),
                 "{}",
                 cost.source
             );
         }
-        let works = text.costs.iter().filter(|cost| matches!(cost.key, CostKey::Work(_)));
+        let works = text
+            .costs
+            .iter()
+            .filter(|cost| matches!(cost.key, CostKey::Work(_)));
         assert_eq!(works.count(), 12, "{}", listed.name);
     }
     let text = Profile::describe("grace-72").expect("is built in");
     assert!(text.cost(CostKey::Transfer(Distance::Core)).is_none());
     assert_eq!(text.at(Card::Mid).costs.transfer_ns, [1, 1, 46, 46, 46]);
     let kasan = Profile::describe("grace-72+kasan").expect("is built in");
-    let fault = kasan.cost(CostKey::Work(Work::Fault)).expect("every machine has faults");
-    assert!(fault.source.starts_with("times the kasan factor: estimate: "), "{}", fault.source);
+    let fault = kasan
+        .cost(CostKey::Work(Work::Fault))
+        .expect("every machine has faults");
+    assert!(
+        fault
+            .source
+            .starts_with("times the kasan factor: estimate: "),
+        "{}",
+        fault.source
+    );
     assert!(fault.is_estimate());
     let epyc = Profile::describe("epyc-9654-2s").expect("is built in");
-    let fault = epyc.cost(CostKey::Work(Work::Fault)).expect("every machine has faults");
+    let fault = epyc
+        .cost(CostKey::Work(Work::Fault))
+        .expect("every machine has faults");
     assert!(!fault.is_estimate(), "only its high end is one");
 }
 
 fn without_factor(source: &str) -> &str {
-    source.strip_prefix("times the kasan factor: ").unwrap_or(source)
+    source
+        .strip_prefix("times the kasan factor: ")
+        .unwrap_or(source)
 }

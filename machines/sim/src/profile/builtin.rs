@@ -6,9 +6,15 @@ use super::text::ProfileText;
 /// File names and texts, in the order they are listed.
 const FILES: [(&str, &str); 7] = [
     ("grace-72", include_str!("../../profiles/grace-72.toml")),
-    ("bergamo-176", include_str!("../../profiles/bergamo-176.toml")),
+    (
+        "bergamo-176",
+        include_str!("../../profiles/bergamo-176.toml"),
+    ),
     ("turin-316", include_str!("../../profiles/turin-316.toml")),
-    ("epyc-9654-2s", include_str!("../../profiles/epyc-9654-2s.toml")),
+    (
+        "epyc-9654-2s",
+        include_str!("../../profiles/epyc-9654-2s.toml"),
+    ),
     ("phone-8", include_str!("../../profiles/phone-8.toml")),
     ("laptop-2", include_str!("../../profiles/laptop-2.toml")),
     ("many-1024", include_str!("../../profiles/many-1024.toml")),
@@ -31,18 +37,34 @@ pub(super) fn list() -> Vec<Listed> {
             about: format!("{}, {}", text.about, variant.about),
         });
         let variants: Vec<Listed> = variants.collect();
-        [Listed { name: text.name, about: text.about }].into_iter().chain(variants)
+        [Listed {
+            name: text.name,
+            about: text.about,
+        }]
+        .into_iter()
+        .chain(variants)
     };
-    FILES.iter().filter_map(|(name, _)| describe(name).ok()).flat_map(entries).collect()
+    FILES
+        .iter()
+        .filter_map(|(name, _)| describe(name).ok())
+        .flat_map(entries)
+        .collect()
 }
 
 /// What the file of machine `name` says, `+variant` applied.
 pub(super) fn describe(name: &str) -> Result<ProfileText, ProfileError> {
-    let (machine, variant) = name.split_once('+').map_or((name, None), |(m, v)| (m, Some(v)));
+    let (machine, variant) = name
+        .split_once('+')
+        .map_or((name, None), |(m, v)| (m, Some(v)));
     let Some((_, toml)) = FILES.iter().find(|(known, _)| *known == machine) else {
         let known: Vec<String> = FILES.iter().map(|(known, _)| (*known).to_owned()).collect();
         let problem = Problem::UnknownMachine(nearest(machine, &known));
-        return Err(ProfileError { file: machine.to_owned(), line: None, key: None, problem });
+        return Err(ProfileError {
+            file: machine.to_owned(),
+            line: None,
+            key: None,
+            problem,
+        });
     };
     let text = ProfileText::parse(machine, toml)?;
     variant.map_or(Ok(text.clone()), |variant| text.variant(variant))

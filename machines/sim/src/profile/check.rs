@@ -21,14 +21,19 @@ const COST_NS_MAX: u32 = 1_000_000_000;
 
 /// Reads `node_memory`: one size for every node, or a list with one for each.
 pub(super) fn node_bytes(root: &Section<'_>, nodes: u32) -> Result<Vec<u64>, ProfileError> {
-    let value = root.need("node_memory", "write the memory of each node, such as \"480 GB\"")?;
+    let value = root.need(
+        "node_memory",
+        "write the memory of each node, such as \"480 GB\"",
+    )?;
     let bytes = match value.list() {
         Some(list) => list.iter().map(one_node).collect::<Result<Vec<u64>, _>>()?,
         None => vec![one_node(&value)?; nodes as usize],
     };
     if bytes.len() < nodes as usize {
         let given = bytes.len();
-        return Err(value.absurd(format!("{given} sizes for {nodes} nodes; write one for each")));
+        return Err(value.absurd(format!(
+            "{given} sizes for {nodes} nodes; write one for each"
+        )));
     }
     let pages: u64 = bytes.iter().map(|bytes| bytes / PAGE_SIZE).sum();
     if pages > PAGES_MAX {
@@ -46,7 +51,9 @@ fn one_node(value: &Value<'_>) -> Result<u64, ProfileError> {
         value.absurd(format!("{written:?} is no size; write {units}"))
     })?;
     if bytes < NODE_BYTES_MIN {
-        return Err(value.absurd(format!("{written} is too small; a node has at least 16 MiB")));
+        return Err(value.absurd(format!(
+            "{written} is too small; a node has at least 16 MiB"
+        )));
     }
     if bytes > NODE_BYTES_MAX {
         return Err(value.absurd(format!("{written} is too big; a node has at most 8 TiB")));
@@ -72,7 +79,11 @@ pub(super) fn cost(section: &Section<'_>, key: CostKey) -> Result<Cost, ProfileE
         }
         Ok(ns)
     };
-    let range = Range { low: end(Card::Low)?, mid: end(Card::Mid)?, high: end(Card::High)? };
+    let range = Range {
+        low: end(Card::Low)?,
+        mid: end(Card::Mid)?,
+        high: end(Card::High)?,
+    };
     in_order(&table, range)?;
     let source = "write where the numbers come from, or \"estimate: …\" and why";
     let source = table.need("source", source)?.text(source)?.to_owned();
@@ -120,7 +131,9 @@ pub(super) fn nearer_is_cheaper(
 ) -> Result<(), ProfileError> {
     for pair in transfers.windows(2) {
         let [near, far] = pair else { continue };
-        let dearer = Card::ALL.into_iter().find(|card| near.range.at(*card) > far.range.at(*card));
+        let dearer = Card::ALL
+            .into_iter()
+            .find(|card| near.range.at(*card) > far.range.at(*card));
         if let Some(card) = dearer {
             let (ns, far_ns) = (near.range.at(card), far.range.at(card));
             let (near, far) = (near.key.name(), far.key.name());

@@ -46,11 +46,20 @@ impl fmt::Display for ProfileError {
                 );
             }
             Problem::UnknownVariant(known) if known.is_empty() => {
-                return write!(f, "{} has no variants; leave out the part from +", self.file);
+                return write!(
+                    f,
+                    "{} has no variants; leave out the part from +",
+                    self.file
+                );
             }
             Problem::UnknownVariant(known) => {
                 let key = self.key.as_deref().unwrap_or_default();
-                return write!(f, "{} has no variant {key:?}; it has {}", self.file, join(known));
+                return write!(
+                    f,
+                    "{} has no variant {key:?}; it has {}",
+                    self.file,
+                    join(known)
+                );
             }
             _ => write!(f, "{}", self.file)?,
         }
@@ -79,20 +88,30 @@ impl std::error::Error for ProfileError {}
 /// The names most like `name`, best first, at most three; all of them when none is like it.
 pub(super) fn nearest(name: &str, names: &[String]) -> Vec<String> {
     let near = similar(name, names);
-    if near.is_empty() { names.to_vec() } else { near }
+    if near.is_empty() {
+        names.to_vec()
+    } else {
+        near
+    }
 }
 
 /// The names like `name`, best first, at most three.
 pub(super) fn similar(name: &str, names: &[String]) -> Vec<String> {
     const LIKE_ENOUGH: f64 = 0.75; // Of 1; a slip of two letters in five is about 0.8.
     const AS_GOOD: f64 = 0.1; // What is this much less like it than the best was not meant.
-    let mut ranked: Vec<(f64, &String)> =
-        names.iter().map(|other| (strsim::jaro_winkler(name, other), other)).collect();
+    let mut ranked: Vec<(f64, &String)> = names
+        .iter()
+        .map(|other| (strsim::jaro_winkler(name, other), other))
+        .collect();
     ranked.retain(|(alike, _)| *alike >= LIKE_ENOUGH);
     ranked.sort_by(|a, b| b.0.total_cmp(&a.0));
     let best = ranked.first().map_or(0.0, |(alike, _)| *alike);
     ranked.retain(|(alike, _)| *alike >= best - AS_GOOD);
-    ranked.into_iter().take(3).map(|(_, other)| other.clone()).collect()
+    ranked
+        .into_iter()
+        .take(3)
+        .map(|(_, other)| other.clone())
+        .collect()
 }
 
 /// "a, b or c".

@@ -27,15 +27,28 @@ pub enum CostKey {
 }
 
 /// Every distance, nearest first.
-pub(super) const DISTANCES: [Distance; 5] =
-    [Distance::Same, Distance::Core, Distance::Llc, Distance::Socket, Distance::Remote];
+pub(super) const DISTANCES: [Distance; 5] = [
+    Distance::Same,
+    Distance::Core,
+    Distance::Llc,
+    Distance::Socket,
+    Distance::Remote,
+];
 
 impl CostKey {
     /// Every cost a profile gives, in the order of its sections.
     pub fn all() -> impl Iterator<Item = Self> {
-        let works = Work::ALL.into_iter().filter(|work| *work != Work::Think).map(Self::Work);
+        let works = Work::ALL
+            .into_iter()
+            .filter(|work| *work != Work::Think)
+            .map(Self::Work);
         let lines = DISTANCES.into_iter().map(Self::Transfer);
-        let locks = [Self::LockOwn, Self::LockRemoteExtra, Self::LockHandoverExtra, Self::WordOwn];
+        let locks = [
+            Self::LockOwn,
+            Self::LockRemoteExtra,
+            Self::LockHandoverExtra,
+            Self::WordOwn,
+        ];
         works.chain(lines).chain(locks)
     }
 
@@ -116,7 +129,12 @@ pub struct UnknownCost {
 
 impl fmt::Display for UnknownCost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "unknown cost {:?}; did you mean {}?", self.name, join(&self.near))
+        write!(
+            f,
+            "unknown cost {:?}; did you mean {}?",
+            self.name,
+            join(&self.near)
+        )
     }
 }
 
@@ -126,9 +144,14 @@ impl FromStr for CostKey {
     type Err = UnknownCost;
 
     fn from_str(name: &str) -> Result<Self, UnknownCost> {
-        Self::all().find(|key| key.to_string() == name).ok_or_else(|| {
-            let names: Vec<String> = Self::all().map(|key| key.to_string()).collect();
-            UnknownCost { name: name.to_owned(), near: nearest(name, &names) }
-        })
+        Self::all()
+            .find(|key| key.to_string() == name)
+            .ok_or_else(|| {
+                let names: Vec<String> = Self::all().map(|key| key.to_string()).collect();
+                UnknownCost {
+                    name: name.to_owned(),
+                    near: nearest(name, &names),
+                }
+            })
     }
 }

@@ -43,11 +43,21 @@ impl<'a> Source<'a> {
 
     /// The whole file.
     pub(super) fn root(self, table: &'a Spanned<DeTable<'a>>) -> Section<'a> {
-        Section { source: self, path: String::new(), table: table.get_ref(), at: 0 }
+        Section {
+            source: self,
+            path: String::new(),
+            table: table.get_ref(),
+            at: 0,
+        }
     }
 
     fn line(self, at: usize) -> usize {
-        self.text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1
+        self.text
+            .bytes()
+            .take(at)
+            .filter(|byte| *byte == b'\n')
+            .count()
+            + 1
     }
 
     fn error(self, at: Option<usize>, path: &str, problem: Problem) -> ProfileError {
@@ -63,20 +73,29 @@ impl<'a> Source<'a> {
 impl<'a> Section<'a> {
     /// An error for any key not among `keys`.
     pub(super) fn only(&self, keys: &[&str]) -> Result<(), ProfileError> {
-        let unknown = self.table.keys().filter(|key| !keys.contains(&key.get_ref().as_ref()));
+        let unknown = self
+            .table
+            .keys()
+            .filter(|key| !keys.contains(&key.get_ref().as_ref()));
         // The table is sorted by name; the reader wants the first in the file.
         let Some(key) = unknown.min_by_key(|key| key.span().start) else {
             return Ok(());
         };
         let known: Vec<String> = keys.iter().map(|key| (*key).to_owned()).collect();
         let near = Problem::UnknownKey(similar(key.get_ref(), &known));
-        Err(self.source.error(Some(key.span().start), &self.path_of(key.get_ref()), near))
+        Err(self
+            .source
+            .error(Some(key.span().start), &self.path_of(key.get_ref()), near))
     }
 
     /// The value of `key`, if given.
     pub(super) fn get(&self, key: &str) -> Option<Value<'a>> {
         let value = self.table.get(key)?;
-        Some(Value { source: self.source, path: self.path_of(key), value })
+        Some(Value {
+            source: self.source,
+            path: self.path_of(key),
+            value,
+        })
     }
 
     /// The value of `key`; `write_this` is what to write when there is none.
@@ -88,14 +107,20 @@ impl<'a> Section<'a> {
     pub(super) fn missing(&self, key: &str, write_this: &str) -> ProfileError {
         // A key missing from the top of the file has no line of its own.
         let at = (!self.path.is_empty()).then_some(self.at);
-        self.source.error(at, &self.path_of(key), Problem::Missing(write_this.to_owned()))
+        self.source.error(
+            at,
+            &self.path_of(key),
+            Problem::Missing(write_this.to_owned()),
+        )
     }
 
     /// The error that `key`, given or not, is absurd.
     pub(super) fn absurd(&self, key: &str, why: String) -> ProfileError {
         match self.get(key) {
             Some(value) => value.absurd(why),
-            None => self.source.error(Some(self.at), &self.path_of(key), Problem::Absurd(why)),
+            None => self
+                .source
+                .error(Some(self.at), &self.path_of(key), Problem::Absurd(why)),
         }
     }
 
@@ -107,14 +132,22 @@ impl<'a> Section<'a> {
     }
 
     fn path_of(&self, key: &str) -> String {
-        if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
+        if self.path.is_empty() {
+            key.to_owned()
+        } else {
+            format!("{}.{key}", self.path)
+        }
     }
 }
 
 impl<'a> Value<'a> {
     /// The error that it is absurd.
     pub(super) fn absurd(&self, why: String) -> ProfileError {
-        self.source.error(Some(self.value.span().start), &self.path, Problem::Absurd(why))
+        self.source.error(
+            Some(self.value.span().start),
+            &self.path,
+            Problem::Absurd(why),
+        )
     }
 
     /// As a table.
@@ -122,20 +155,33 @@ impl<'a> Value<'a> {
         let table = self.value.get_ref().as_table();
         let table = table.ok_or_else(|| self.not(write_this))?;
         let (source, path, at) = (self.source, self.path.clone(), self.value.span().start);
-        Ok(Section { source, path, table, at })
+        Ok(Section {
+            source,
+            path,
+            table,
+            at,
+        })
     }
 
     /// As a list; each value's key carries its index.
     pub(super) fn list(&self) -> Option<Vec<Self>> {
         let list = self.value.get_ref().as_array()?;
         let path = |nth| format!("{}[{nth}]", self.path);
-        let value = |(nth, value)| Self { source: self.source, path: path(nth), value };
+        let value = |(nth, value)| Self {
+            source: self.source,
+            path: path(nth),
+            value,
+        };
         Some(list.iter().enumerate().map(value).collect())
     }
 
     /// As a line of text with something in it.
     pub(super) fn text(&self, write_this: &str) -> Result<&'a str, ProfileError> {
-        let text = self.value.get_ref().as_str().ok_or_else(|| self.not(write_this))?;
+        let text = self
+            .value
+            .get_ref()
+            .as_str()
+            .ok_or_else(|| self.not(write_this))?;
         if text.trim().is_empty() {
             return Err(self.absurd(format!("empty; {write_this}")));
         }

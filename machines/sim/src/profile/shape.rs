@@ -65,7 +65,9 @@ fn counts(section: &Section<'_>) -> Result<Vec<Core>, ProfileError> {
         node,
         socket: node / nodes_per_socket,
     };
-    Ok((0..nodes).flat_map(|node| (0..cores_per_node).map(move |nth| core(node, nth))).collect())
+    Ok((0..nodes)
+        .flat_map(|node| (0..cores_per_node).map(move |nth| core(node, nth)))
+        .collect())
 }
 
 fn clusters(section: &Section<'_>) -> Result<Vec<Core>, ProfileError> {
@@ -80,13 +82,19 @@ fn clusters(section: &Section<'_>) -> Result<Vec<Core>, ProfileError> {
     for cluster in list {
         let cluster = cluster.section(LIST)?;
         cluster.only(&["name", "cores", "smt", "llc", "node", "socket"])?;
-        cluster.need("name", "write what this kind of core is called")?.text("write a name")?;
+        cluster
+            .need("name", "write what this kind of core is called")?
+            .text("write a name")?;
         let count_here = count(&cluster, "cores", None)?;
         let core = Core {
             smt: count(&cluster, "smt", Some(1))?,
-            llc: cluster.need("llc", "write the number of its last-level cache")?.number()?,
+            llc: cluster
+                .need("llc", "write the number of its last-level cache")?
+                .number()?,
             node: cluster.get("node").map_or(Ok(0), |node| node.number())?,
-            socket: cluster.get("socket").map_or(Ok(0), |socket| socket.number())?,
+            socket: cluster
+                .get("socket")
+                .map_or(Ok(0), |socket| socket.number())?,
         };
         limit(&cluster, u64::from(count_here) * u64::from(core.smt))?;
         cores.extend(std::iter::repeat_n(core, count_here as usize));
@@ -111,8 +119,15 @@ fn limit(section: &Section<'_>, cpus: u64) -> Result<(), ProfileError> {
     if (1..=CPUS_MAX).contains(&cpus) {
         return Ok(());
     }
-    let key = if section.get("cores_per_llc").is_some() { "cores_per_llc" } else { "cores" };
-    Err(section.absurd(key, format!("makes {cpus} CPUs; a machine has 1 to {CPUS_MAX}")))
+    let key = if section.get("cores_per_llc").is_some() {
+        "cores_per_llc"
+    } else {
+        "cores"
+    };
+    Err(section.absurd(
+        key,
+        format!("makes {cpus} CPUs; a machine has 1 to {CPUS_MAX}"),
+    ))
 }
 
 fn check(section: &Section<'_>, cores: &[Core]) -> Result<(), ProfileError> {
@@ -122,20 +137,36 @@ fn check(section: &Section<'_>, cores: &[Core]) -> Result<(), ProfileError> {
         return absurd(format!("makes {cpus} CPUs; a machine has 1 to {CPUS_MAX}"));
     }
     // At most as many nodes as cores, or the numbers have holes.
-    let nodes = cores.iter().map(|core| u64::from(core.node) + 1).max().unwrap_or(0);
+    let nodes = cores
+        .iter()
+        .map(|core| u64::from(core.node) + 1)
+        .max()
+        .unwrap_or(0);
     for node in 0..nodes.min(cores.len() as u64 + 1) {
         if !cores.iter().any(|core| u64::from(core.node) == node) {
-            return absurd(format!("no core is on node {node}; number nodes from 0 without holes"));
+            return absurd(format!(
+                "no core is on node {node}; number nodes from 0 without holes"
+            ));
         }
     }
     for (nth, core) in cores.iter().enumerate() {
-        let split = cores[..nth].iter().find(|o| o.llc == core.llc && o.socket != core.socket);
+        let split = cores[..nth]
+            .iter()
+            .find(|o| o.llc == core.llc && o.socket != core.socket);
         if split.is_some() {
-            return absurd(format!("cache {} is on two sockets; give each its own", core.llc));
+            return absurd(format!(
+                "cache {} is on two sockets; give each its own",
+                core.llc
+            ));
         }
-        let split = cores[..nth].iter().find(|o| o.node == core.node && o.socket != core.socket);
+        let split = cores[..nth]
+            .iter()
+            .find(|o| o.node == core.node && o.socket != core.socket);
         if split.is_some() {
-            return absurd(format!("node {} is on two sockets; give each its own", core.node));
+            return absurd(format!(
+                "node {} is on two sockets; give each its own",
+                core.node
+            ));
         }
     }
     Ok(())
@@ -149,6 +180,11 @@ fn number(cores: &[Core]) -> Topology {
         node: NodeId(at.node),
         socket: at.socket,
     };
-    let round = |thread| (0..).zip(cores).filter(move |(_, at)| at.smt > thread).map(place);
+    let round = |thread| {
+        (0..)
+            .zip(cores)
+            .filter(move |(_, at)| at.smt > thread)
+            .map(place)
+    };
     Topology::new((0..threads).flat_map(round).collect())
 }

@@ -30,7 +30,16 @@ mod tests {
         assert_eq!(parse("480 GB"), Some(480_000_000_000));
         assert_eq!(parse(" 8GiB "), Some(8 << 30));
         assert_eq!(parse("1 TB"), Some(1_000_000_000_000));
-        for bad in ["", "GB", "480", "4.5 GB", "-1 GB", "480 gb", "480 GB RAM", "99999999 TiB"] {
+        for bad in [
+            "",
+            "GB",
+            "480",
+            "4.5 GB",
+            "-1 GB",
+            "480 gb",
+            "480 GB RAM",
+            "99999999 TiB",
+        ] {
             assert_eq!(parse(bad), None, "{bad:?}");
         }
     }

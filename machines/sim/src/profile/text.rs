@@ -130,7 +130,11 @@ impl ProfileText {
     /// When it has no such variant, with those it has.
     pub fn variant(&self, name: &str) -> Result<Self, ProfileError> {
         let Some(variant) = self.variants.iter().find(|variant| variant.name == name) else {
-            let known = self.variants.iter().map(|variant| variant.name.clone()).collect();
+            let known = self
+                .variants
+                .iter()
+                .map(|variant| variant.name.clone())
+                .collect();
             return Err(ProfileError {
                 file: self.name.clone(),
                 line: None,
@@ -142,7 +146,11 @@ impl ProfileText {
         text.name = format!("{}+{name}", self.name);
         text.about = format!("{}, {}", self.about, variant.about);
         text.variants.clear();
-        for cost in text.costs.iter_mut().filter(|cost| cost.key.is_kernel_work()) {
+        for cost in text
+            .costs
+            .iter_mut()
+            .filter(|cost| cost.key.is_kernel_work())
+        {
             for card in Card::ALL {
                 let factor = variant.factor_percent.at(card);
                 *cost.range.at_mut(card) = percent(cost.range.at(card), factor);
@@ -193,8 +201,12 @@ impl Cost {
     /// Whether nobody published or measured its middle: the source starts with `estimate:`.
     #[must_use]
     pub fn is_estimate(&self) -> bool {
-        let own = self.source.strip_prefix("times the ").and_then(|s| s.split_once(" factor: "));
-        own.map_or(self.source.as_str(), |(_, own)| own).starts_with("estimate:")
+        let own = self
+            .source
+            .strip_prefix("times the ")
+            .and_then(|s| s.split_once(" factor: "));
+        own.map_or(self.source.as_str(), |(_, own)| own)
+            .starts_with("estimate:")
     }
 }
 
@@ -242,7 +254,11 @@ fn hz(root: &Section<'_>) -> Result<Hz, ProfileError> {
     const HZ: &str = "write the ticks per second, such as 250 (Linux: CONFIG_HZ)";
     let value = root.need("hz", HZ)?;
     let number = value.number()?;
-    let out = || value.absurd(format!("{number} is out of range; ticks per second are 1 to 10000"));
+    let out = || {
+        value.absurd(format!(
+            "{number} is out of range; ticks per second are 1 to 10000"
+        ))
+    };
     Hz::new(number).ok_or_else(out)
 }
 
@@ -293,7 +309,11 @@ fn variants(root: &Section<'_>) -> Result<Vec<Variant>, ProfileError> {
             }
             Ok(percent)
         };
-        let range = Range { low: end(Card::Low)?, mid: end(Card::Mid)?, high: end(Card::High)? };
+        let range = Range {
+            low: end(Card::Low)?,
+            mid: end(Card::Mid)?,
+            high: end(Card::High)?,
+        };
         check::in_order(&factor, range)?;
         let source = "write where the factor comes from";
         Ok(Variant {
