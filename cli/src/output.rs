@@ -142,7 +142,11 @@ fn writable(file: &Path) -> anyhow::Result<()> {
     if file.is_dir() {
         return Err(cannot(&"it is a folder").into());
     }
-    NamedTempFile::new_in(folder(file)).map_err(|error| cannot(&error))?;
+    if !folder(file).is_dir() {
+        return Err(cannot(&"its folder does not exist").into());
+    }
+    // The kind only: the full text would name the draft, which the user never asked for.
+    NamedTempFile::new_in(folder(file)).map_err(|error| cannot(&error.kind()))?;
     Ok(())
 }
 

@@ -2,7 +2,5 @@
 
 #[test]
 fn every_session_prints_what_it_says() {
-    trycmd::TestCases::new()
-        .case("tests/cmd/*.trycmd")
-        .case("tests/cmd/*.toml");
+    trycmd::TestCases::new().case("tests/cmd/*.trycmd");
 }

@@ -104,11 +104,5 @@ impl fmt::Display for Error {
     }
 }
 
-impl error::Error for Error {
-    fn source(&self) -> Option<&(dyn error::Error + 'static)> {
-        match self {
-            Self::Trace(error) => error.source(),
-            _ => None,
-        }
-    }
-}
+// The text already tells the cause, so no error names another as its source.
+impl error::Error for Error {}

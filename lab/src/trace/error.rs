@@ -96,11 +96,5 @@ impl fmt::Display for TraceError {
     }
 }
 
-impl error::Error for TraceError {
-    fn source(&self) -> Option<&(dyn error::Error + 'static)> {
-        match self {
-            Self::Open { source, .. } | Self::Read { source, .. } => Some(source),
-            _ => None,
-        }
-    }
-}
+// The text already tells the cause, so no error names another as its source.
+impl error::Error for TraceError {}

@@ -209,6 +209,8 @@ impl fmt::Debug for Reader {
 mod tests {
     use std::io::Cursor;
 
+    use ruzstd::encoding::{CompressionLevel, compress_to_vec};
+
     use super::*;
 
     const LINE: &str = "perf 500 [001] 10.000001: kmem:mm_page_free: pfn=0x1 order=0\n";
@@ -295,6 +297,23 @@ mod tests {
             .to_string();
         assert!(error.starts_with("cannot open no/such/file: "), "{error}");
         assert!(Reader::open("/").is_err(), "a folder is no recording");
+    }
+
+    #[test]
+    fn packed_data_that_ends_early_names_the_line_it_reached() {
+        let text = LINE.repeat(20_000);
+        let packed = compress_to_vec(text.as_bytes(), CompressionLevel::Uncompressed);
+        let cut = Cursor::new(packed[..packed.len() / 2].to_vec());
+        let input = input::unpack("f.zst", Box::new(cut)).expect("its beginning is whole");
+        let last = Reader::new("f.zst", input)
+            .last()
+            .expect("a record or an error");
+        let error = last.expect_err("half of it is missing").to_string();
+        assert!(error.starts_with("f.zst:"), "{error}");
+        assert!(
+            error.contains(": cannot read further: damaged or cut zstd data"),
+            "{error}"
+        );
     }
 
     #[test]
