@@ -90,9 +90,10 @@ impl Room {
         let mm = Rc::clone(&self.mm);
         self.sim.on_idle(move |sim| mm.quiet(sim));
         let log = Rc::clone(&self.log);
-        self.sim.observe(Box::new(move |_, _, _, event| {
-            log.borrow_mut().note(event);
-        }));
+        self.sim
+            .observe(Box::new(move |_: &Sim, _, _, event: &Event| {
+                log.borrow_mut().note(event);
+            }));
     }
 
     /// Ends the run: what the machine counted, and what was seen.

@@ -20,7 +20,7 @@ use crate::holds::BUCKETS;
 use crate::metric::{Metric, Unit};
 use crate::progress::Progress;
 use crate::report::value::{human, human_ratio};
-use crate::report::{Report, Table, card_name};
+use crate::report::{Report, Table};
 use crate::stats::{self, Verdict};
 
 /// In the catalog.
@@ -158,9 +158,16 @@ fn by_site(designs: &[Named], measured: &[Measured]) -> Table {
     Table {
         title: "Zone-lock holds by call site, first seed".to_owned(),
         note: String::new(),
-        columns: ["design", "call site", "holds", "pages", "most pages", "over 1000"]
-            .map(str::to_owned)
-            .to_vec(),
+        columns: [
+            "design",
+            "call site",
+            "holds",
+            "pages",
+            "most pages",
+            "over 1000",
+        ]
+        .map(str::to_owned)
+        .to_vec(),
         rows,
     }
 }
@@ -190,7 +197,9 @@ fn longest_waits(designs: &[Named], measured: &[Measured]) -> Table {
 fn throughput(runs: &Comparison, designs: &[Named]) -> Table {
     let rates = |nth: usize| -> Vec<f64> {
         let samples = runs.samples(nth);
-        samples.filter_map(|sample| sample.value(&metrics::RATE)).collect()
+        samples
+            .filter_map(|sample| sample.value(&metrics::RATE))
+            .collect()
     };
     let baseline = stats::Spread::of(&rates(0));
     let row = |(nth, design): (usize, &Named)| {
@@ -225,7 +234,7 @@ fn cards(machine: &str, options: &Options, progress: &Progress) -> Result<Table,
         for verdict in runs.verdicts_between(0, 2) {
             if [metrics::HOLD_MAX, metrics::WAIT_MAX, metrics::RATE].contains(&verdict.metric) {
                 rows.push(vec![
-                    card_name(card).to_owned(),
+                    card.name().to_owned(),
                     verdict.metric.name.to_string(),
                     human_ratio(&verdict.comparison.ratio),
                     verdict.comparison.verdict.to_string(),
@@ -237,7 +246,9 @@ fn cards(machine: &str, options: &Options, progress: &Progress) -> Result<Table,
         title: "Bounded (B) against unbatched, at each cost card".to_owned(),
         note: "Shorter runs than above. A verdict that changes between cards is fragile."
             .to_owned(),
-        columns: ["card", "metric", "ratio", "verdict"].map(str::to_owned).to_vec(),
+        columns: ["card", "metric", "ratio", "verdict"]
+            .map(str::to_owned)
+            .to_vec(),
         rows,
     })
 }
@@ -245,10 +256,13 @@ fn cards(machine: &str, options: &Options, progress: &Progress) -> Result<Table,
 /// One paragraph, every word of it following from this run's medians and intervals.
 fn finding(report: &Report) -> String {
     let value = |design: &str, metric: &Metric| {
-        let is_it = |row: &&crate::report::Row| {
-            row.design == design && row.metric.name == metric.name
-        };
-        report.rows.iter().find(is_it).map_or(0.0, |row| row.estimate.median)
+        let is_it =
+            |row: &&crate::report::Row| row.design == design && row.metric.name == metric.name;
+        report
+            .rows
+            .iter()
+            .find(is_it)
+            .map_or(0.0, |row| row.estimate.median)
     };
     let shown = |design: &str, metric: &Metric| human(value(design, metric), metric.unit);
     let rate = |design: &str| {
@@ -265,7 +279,8 @@ fn finding(report: &Report) -> String {
             format!("{change} ({})", human_ratio(&comparison.ratio))
         })
     };
-    let times = |metric: &Metric, than: &str| value(than, metric) / value("bounded", metric).max(1.0);
+    let times =
+        |metric: &Metric, than: &str| value(than, metric) / value("bounded", metric).max(1.0);
     format!(
         "One hold moves up to {} pages unbatched, {} as merged and {} bounded: the merged change \
          bounds frees but not refills. The longest hold falls from {} to {} and {} ({:.0} times \

@@ -80,8 +80,14 @@ impl Scene {
     pub(super) fn table(&self) -> Table {
         let rows = [
             ("workers", self.workers.to_string()),
-            ("memory per worker", format!("{} MiB", self.worker.bytes >> 20)),
-            ("use of each page", format!("{} ns", self.worker.use_ns_per_page)),
+            (
+                "memory per worker",
+                format!("{} MiB", self.worker.bytes >> 20),
+            ),
+            (
+                "use of each page",
+                format!("{} ns", self.worker.use_ns_per_page),
+            ),
             ("virtual time", format!("{} ms", self.length.0 / 1_000_000)),
         ];
         Table {
@@ -117,7 +123,10 @@ impl Scene {
             (metrics::COMMIT_OVER_1000, over_1000(Site::Spill)),
             (metrics::DECAY_OVER_1000, over_1000(Site::Decay)),
             (metrics::HOLD_MAX, zone.hold_max.0 as f64),
-            (metrics::WAIT_MAX, zone.wait_max.map_or(0, |longest| longest.wait.0) as f64),
+            (
+                metrics::WAIT_MAX,
+                zone.wait_max.map_or(0, |longest| longest.wait.0) as f64,
+            ),
             (metrics::WAIT_TOTAL, zone.wait_total.0 as f64),
             (metrics::CONTENTIONS, zone.contentions as f64),
             (metrics::OVER_1_MS, waited(1)),
@@ -144,7 +153,10 @@ fn room_cpus(profile: &Profile, workers: u32) -> impl Iterator<Item = CpuId> + u
 
 /// The invariant of a strict policy: no hold above a batch, checked over every hold of the run.
 fn check_bound(design: &Design, log: &Log, seed: u64) {
-    let strict = matches!(design.holds.limit(Site::Refill, Pages(63)), Limit::Strict(_));
+    let strict = matches!(
+        design.holds.limit(Site::Refill, Pages(63)),
+        Limit::Strict(_)
+    );
     assert!(
         !strict || log.holds.over_batch == 0,
         "{} holds of {} moved more than a batch (seed {seed})",

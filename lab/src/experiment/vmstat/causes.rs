@@ -1,8 +1,8 @@
 //! One cause at a time: what each change does alone, and what the patch's gain is due to.
 
-use super::{BASELINE, PATCH};
 use super::crowding::Crowding;
 use super::regime::Regime;
+use super::{BASELINE, PATCH};
 use crate::report::value::human_ratio;
 use crate::report::{Table, VerdictRow};
 use crate::stats::{Comparison, Verdict};
@@ -97,9 +97,18 @@ impl Causes {
         }
         for (cause, design) in [
             ("Firing less often alone", "slowed+shepherd-at-once"),
-            ("Exact phases at the old interval alone", "phased+shepherd-at-once"),
-            ("The same phases through the timer wheel", "phased-wheel+shepherd-at-once"),
-            ("A shepherd that kicks at phases alone", "round-jiffies+shepherd-phased"),
+            (
+                "Exact phases at the old interval alone",
+                "phased+shepherd-at-once",
+            ),
+            (
+                "The same phases through the timer wheel",
+                "phased-wheel+shepherd-at-once",
+            ),
+            (
+                "A shepherd that kicks at phases alone",
+                "round-jiffies+shepherd-phased",
+            ),
         ] {
             if let Some(change) = self.design(design) {
                 sentences.push(format!(
@@ -132,9 +141,15 @@ impl Causes {
             .design(PATCH)
             .is_some_and(|patch| patch.contentions.verdict == Verdict::Lower);
         match (patch_lowers, lowering.as_slice()) {
-            (false, _) => "So on this workload there is no gain of the patch to explain.".to_owned(),
-            (true, []) => "So neither cause alone explains the patch's gain: it takes both.".to_owned(),
-            (true, [(cause, _)]) => format!("So of the patch's two effects, {cause} is what gains."),
+            (false, _) => {
+                "So on this workload there is no gain of the patch to explain.".to_owned()
+            }
+            (true, []) => {
+                "So neither cause alone explains the patch's gain: it takes both.".to_owned()
+            }
+            (true, [(cause, _)]) => {
+                format!("So of the patch's two effects, {cause} is what gains.")
+            }
             (true, _) => "So both of the patch's effects gain.".to_owned(),
         }
     }

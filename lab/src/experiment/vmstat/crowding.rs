@@ -54,15 +54,12 @@ pub(super) fn measure(
         let tick_rate = Hz::new(hz).expect("one of the four");
         let profile = profile.with_hz(tick_rate);
         let seeds = options.seeds.iter().take(seeds);
-        let most = seeds.map(|&seed| crowd(&profile, design, seed)).fold(
-            [0; 4],
-            |most: [usize; 4], one| std::array::from_fn(|nth| most[nth].max(one[nth])),
-        );
-        Crowd {
-            schedule,
-            hz,
-            most,
-        }
+        let most = seeds
+            .map(|&seed| crowd(&profile, design, seed))
+            .fold([0; 4], |most: [usize; 4], one| {
+                std::array::from_fn(|nth| most[nth].max(one[nth]))
+            });
+        Crowd { schedule, hz, most }
     });
     Ok(Crowding {
         cpus: profile.topology.cpus(),
@@ -102,7 +99,10 @@ impl Crowding {
             row
         };
         Table {
-            title: format!("Crowding: most of {} CPUs whose work starts together", self.cpus),
+            title: format!(
+                "Crowding: most of {} CPUs whose work starts together",
+                self.cpus
+            ),
             note: "All CPUs busy, so timers fire on time; starts are taken after the schedule \
                    has settled."
                 .to_owned(),
@@ -116,7 +116,10 @@ impl Crowding {
     pub(super) fn sentence(&self) -> String {
         let on_a_tick = |schedule: &str, hz: u32| {
             let is_it = |crowd: &&Crowd| crowd.schedule == schedule && crowd.hz == hz;
-            self.crowds.iter().find(is_it).map_or(0, |crowd| crowd.most[0])
+            self.crowds
+                .iter()
+                .find(is_it)
+                .map_or(0, |crowd| crowd.most[0])
         };
         format!(
             "Linux's work is not aligned: its skew keeps CPUs 3 jiffies apart, and the timer \

@@ -22,7 +22,7 @@ use crate::designs::{self, Named};
 use crate::error::Error;
 use crate::metric::Metric;
 use crate::progress::Progress;
-use crate::report::{Report, Table, card_name};
+use crate::report::{Report, Table};
 use crate::stats;
 
 /// In the catalog.
@@ -74,7 +74,9 @@ fn report(machine: &str, options: &Options, progress: &Progress) -> Result<Repor
     report.tables.push(causes.table());
     report.tables.push(spread(&runs, &designs));
     if options.effort == Effort::Full && options.card.is_none() {
-        report.tables.push(cards(machine, &scene, options, progress)?);
+        report
+            .tables
+            .push(cards(machine, &scene, options, progress)?);
     }
     let crowding = crowding::measure(&profile, options, progress)?;
     let regime = regime::measure(&profile, options, progress)?;
@@ -131,9 +133,11 @@ fn spread(runs: &Comparison, designs: &[Named]) -> Table {
             .collect();
         let spread = stats::Spread::of(&values)?;
         let percent = spread.variation_percent().unwrap_or(0.0);
-        let ends = values.iter().fold((f64::INFINITY, 0.0), |(low, high): (f64, f64), value| {
-            (low.min(*value), high.max(*value))
-        });
+        let ends = values
+            .iter()
+            .fold((f64::INFINITY, 0.0), |(low, high): (f64, f64), value| {
+                (low.min(*value), high.max(*value))
+            });
         Some(vec![
             design.name.clone(),
             format!("{:.0} ± {:.0}", spread.mean, spread.deviation),
@@ -177,7 +181,7 @@ fn cards(
             let is_count = |metric: &Metric| metric.name == metrics::CONTENTIONS.name;
             if let Some(verdict) = verdicts.iter().find(|row| is_count(&row.metric)) {
                 rows.push(vec![
-                    card_name(card).to_owned(),
+                    card.name().to_owned(),
                     designs[other].name.clone(),
                     crate::report::value::human_ratio(&verdict.comparison.ratio),
                     verdict.comparison.verdict.to_string(),
@@ -188,7 +192,9 @@ fn cards(
     Ok(Table {
         title: format!("Contentions against {BASELINE}, at each cost card"),
         note: "A verdict that changes between cards is fragile.".to_owned(),
-        columns: ["card", "design", "ratio", "verdict"].map(str::to_owned).to_vec(),
+        columns: ["card", "design", "ratio", "verdict"]
+            .map(str::to_owned)
+            .to_vec(),
         rows,
     })
 }

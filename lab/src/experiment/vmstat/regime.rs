@@ -63,33 +63,35 @@ pub(super) fn measure(
             cases.push((price, schedule, design));
         }
     }
-    let cells = run_cases(&cases, options.jobs, progress, |&(price, schedule, design)| {
-        let profile = profile.with_scaled(CostKey::Work(Work::BuddyFree), price);
-        let end = Nanos(seconds * Nanos::SECOND.0);
-        let seeds = options.seeds.iter().take(seeds);
-        let runs: Vec<[f64; 3]> = seeds.map(|&seed| run(&profile, design, seed, end)).collect();
-        let median = |nth: usize| {
-            let values: Vec<f64> = runs.iter().map(|run| run[nth]).collect();
-            stats::median(&values).unwrap_or(0.0)
-        };
-        Cell {
-            price,
-            schedule,
-            drain_ns: median(0),
-            contentions: median(1),
-            wait_ns: median(2),
-        }
-    });
+    let cells = run_cases(
+        &cases,
+        options.jobs,
+        progress,
+        |&(price, schedule, design)| {
+            let profile = profile.with_scaled(CostKey::Work(Work::BuddyFree), price);
+            let end = Nanos(seconds * Nanos::SECOND.0);
+            let seeds = options.seeds.iter().take(seeds);
+            let runs: Vec<[f64; 3]> = seeds
+                .map(|&seed| run(&profile, design, seed, end))
+                .collect();
+            let median = |nth: usize| {
+                let values: Vec<f64> = runs.iter().map(|run| run[nth]).collect();
+                stats::median(&values).unwrap_or(0.0)
+            };
+            Cell {
+                price,
+                schedule,
+                drain_ns: median(0),
+                contentions: median(1),
+                wait_ns: median(2),
+            }
+        },
+    );
     Ok(Regime { cells })
 }
 
 /// The mean drain of a firing, contentions of decays, and their waits.
-fn run(
-    profile: &Profile,
-    design: plimsoll_mm::design::Design,
-    seed: u64,
-    end: Nanos,
-) -> [f64; 3] {
+fn run(profile: &Profile, design: plimsoll_mm::design::Design, seed: u64, end: Nanos) -> [f64; 3] {
     let room = Room::new(profile, design, seed);
     // 32 MiB leave a full drain on the lists; 40 ms of work on them keep other uses of the zone
     // lock rare.
@@ -152,9 +154,9 @@ impl Regime {
                 .iter()
                 .filter(move |cell| cell.schedule == schedule)
         };
-        let jump = of("phased").zip(of("phased").skip(1)).find(|(cell, next)| {
-            next.contentions > 10.0 * cell.contentions.max(1.0)
-        });
+        let jump = of("phased")
+            .zip(of("phased").skip(1))
+            .find(|(cell, next)| next.contentions > 10.0 * cell.contentions.max(1.0));
         let drains = of("phased").map(|cell| cell.drain_ns);
         let longest = drains.fold(0.0, f64::max);
         match jump {

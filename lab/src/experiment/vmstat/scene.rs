@@ -96,13 +96,20 @@ impl Scene {
     }
 
     fn metrics(&self, profile: &Profile, stats: &Stats, log: &Log) -> Vec<(Metric, f64)> {
+        let zone = |site: Site| stats.site(LockClass::Zone, site);
         let bulk_sites = Site::ALL.into_iter().filter(|site| site.is_bulk_free());
-        let zone = |site| stats.site(LockClass::Zone, site);
-        let bulk = LockStats::sum(bulk_sites.map(zone));
+        let bulk: Vec<LockStats> = bulk_sites.map(zone).cloned().collect();
+        let bulk = LockStats::sum(&bulk);
         let decay = zone(Site::Decay);
         let all = stats.class(LockClass::Zone);
         let max = |stats: &LockStats| stats.wait_max.map_or(0, |longest| longest.wait.0);
-        let per = |count: u64, of: u64| if of == 0 { 0.0 } else { count as f64 / of as f64 };
+        let per = |count: u64, of: u64| {
+            if of == 0 {
+                0.0
+            } else {
+                count as f64 / of as f64
+            }
+        };
         let ms = |ms| log.crowd(Nanos::from_ms(ms), self.settled) as f64;
         let tick = log.crowd_on_one_tick(profile.hz, self.settled) as f64;
         vec![
@@ -119,7 +126,10 @@ impl Scene {
             (metrics::REFRESHES, log.refreshes as f64),
             (metrics::KICKS, log.kicks as f64),
             (metrics::DECAYED, log.decayed as f64),
-            (metrics::PER_DECAYED, 1e6 * per(decay.contentions, log.decayed)),
+            (
+                metrics::PER_DECAYED,
+                1e6 * per(decay.contentions, log.decayed),
+            ),
             (metrics::CROWD_TICK, tick),
             (metrics::CROWD_1, ms(1)),
             (metrics::CROWD_4, ms(4)),
