@@ -4,13 +4,14 @@
 //! how many pages each hold moves, and whether a design keeps its promises.
 
 use std::cell::RefCell;
+use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
 
 use plimsoll_mm::design::Design;
 use plimsoll_mm::event::Event;
 use plimsoll_mm::machine::{Job, Machine};
 use plimsoll_mm::page::{Config, Layout};
-use plimsoll_mm::units::{CpuId, Nanos, Pages};
+use plimsoll_mm::units::{CpuId, Hz, Nanos, Pages};
 use plimsoll_mm::vmstat::Manager;
 use plimsoll_sim::profile::Profile;
 use plimsoll_sim::{Faults, Sim, SimOptions, Stats};
@@ -29,8 +30,10 @@ pub struct Room {
 /// What was seen during a run.
 #[derive(Clone, Debug, Default)]
 pub struct Log {
-    /// When each vmstat work started, and on which CPU, in order of time.
-    pub starts: Vec<(Nanos, CpuId)>,
+    /// When each vmstat work started, in order of time.
+    pub starts: Vec<Start>,
+    /// CPUs that the shepherd has kicked and that have not started yet.
+    kicked: BTreeSet<CpuId>,
     /// Refreshes that ran.
     pub refreshes: u64,
     /// Pages that refreshes gave back.
@@ -41,6 +44,26 @@ pub struct Log {
     pub out_of_memory: u64,
     /// Pages per hold of a zone lock.
     pub holds: HoldLog,
+}
+
+/// A vmstat work that started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Start {
+    /// When.
+    pub at: Nanos,
+    /// On which CPU.
+    pub cpu: CpuId,
+    /// Whose doing it was.
+    pub by: Cause,
+}
+
+/// Who made a vmstat work start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Cause {
+    /// Its schedule.
+    Schedule,
+    /// The shepherd's kick.
+    Shepherd,
 }
 
 impl Room {
@@ -82,8 +105,7 @@ impl Room {
         let (mm, log) = (Rc::clone(&self.mm), Rc::clone(&self.log));
         self.sim.on_job(move |sim, job| {
             if job == Job::VmstatUpdate {
-                let start = (sim.now(), sim.this_cpu());
-                log.borrow_mut().starts.push(start);
+                log.borrow_mut().start(sim.now(), sim.this_cpu());
             }
             mm.run(sim, job);
         });
@@ -114,13 +136,26 @@ impl std::fmt::Debug for Room {
 }
 
 impl Log {
+    fn start(&mut self, at: Nanos, cpu: CpuId) {
+        let kicked = self.kicked.remove(&cpu);
+        let by = if kicked {
+            Cause::Shepherd
+        } else {
+            Cause::Schedule
+        };
+        self.starts.push(Start { at, cpu, by });
+    }
+
     fn note(&mut self, event: &Event) {
         match *event {
             Event::Refresh { decayed, .. } => {
                 self.refreshes += 1;
                 self.decayed += u64::from(decayed.0);
             }
-            Event::Kick { .. } => self.kicks += 1,
+            Event::Kick { cpu } => {
+                self.kicks += 1;
+                self.kicked.insert(cpu);
+            }
             Event::OutOfMemory { .. } => self.out_of_memory += 1,
             Event::ZoneHold {
                 site,
@@ -133,61 +168,68 @@ impl Log {
         }
     }
 
-    /// The most CPUs whose work started within `window` of each other, from `from` on.
-    #[must_use]
-    pub fn crowd(&self, window: Nanos, from: Nanos) -> usize {
-        let starts: Vec<Nanos> = self.after(from).collect();
-        let mut first = 0;
-        let mut most = 0;
-        for (last, &start) in starts.iter().enumerate() {
-            while starts[first].0 + window.0 <= start.0 {
-                first += 1;
-            }
-            most = most.max(last + 1 - first);
+    /// When works started, from `from` on; all of them, or only those of one cause.
+    pub fn starts(&self, from: Nanos, by: Option<Cause>) -> impl Iterator<Item = Nanos> {
+        let late = self.starts.iter().skip_while(move |start| start.at < from);
+        late.filter(move |start| by.is_none_or(|by| by == start.by))
+            .map(|start| start.at)
+    }
+}
+
+/// The most of `starts`, in order of time, that fall within `window` of each other.
+#[must_use]
+pub fn crowd(starts: impl Iterator<Item = Nanos>, window: Nanos) -> usize {
+    let mut recent = VecDeque::new();
+    let mut most = 0;
+    for start in starts {
+        recent.push_back(start);
+        while recent
+            .front()
+            .is_some_and(|first| first.0 + window.0 <= start.0)
+        {
+            recent.pop_front();
         }
-        most
+        most = most.max(recent.len());
     }
+    most
+}
 
-    /// The most CPUs whose work started in one tick of `hz` ticks per second.
-    #[must_use]
-    pub fn crowd_on_one_tick(&self, hz: plimsoll_mm::units::Hz, from: Nanos) -> usize {
-        let ticks: Vec<_> = self.after(from).map(|start| hz.jiffies(start)).collect();
-        let same_tick = ticks.chunk_by(|one, next| one == next);
-        same_tick.map(<[_]>::len).max().unwrap_or(0)
-    }
-
-    fn after(&self, from: Nanos) -> impl Iterator<Item = Nanos> {
-        let starts = self.starts.iter().map(|(start, _)| *start);
-        starts.skip_while(move |start| *start < from)
-    }
+/// The most of `starts`, in order of time, that fall between the same two ticks.
+#[must_use]
+pub fn crowd_on_one_tick(starts: impl Iterator<Item = Nanos>, hz: Hz) -> usize {
+    let ticks: Vec<_> = starts.map(|start| hz.jiffies(start)).collect();
+    let same_tick = ticks.chunk_by(|one, next| one == next);
+    same_tick.map(<[_]>::len).max().unwrap_or(0)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use plimsoll_mm::units::Hz;
-
-    fn log(starts: &[u64]) -> Log {
-        let starts = starts.iter().map(|&ns| (Nanos(ns), CpuId(0))).collect();
-        Log {
-            starts,
-            ..Log::default()
-        }
-    }
 
     #[test]
     fn a_crowd_is_the_fullest_window() {
-        let log = log(&[0, 5, 9, 10, 11, 40]);
-        assert_eq!(log.crowd(Nanos(10), Nanos(0)), 4);
-        assert_eq!(log.crowd(Nanos(1), Nanos(0)), 1);
-        assert_eq!(log.crowd(Nanos(10), Nanos(40)), 1);
-        assert_eq!(log.crowd(Nanos(10), Nanos(41)), 0);
+        let starts = || [0, 5, 9, 10, 11, 40].map(Nanos).into_iter();
+        assert_eq!(crowd(starts(), Nanos(10)), 4);
+        assert_eq!(crowd(starts(), Nanos(1)), 1);
+        assert_eq!(crowd(starts().skip(6), Nanos(10)), 0);
     }
 
     #[test]
     fn a_tick_counts_those_between_two_ticks() {
         let hz = Hz::new(1000).expect("in range");
-        let log = log(&[999_999, 1_000_000, 1_999_999, 2_000_000]);
-        assert_eq!(log.crowd_on_one_tick(hz, Nanos(0)), 2);
+        let starts = [999_999, 1_000_000, 1_999_999, 2_000_000].map(Nanos);
+        assert_eq!(crowd_on_one_tick(starts.into_iter(), hz), 2);
+    }
+
+    #[test]
+    fn a_start_after_a_kick_is_the_shepherd_s_doing() {
+        let mut log = Log::default();
+        log.note(&Event::Kick { cpu: CpuId(1) });
+        for (at, cpu) in [(1, 0), (2, 1), (3, 1)] {
+            log.start(Nanos(at), CpuId(cpu));
+        }
+        let scheduled: Vec<Nanos> = log.starts(Nanos(0), Some(Cause::Schedule)).collect();
+        assert_eq!(scheduled, [Nanos(1), Nanos(3)]);
+        assert_eq!(log.starts(Nanos(2), None).count(), 2);
     }
 }

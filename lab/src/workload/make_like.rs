@@ -8,7 +8,7 @@ use plimsoll_mm::units::{CpuId, Nanos};
 use plimsoll_sim::Sim;
 use rand::RngExt;
 
-use super::{Mapping, about, around};
+use super::{Mapping, about, around, think};
 use crate::room::Room;
 
 /// What the processes are like.
@@ -50,9 +50,8 @@ impl MakeLike {
             if !mapping.fault(sim, STEP) {
                 break;
             }
-            let think = u64::from(self.think_ns_per_page) * STEP as u64;
-            let think = about(sim, Nanos(think));
-            sim.spend(Work::Think, u32::try_from(think.0).unwrap_or(u32::MAX));
+            let mean = u64::from(self.think_ns_per_page) * STEP as u64;
+            think(sim, about(sim, Nanos(mean)));
         }
         mapping.unmap(sim);
     }

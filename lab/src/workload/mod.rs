@@ -1,5 +1,6 @@
 //! What CPUs do: programs in terms of faults, unmaps and time.
 
+pub mod daemons;
 pub mod make_like;
 pub mod stress_vm;
 
@@ -52,6 +53,7 @@ impl<'a> Mapping<'a> {
                 self.count(sim);
             }
         }
+        self.count(sim);
         true
     }
 
@@ -93,4 +95,14 @@ fn about(sim: &Sim, span: Nanos) -> Nanos {
 /// A number of pages, spread evenly around `pages` by half of it.
 fn around(sim: &Sim, pages: usize) -> usize {
     sim.rng().random_range(pages / 2..=pages + pages / 2)
+}
+
+/// Computes for `span` without memory.
+fn think(sim: &Sim, span: Nanos) {
+    let mut left = span.0;
+    while left > 0 {
+        let step = u32::try_from(left).unwrap_or(u32::MAX);
+        sim.spend(Work::Think, step);
+        left -= u64::from(step);
+    }
 }

@@ -7,10 +7,11 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use plimsoll_mm::machine::Machine;
-use plimsoll_mm::site::Work;
 use plimsoll_mm::units::{CpuId, Nanos, Pages};
 
-use super::{Mapping, about, around};
+use plimsoll_sim::Sim;
+
+use super::{Mapping, about, around, think};
 use crate::room::Room;
 
 /// What each worker does.
@@ -21,8 +22,29 @@ pub struct StressVm {
     /// Writing a pattern to a mapped page and reading it back. Zero measures the page allocator
     /// alone, as will-it-scale's `page_fault1` does.
     pub use_ns_per_page: u32,
-    /// The mean pause between two rounds; none keeps the CPU busy.
-    pub pause: Option<Nanos>,
+    /// What comes between two rounds.
+    pub pause: Pause,
+}
+
+/// What a worker does between two rounds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pause {
+    /// Nothing: the next round begins.
+    No,
+    /// It sleeps for so long on average; its CPU may go idle.
+    Asleep(Nanos),
+    /// It computes for so long on average, without memory; its CPU stays busy.
+    Awake(Nanos),
+}
+
+impl Pause {
+    fn take(self, sim: &Sim) {
+        match self {
+            Self::No => {}
+            Self::Asleep(mean) => sim.sleep(about(sim, mean)),
+            Self::Awake(mean) => think(sim, about(sim, mean)),
+        }
+    }
 }
 
 /// What all workers did.
@@ -51,7 +73,10 @@ impl StressVm {
             let (mm, done) = (Rc::clone(&room.mm), done.clone());
             room.sim.spawn(cpu, move |sim| {
                 // Workers start at different moments of a round.
-                sim.sleep(about(sim, self.pause.unwrap_or(Nanos::from_ms(1))));
+                match self.pause {
+                    Pause::No => sim.sleep(about(sim, Nanos::from_ms(1))),
+                    pause => pause.take(sim),
+                }
                 let mut mapping = Mapping::new(&mm);
                 while sim.now() < until {
                     self.round(sim, &mut mapping, &done, until);
@@ -61,14 +86,13 @@ impl StressVm {
         done
     }
 
-    fn round(&self, sim: &plimsoll_sim::Sim, mapping: &mut Mapping<'_>, done: &Done, until: Nanos) {
+    fn round(&self, sim: &Sim, mapping: &mut Mapping<'_>, done: &Done, until: Nanos) {
         /// Pages faulted before the worker looks at the clock.
         const STEP: usize = 256;
         let wanted = Pages::from_bytes(self.bytes).index();
-        let wanted = if self.pause.is_some() {
-            around(sim, wanted)
-        } else {
-            wanted
+        let wanted = match self.pause {
+            Pause::No => wanted,
+            _ => around(sim, wanted),
         };
         let mut mapped = 0;
         while mapped < wanted && sim.now() < until {
@@ -79,11 +103,8 @@ impl StressVm {
             mapped += step;
         }
         done.add(mapped);
-        let use_ns = u64::from(self.use_ns_per_page) * mapped as u64;
-        sim.spend(Work::Think, u32::try_from(use_ns).unwrap_or(u32::MAX));
+        think(sim, Nanos(u64::from(self.use_ns_per_page) * mapped as u64));
         mapping.unmap(sim);
-        if let Some(pause) = self.pause {
-            sim.sleep(about(sim, pause));
-        }
+        self.pause.take(sim);
     }
 }

@@ -67,6 +67,7 @@ pub(crate) struct Inner {
     pub(crate) on_idle: RefCell<Option<IdleHandler>>,
     pub(crate) observers: RefCell<Vec<Observer>>,
     pub(crate) observed: Cell<bool>,
+    pub(crate) pages_observed: Cell<bool>,
     halt: Cell<bool>,
     /// Whether the run ends with the last task.
     pub(crate) awaits_tasks: Cell<bool>,
@@ -109,6 +110,7 @@ impl Sim {
             on_idle: RefCell::default(),
             observers: RefCell::default(),
             observed: Cell::new(false),
+            pages_observed: Cell::new(false),
             halt: Cell::new(false),
             awaits_tasks: Cell::new(false),
             reached: Cell::new(0),
@@ -178,10 +180,16 @@ impl Sim {
         self.0.stats()
     }
 
-    /// Calls `observer` for each event from now on. It must not change the machine.
+    /// Calls `observer` for each event from now on but those of single pages, which are as many
+    /// as everything else together and more. It must not change the machine.
     pub fn observe(&self, observer: impl FnMut(&Self, CpuId, Nanos, &Event) + 'static) {
         self.0.observers.borrow_mut().push(Box::new(observer));
         self.0.observed.set(true);
+    }
+
+    /// Tells every observer of single pages too.
+    pub fn observe_pages(&self) {
+        self.0.pages_observed.set(true);
     }
 
     /// Calls `handler` for each job, on its CPU, as kernel work; replaces the previous one.

@@ -17,7 +17,7 @@ use crate::holds::HoldLog;
 use crate::metric::Metric;
 use crate::report::Table;
 use crate::room::{Log, Room};
-use crate::workload::stress_vm::StressVm;
+use crate::workload::stress_vm::{Pause, StressVm};
 
 /// What is measured of each run.
 pub(super) mod metrics {
@@ -71,7 +71,7 @@ impl Scene {
             worker: StressVm {
                 bytes: 64 << 20,
                 use_ns_per_page: 400,
-                pause: None,
+                pause: Pause::No,
             },
             length: Nanos::from_ms(ms),
         }

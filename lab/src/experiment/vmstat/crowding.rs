@@ -13,8 +13,8 @@ use crate::error::Error;
 use crate::experiment::{Effort, Options};
 use crate::progress::Progress;
 use crate::report::Table;
-use crate::room::Room;
-use crate::workload::stress_vm::StressVm;
+use crate::room::{self, Cause, Room};
+use crate::workload::stress_vm::{Pause, StressVm};
 
 const HZ: [u32; 4] = [100, 250, 300, 1000];
 const SHEPHERD: &str = "shepherd-at-once";
@@ -71,20 +71,22 @@ fn crowd(profile: &Profile, design: plimsoll_mm::design::Design, seed: u64) -> [
     const SECOND: u64 = Nanos::SECOND.0;
     let end = Nanos(7 * SECOND);
     let room = Room::new(profile, design, seed);
-    // Never idle: two pages, then a quarter of a millisecond of work on them, again and again.
+    // Never idle: a mebibyte, some work on them, again and again. Their number varies, so that
+    // every refresh finds differentials to fold.
     let worker = StressVm {
-        bytes: 2 * 4096,
-        use_ns_per_page: 250_000,
-        pause: None,
+        bytes: 256 * 4096,
+        use_ns_per_page: 2000,
+        pause: Pause::Awake(Nanos(100_000)),
     };
     worker.start(&room, room.sim.topology().ids(), end);
     room.sim.run_until(end);
     let (_, log) = room.finish();
     // The first firings come from the shepherd, all at once; they are not the schedule's.
     let settled = Nanos(7 * SECOND / 2);
-    let ms = |ms| log.crowd(Nanos::from_ms(ms), settled);
+    let starts = || log.starts(settled, Some(Cause::Schedule));
+    let ms = |ms| room::crowd(starts(), Nanos::from_ms(ms));
     [
-        log.crowd_on_one_tick(profile.hz, settled),
+        room::crowd_on_one_tick(starts(), profile.hz),
         ms(1),
         ms(4),
         ms(32),
@@ -103,8 +105,8 @@ impl Crowding {
                 "Crowding: most of {} CPUs whose work starts together",
                 self.cpus
             ),
-            note: "All CPUs busy, so timers fire on time; starts are taken after the schedule \
-                   has settled."
+            note: "All CPUs busy, so timers fire on time; starts by the schedule, not by the \
+                   shepherd, once it has settled."
                 .to_owned(),
             columns: ["schedule", "HZ", "one tick", "1 ms", "4 ms", "32 ms"]
                 .map(str::to_owned)

@@ -1,13 +1,17 @@
 //! The regime map: how long one CPU's drain must be before a schedule matters, and where
 //! contention jumps.
 //!
-//! CPUs are busy, and each turns over enough pages to leave a full drain behind. The price of a
+//! Each CPU bursts once and is busy without memory from then on, so that timers fire on time and
+//! every firing finds a full drain. The price of a
 //! page under the zone lock is raised step by step; the drain it makes is measured, not assumed.
+
+use std::rc::Rc;
 
 use plimsoll_mm::machine::Machine;
 use plimsoll_mm::site::{LockClass, Site, Work};
-use plimsoll_mm::units::Nanos;
+use plimsoll_mm::units::{Nanos, Pages};
 use plimsoll_sim::profile::{CostKey, Profile};
+use rand::RngExt;
 
 use super::named;
 use crate::cases::run_cases;
@@ -19,7 +23,7 @@ use crate::report::Table;
 use crate::report::value::human;
 use crate::room::Room;
 use crate::stats;
-use crate::workload::stress_vm::StressVm;
+use crate::workload::Mapping;
 
 const SCHEDULES: [&str; 5] = [
     "aligned",
@@ -30,6 +34,9 @@ const SCHEDULES: [&str; 5] = [
 ];
 /// Percent of the profile's price of a page freed under the zone lock.
 const PRICES: [u32; 6] = [100, 300, 1000, 3000, 10_000, 30_000];
+
+/// All CPUs burst within this time, far enough apart that bursts hardly meet.
+const BURSTS_WITHIN: Nanos = Nanos::from_ms(500);
 
 /// Contentions of decays by drain length and schedule.
 #[derive(Clone, Debug)]
@@ -53,8 +60,8 @@ pub(super) fn measure(
     progress: &Progress,
 ) -> Result<Regime, Error> {
     let (prices, seeds, seconds) = match options.effort {
-        Effort::Full => (&PRICES[..], 3, 4),
-        Effort::Quick => (&PRICES[1..4], 1, 3),
+        Effort::Full => (&PRICES[..], 3, 6),
+        Effort::Quick => (&PRICES[1..4], 1, 4),
     };
     let mut cases = Vec::new();
     for &price in prices {
@@ -93,14 +100,25 @@ pub(super) fn measure(
 /// The mean drain of a firing, contentions of decays, and their waits.
 fn run(profile: &Profile, design: plimsoll_mm::design::Design, seed: u64, end: Nanos) -> [f64; 3] {
     let room = Room::new(profile, design, seed);
-    // 32 MiB leave a full drain on the lists; 40 ms of work on them keep other uses of the zone
-    // lock rare.
-    let worker = StressVm {
-        bytes: 32 << 20,
-        use_ns_per_page: 20_000,
-        pause: None,
-    };
-    worker.start(&room, room.sim.topology().ids(), end);
+    // What one burst of 64 MiB leaves on the lists is a full drain for each second that follows.
+    let mm = &room.mm;
+    for cpu in room.sim.topology().ids() {
+        let mm = Rc::clone(mm);
+        room.sim.spawn(cpu, move |sim| {
+            sim.sleep(Nanos(sim.rng().random_range(0..BURSTS_WITHIN.0)));
+            let mut mapping = Mapping::new(&mm);
+            mapping.fault(sim, Pages::from_bytes(64 << 20).index());
+            mapping.unmap(sim);
+            // Busy from now on, with a few pages whose number changes: that leaves differentials,
+            // so that no CPU goes dormant.
+            while sim.now() < end {
+                sim.spend(Work::Think, 50_000_000);
+                mapping.unmap(sim);
+                let pages = sim.rng().random_range(4..12);
+                mapping.fault(sim, pages);
+            }
+        });
+    }
     room.sim.run_until(end);
     let (stats, log) = room.finish();
     let decay = stats.site(LockClass::Zone, Site::Decay);

@@ -1,8 +1,9 @@
 //! The workload of the vmstat experiment, and what is measured of it.
 //!
-//! `stress-ng --vm` in bursts leaves page lists full and CPUs idle. A third of the CPUs bursts
-//! all the time, a third seldom, and a third does next to nothing: those go dormant with
-//! differentials left, which is what the shepherd looks for.
+//! `stress-ng --vm` in bursts: two thirds of the CPUs map, write and unmap 64 MiB, then rest for
+//! seconds. What a burst freed stays on the page lists, and decay gives it back second by second.
+//! All CPUs run daemons that wake every few milliseconds, so that deferrable timers get to fire;
+//! they exchange a few pages so seldom on the last third that these CPUs go dormant and come back.
 
 use plimsoll_mm::design::Design;
 use plimsoll_mm::machine::Machine;
@@ -14,8 +15,9 @@ use plimsoll_sim::{LockStats, Stats};
 use super::Effort;
 use crate::compare::Sample;
 use crate::metric::Metric;
-use crate::room::{Log, Room};
-use crate::workload::stress_vm::StressVm;
+use crate::room::{Log, Room, crowd, crowd_on_one_tick};
+use crate::workload::daemons::Daemons;
+use crate::workload::stress_vm::{Pause, StressVm};
 
 /// What is measured of each run.
 pub(super) mod metrics {
@@ -79,19 +81,22 @@ impl Scene {
 
     fn populate(&self, room: &Room) {
         let cpus = room.sim.topology().cpus();
-        let third = |nth: u32| (0..cpus).filter(move |cpu| cpu % 3 == nth).map(CpuId);
-        let every_seconds = |seconds: u64| Some(Nanos(seconds * Nanos::SECOND.0));
-        for (nth, bytes, pause) in [
-            (0, 32 << 20, every_seconds(1)),
-            (1, 16 << 20, every_seconds(4)),
-            (2, 1 << 20, every_seconds(2)),
-        ] {
-            let worker = StressVm {
-                bytes,
-                use_ns_per_page: 400,
-                pause,
+        let bursts = StressVm {
+            bytes: 64 << 20,
+            use_ns_per_page: 400,
+            pause: Pause::Asleep(Nanos(6 * Nanos::SECOND.0)),
+        };
+        let bursting = |cpu: &CpuId| cpu.0 % 3 != 2;
+        bursts.start(room, (0..cpus).map(CpuId).filter(bursting), self.length);
+        for cpu in (0..cpus).map(CpuId) {
+            let daemons = Daemons {
+                every: Nanos::from_ms(4),
+                work: Nanos(50_000),
+                pages: 8,
+                // Every 0.4 s, or every 4 s: then the CPU goes dormant in between.
+                exchange_one_in: if bursting(&cpu) { 100 } else { 1000 },
             };
-            worker.start(room, third(nth), self.length);
+            daemons.start(room, [cpu], self.length);
         }
     }
 
@@ -110,8 +115,9 @@ impl Scene {
                 count as f64 / of as f64
             }
         };
-        let ms = |ms| log.crowd(Nanos::from_ms(ms), self.settled) as f64;
-        let tick = log.crowd_on_one_tick(profile.hz, self.settled) as f64;
+        let starts = || log.starts(self.settled, None);
+        let ms = |ms| crowd(starts(), Nanos::from_ms(ms)) as f64;
+        let tick = crowd_on_one_tick(starts(), profile.hz) as f64;
         vec![
             (metrics::CONTENTIONS, bulk.contentions as f64),
             (metrics::PERF_CONTENTIONS, bulk.perf_contentions as f64),
