@@ -18,6 +18,9 @@ const LOADS: [(u32, u32); 5] = [
 
 const DURATION: Duration = Duration::from_secs(1);
 
+/// Prices that differ by more are those of other cores.
+const DRIFT_MAX: f64 = 1.5;
+
 fn main() {
     if let Err(why) = report() {
         println!("cannot measure here: {why}");
@@ -52,6 +55,12 @@ fn report() -> Result<(), CannotMeasure> {
                 println!("     {:>4.0} %, {}", waits.kept_share * 100.0, waits.kept);
             }
         }
+    }
+    println!();
+    let drift = prices.drift(&measure::prices(pair)?);
+    println!("prices taken again: up to {drift:.2} times as high or low");
+    if drift > DRIFT_MAX {
+        println!("the CPUs moved meanwhile: do not compare the waits with the prices");
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! The two locks of the host: [`TicketLock`] first come, first served; [`OwnerLock`] a flag.
 //!
-//! Both are a raw lock around a value ([`guarded`]). A raw lock knows how to wait and how to be
+//! Both are a raw lock around a value (`guarded`). A raw lock knows how to wait and how to be
 //! released by dropping what its acquisition returned, so a panic in a closure releases it.
 //!
 //! Sleeping classes use the same locks: after a bounded spin a waiter yields its CPU, which is

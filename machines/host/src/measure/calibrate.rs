@@ -12,7 +12,11 @@ use super::contend::reading_ticks;
 use super::{CannotMeasure, Pair, Price, Prices, quantile};
 use crate::locks::TicketLock;
 
-const TIMINGS: u64 = 20_000;
+/// The prices are taken in turns: virtual CPUs wander, and then all prices change.
+const ROUNDS: u32 = 8;
+
+/// Timings of one price in one round.
+const TIMINGS: u64 = 2000;
 
 /// Steps per timing where one step is too short to time.
 const STEPS: u32 = 64;
@@ -32,12 +36,15 @@ const PATIENCE_NS: f64 = 3e9;
 /// If a thread cannot be pinned, or the CPUs are too busy to meet.
 pub fn prices(pair: Pair) -> Result<Prices, CannotMeasure> {
     let rate = Rate::measure();
-    Ok(Prices {
-        transfer: transfer(pair, rate)?,
-        handover: handover(pair, rate)?,
-        own: own(pair, rate)?,
-        remote: remote(pair, rate)?,
-    })
+    let mut timings: [Vec<f64>; 4] = Default::default();
+    for _ in 0..ROUNDS {
+        timings[0].extend(transfer(pair, rate)?);
+        timings[1].extend(handover(pair, rate)?);
+        timings[2].extend(own(pair, rate)?);
+        timings[3].extend(remote(pair, rate)?);
+    }
+    let [transfer, handover, own, remote] = timings.map(price);
+    Ok(Prices { transfer: transfer?, handover: handover?, own: own?, remote: remote? })
 }
 
 /// A counter in cache lines of its own.
@@ -71,9 +78,9 @@ impl Line {
 }
 
 /// One line goes back and forth: half a round trip.
-fn transfer(pair: Pair, rate: Rate) -> Result<Price, CannotMeasure> {
+fn transfer(pair: Pair, rate: Rate) -> Result<Vec<f64>, CannotMeasure> {
     let line = Line::default();
-    let trips = TIMINGS / 4 * u64::from(STEPS);
+    let trips = TIMINGS * u64::from(STEPS);
     let ping = || {
         let mut timings = Vec::new();
         let mut start = ticks();
@@ -97,11 +104,11 @@ fn transfer(pair: Pair, rate: Rate) -> Result<Price, CannotMeasure> {
     };
     let (timings, answered): (Result<Vec<f64>, _>, Result<(), _>) = pair.run(ping, pong)?;
     answered?;
-    price(timings?)
+    timings
 }
 
 /// Both CPUs want the lock all the time: from the release by one to the first look by the other.
-fn handover(pair: Pair, rate: Rate) -> Result<Price, CannotMeasure> {
+fn handover(pair: Pair, rate: Rate) -> Result<Vec<f64>, CannotMeasure> {
     // When it was released last, and by whom.
     let lock = TicketLock::new((0_u64, 0_u8));
     let side = |me: u8| {
@@ -125,11 +132,11 @@ fn handover(pair: Pair, rate: Rate) -> Result<Price, CannotMeasure> {
         timings
     };
     let (one, other) = pair.run(|| side(1), || side(2))?;
-    price([one, other].concat())
+    Ok([one, other].concat())
 }
 
 /// One CPU takes and releases a lock again and again.
-fn own(pair: Pair, rate: Rate) -> Result<Price, CannotMeasure> {
+fn own(pair: Pair, rate: Rate) -> Result<Vec<f64>, CannotMeasure> {
     let lock = TicketLock::new(0_u64);
     let side = || {
         let timing = |_| {
@@ -141,11 +148,11 @@ fn own(pair: Pair, rate: Rate) -> Result<Price, CannotMeasure> {
         };
         (0..TIMINGS).map(timing).collect()
     };
-    price(pair.run(side, || ())?.0)
+    Ok(pair.run(side, || ())?.0)
 }
 
 /// The CPUs take turns with a lock that is free whenever it is asked for.
-fn remote(pair: Pair, rate: Rate) -> Result<Price, CannotMeasure> {
+fn remote(pair: Pair, rate: Rate) -> Result<Vec<f64>, CannotMeasure> {
     let (lock, turn) = (TicketLock::new(0_u64), Line::default());
     let side = |me: u64| {
         let mut timings = Vec::new();
@@ -168,7 +175,7 @@ fn remote(pair: Pair, rate: Rate) -> Result<Price, CannotMeasure> {
     };
     let (one, other): (Result<Vec<f64>, _>, Result<Vec<f64>, _>) =
         pair.run(|| side(0), || side(1))?;
-    price([one?, other?].concat())
+    Ok([one?, other?].concat())
 }
 
 fn price(mut timings: Vec<f64>) -> Result<Price, CannotMeasure> {

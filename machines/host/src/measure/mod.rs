@@ -125,6 +125,10 @@ pub struct Price {
     pub timings: usize,
 }
 
+/// What two lines cost at least to move between cores, on anything built so far: the nearest
+/// cores in published tables are 20 ns apart.
+const TWO_LINES_NS: f64 = 30.0;
+
 /// What two CPUs pay for a lock.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Prices {
@@ -139,12 +143,31 @@ pub struct Prices {
 }
 
 impl Prices {
-    /// Whether the two CPUs are threads of one core, whatever the kernel says; a hypervisor may
-    /// not tell it. Then a remote lock, whose two lines would have to move, costs less than
-    /// the transfer of one, and no price here is one between caches.
+    /// Whether the two CPUs were mostly threads of one core, whatever the kernel says: then no
+    /// line moved for a remote lock.
     #[must_use]
     pub fn look_like_one_core(&self) -> bool {
-        self.remote.median_ns < self.transfer.median_ns
+        self.remote.median_ns < self.own.median_ns + TWO_LINES_NS
+    }
+
+    /// How far apart prices taken at two times are: the largest ratio of the two medians of one
+    /// price, 1 if all are the same.
+    ///
+    /// A hypervisor moves its virtual CPUs between cores as it likes, and a measurement between
+    /// two sets of prices that differ belongs to neither.
+    #[must_use]
+    pub fn drift(&self, other: &Self) -> f64 {
+        let pairs = [
+            (self.transfer, other.transfer),
+            (self.handover, other.handover),
+            (self.remote, other.remote),
+        ];
+        let ratio = |(a, b): (Price, Price)| {
+            // At least a tick of the clock, so that no price is zero.
+            let (a, b) = (a.median_ns.max(1.0), b.median_ns.max(1.0));
+            a.max(b) / a.min(b)
+        };
+        pairs.map(ratio).into_iter().fold(1.0, f64::max)
     }
 }
 
@@ -221,6 +244,21 @@ mod tests {
         assert!((quantile(&sorted, 0.0) - 1.0).abs() < 1e-9);
         assert!((quantile(&sorted, 1.0) - 4.0).abs() < 1e-9);
         assert!(quantile(&[], 0.5).abs() < 1e-9);
+    }
+
+    #[test]
+    fn drift_is_the_worst_ratio_of_medians() {
+        let price = |median_ns| Price { median_ns, p10_ns: 0.0, p90_ns: 0.0, timings: 1 };
+        let prices = |handover, remote| Prices {
+            transfer: price(50.0),
+            handover: price(handover),
+            own: price(6.0),
+            remote: price(remote),
+        };
+        let (near, far) = (prices(90.0, 30.0), prices(360.0, 90.0));
+        assert!((near.drift(&far) - 4.0).abs() < 1e-9 && (far.drift(&near) - 4.0).abs() < 1e-9);
+        assert!((near.drift(&near) - 1.0).abs() < 1e-9);
+        assert!(near.look_like_one_core() && !far.look_like_one_core());
     }
 
     #[test]

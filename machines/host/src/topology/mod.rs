@@ -1,6 +1,6 @@
 //! The CPUs of this computer, from the files in which Linux describes them.
 //!
-//! `list` parses what is in a file, `sysfs` reads the files, [`assemble`] numbers what it found.
+//! `list` parses what is in a file, `sysfs` reads the files, `assemble` numbers what it found.
 //! Ids may have holes; a CPU that is possible but described nowhere (offline) gets a core and a
 //! cache of its own.
 
