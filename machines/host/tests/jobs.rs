@@ -137,7 +137,11 @@ fn a_handler_sees_itself_run_and_may_defer_itself() {
         assert_eq!(host.job_state(CPU, JOB), JobState::Running);
         meet.wait();
         let seen = states.recv_timeout(PATIENCE).expect("the handler reports");
-        let after = if run < RUNS { JobState::Pending } else { JobState::Running };
+        let after = if run < RUNS {
+            JobState::Pending
+        } else {
+            JobState::Running
+        };
         assert_eq!(seen, [JobState::Running, after]);
     }
     wait_for(&host, JobState::Dormant);

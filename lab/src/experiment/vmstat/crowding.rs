@@ -71,11 +71,11 @@ fn crowd(profile: &Profile, design: plimsoll_mm::design::Design, seed: u64) -> [
     const SECOND: u64 = Nanos::SECOND.0;
     let end = Nanos(7 * SECOND);
     let room = Room::new(profile, design, seed);
-    // Never idle: a mebibyte, some work on them, again and again. Their number varies, so that
+    // Never idle: a few pages, some work on them, again and again. Their number varies, so that
     // every refresh finds differentials to fold.
     let worker = StressVm {
-        bytes: 256 * 4096,
-        use_ns_per_page: 2000,
+        bytes: 32 * 4096,
+        use_ns_per_page: 500_000,
         pause: Pause::Awake(Nanos(100_000)),
     };
     worker.start(&room, room.sim.topology().ids(), end);

@@ -44,7 +44,12 @@ pub fn prices(pair: Pair) -> Result<Prices, CannotMeasure> {
         timings[3].extend(remote(pair, rate)?);
     }
     let [transfer, handover, own, remote] = timings.map(price);
-    Ok(Prices { transfer: transfer?, handover: handover?, own: own?, remote: remote? })
+    Ok(Prices {
+        transfer: transfer?,
+        handover: handover?,
+        own: own?,
+        remote: remote?,
+    })
 }
 
 /// A counter in cache lines of its own.

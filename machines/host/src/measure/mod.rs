@@ -248,7 +248,12 @@ mod tests {
 
     #[test]
     fn drift_is_the_worst_ratio_of_medians() {
-        let price = |median_ns| Price { median_ns, p10_ns: 0.0, p90_ns: 0.0, timings: 1 };
+        let price = |median_ns| Price {
+            median_ns,
+            p10_ns: 0.0,
+            p90_ns: 0.0,
+            timings: 1,
+        };
         let prices = |handover, remote| Prices {
             transfer: price(50.0),
             handover: price(handover),
