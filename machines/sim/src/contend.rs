@@ -76,7 +76,7 @@ impl Queue {
     }
 
     /// Waits for the lock in turn.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn acquire(&self, sim: &Inner, site: Site) -> Section {
         let mine = sim.order();
         sim.record

@@ -41,6 +41,7 @@ type IdleHandler = Rc<dyn Fn(&Sim)>;
 pub struct Sim(pub(crate) Rc<Inner>);
 
 /// What all handles share. Hot fields come first.
+#[repr(C)]
 pub(crate) struct Inner {
     /// The CPU that runs.
     pub(crate) cur: Cell<usize>,
@@ -49,6 +50,8 @@ pub(crate) struct Inner {
     /// Counts resumptions: unchanged means that nobody else ran.
     pub(crate) epoch: Cell<u64>,
     pub(crate) outside: Cell<bool>,
+    /// Whether steps are late by random amounts.
+    shaken: bool,
     pub(crate) options: SimOptions,
     pub(crate) cpus: Box<[Cpu]>,
     pub(crate) tree: Tree,
@@ -115,6 +118,7 @@ impl Sim {
             ending: Cell::new(false),
             residents: Cell::new(0),
             me: me.clone(),
+            shaken: options.jitter_ns > 0,
             options,
         }));
         sim.0.arm_faults();
@@ -238,33 +242,31 @@ impl Inner {
     }
 
     /// Lets everybody go first who is earlier. Returns the caller's key.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn order(&self) -> u64 {
         let cpu = self.cur.get();
-        let mine = key(self.cpus[cpu].clock.get(), cpu);
-        if mine > self.limit.get() || self.options.jitter_ns > 0 {
+        let mine = if self.shaken {
+            self.jitter()
+        } else {
+            key(self.cpus[cpu].clock.get(), cpu)
+        };
+        if mine > self.limit.get() {
             return self.order_slow(mine);
         }
         mine
     }
 
-    #[inline(never)]
-    fn order_slow(&self, mut mine: u64) -> u64 {
+    #[inline(always)]
+    fn order_slow(&self, mine: u64) -> u64 {
         if self.outside.get() {
             return mine;
-        }
-        if self.options.jitter_ns > 0 {
-            mine = self.jitter();
-            if mine <= self.limit.get() {
-                return mine;
-            }
         }
         self.leave(mine);
         mine
     }
 
     /// Suspends the current task; its CPU goes on at `when`.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn leave(&self, when: u64) {
         let cpu = self.cur.get();
         self.tree.set(cpu, when);
@@ -289,7 +291,7 @@ impl Inner {
     }
 
     /// Resumes the earliest CPU; `false` if none is before `horizon`.
-    #[inline]
+    #[inline(always)]
     fn step(&self, horizon: u64) -> bool {
         let first = self.tree.earliest();
         if first >= horizon {

@@ -27,6 +27,7 @@ pub struct TaskId(u32);
 
 /// A coroutine and what it is used for.
 #[derive(Default)]
+#[repr(C, align(64))]
 pub(crate) struct Task {
     fiber: OnceCell<Fiber>,
     pub(crate) cpu: Cell<usize>,
@@ -330,12 +331,12 @@ impl Task {
             .expect("a task has a coroutine from the start")
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn resume(&self) {
         self.fiber().resume();
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn suspend(&self) {
         self.fiber().suspend();
     }

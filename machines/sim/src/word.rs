@@ -41,7 +41,7 @@ impl SimWord {
     }
 
     /// Fetches the line for writing, in turn.
-    #[inline]
+    #[inline(always)]
     fn own(&self, sim: &Inner) {
         let mine = sim.order();
         if sim.outside.get() {
