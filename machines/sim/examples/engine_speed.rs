@@ -2,21 +2,12 @@
 
 #![expect(clippy::print_stdout, reason = "it prints figures")]
 
-use plimsoll_sim::bench::{self, Cost};
-
-type Bench = fn(u32, u64) -> Cost;
+use plimsoll_sim::bench;
 
 fn main() {
     let steps = 20_000_000;
     let only: Option<String> = std::env::args().nth(1);
-    let benches: [(&str, Bench); 5] = [
-        ("order point", bench::order_points),
-        ("own lock", bench::own_lock),
-        ("shared lock", bench::shared_lock),
-        ("hot word", bench::hot_word),
-        ("local spend", bench::local_spend),
-    ];
-    for (name, measure) in benches {
+    for (name, measure) in bench::ALL {
         if only.as_deref().is_some_and(|only| only != name) {
             continue;
         }

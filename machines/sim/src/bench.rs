@@ -10,7 +10,7 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use plimsoll_mm::machine::{Lock, Machine, Word};
+use plimsoll_mm::machine::{CpuLock, Lock, Machine, Word};
 use plimsoll_mm::site::{LockClass, Site, Work};
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{CpuId, Hz, Nanos, PAGE_SIZE};
@@ -47,6 +47,19 @@ impl Cost {
     }
 }
 
+/// A benchmark: simulates a machine of so many CPUs for so many steps.
+pub type Bench = fn(u32, u64) -> Cost;
+
+/// Every benchmark with its name.
+pub const ALL: [(&str, Bench); 6] = [
+    ("order point", order_points),
+    ("own lock", own_lock),
+    ("shared lock", shared_lock),
+    ("hot word", hot_word),
+    ("per-CPU lock", per_cpu_lock),
+    ("local spend", local_spend),
+];
+
 /// Local work to a random time, then an order point.
 #[must_use]
 pub fn order_points(cpus: u32, steps: u64) -> Cost {
@@ -71,6 +84,19 @@ pub fn own_lock(cpus: u32, steps: u64) -> Cost {
     measure_with(cpus, steps, lock, |sim, lock| {
         think(sim, 1000);
         lock.with(sim, Site::Refill, |count| *count += 1);
+    })
+}
+
+/// The owner's way into its per-CPU lock: the path of every page.
+#[must_use]
+pub fn per_cpu_lock(cpus: u32, steps: u64) -> Cost {
+    let lock = |sim: &Sim, cpu| sim.cpu_lock(LockClass::Pcp, cpu, 0_u64);
+    measure_with(cpus, steps, lock, |sim, lock| {
+        let done = lock.try_local(sim, Site::PcpAlloc, |count| {
+            sim.spend(Work::PcpAlloc, 1);
+            *count += 1;
+        });
+        debug_assert!(done.is_some(), "nobody else takes it");
     })
 }
 

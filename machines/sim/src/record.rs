@@ -125,8 +125,11 @@ impl LockCells {
         }
         self.wait_total.set(self.wait_total.get() + wait.wait.0);
         bump(&self.wait_hist[bin(wait.wait.0)]);
-        let rank = |max: LongestWait| (max.wait, std::cmp::Reverse((max.at, max.cpu)));
-        if self.wait_max.get().is_none_or(|max| rank(wait) > rank(max)) {
+        if self
+            .wait_max
+            .get()
+            .is_none_or(|max| wait.rank() > max.rank())
+        {
             self.wait_max.set(Some(wait));
         }
     }
