@@ -16,7 +16,7 @@ use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{CpuId, Hz, Nanos, PAGE_SIZE};
 use rand::Rng;
 
-use crate::engine::Sim;
+use crate::handle::Sim;
 use crate::options::SimOptions;
 use crate::profile::{Card, Costs, Profile};
 

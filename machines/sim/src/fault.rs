@@ -9,7 +9,8 @@ use plimsoll_mm::units::CpuId;
 use rand::Rng;
 
 use crate::cpu::{Cpu, Waits};
-use crate::engine::{Inner, Sim};
+use crate::engine::Inner;
+use crate::handle::Sim;
 use crate::random::{around, below};
 use crate::record::bump;
 

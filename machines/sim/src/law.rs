@@ -10,7 +10,7 @@ use plimsoll_mm::site::Work;
 use plimsoll_mm::units::CpuId;
 use rand::Rng;
 
-use crate::engine::Sim;
+use crate::handle::Sim;
 use crate::options::SimOptions;
 use crate::profile::Profile;
 

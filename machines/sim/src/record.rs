@@ -11,7 +11,8 @@ use plimsoll_mm::machine::Job;
 use plimsoll_mm::site::{LockClass, Site, Work};
 use plimsoll_mm::units::Nanos;
 
-use crate::engine::{Inner, Sim};
+use crate::engine::Inner;
+use crate::handle::Sim;
 use crate::random::cpu_id;
 use crate::stats::{CpuWaits, HIST_BINS, LockStats, LongestWait, Stats};
 

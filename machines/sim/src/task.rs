@@ -17,7 +17,8 @@ use plimsoll_mm::units::{CpuId, Nanos};
 
 use crate::coroutine::Fiber;
 use crate::cpu::{Cpu, NOBODY};
-use crate::engine::{Inner, Sim};
+use crate::engine::Inner;
+use crate::handle::Sim;
 use crate::record::{MIGRATE, bump};
 use crate::tree::{NEVER, TIME_MAX_NS, key};
 

@@ -12,7 +12,8 @@ use std::sync::atomic::Ordering;
 use plimsoll_mm::machine::{LocalWord, Word};
 use plimsoll_mm::units::CpuId;
 
-use crate::engine::{Inner, Sim};
+use crate::engine::Inner;
+use crate::handle::Sim;
 use crate::record::WORD;
 use crate::tree::time_of;
 
