@@ -1,1 +1,244 @@
-//! What the engine itself costs on the host.
+//! What the engine itself costs on the host: data for `plimsoll bench sim`.
+//!
+//! Each function simulates a flat machine of its own and divides the host thread's CPU time by
+//! the steps it took, random draws included. Nothing here warms up or repeats; the caller does.
+
+use std::cell::Cell;
+use std::fs;
+use std::hint::black_box;
+use std::rc::Rc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use plimsoll_mm::machine::{CpuLock, Lock, Machine, Word};
+use plimsoll_mm::site::{LockClass, Site, Work};
+use plimsoll_mm::topology::Topology;
+use plimsoll_mm::units::{CpuId, Hz, Nanos, PAGE_SIZE};
+use rand::Rng;
+
+use crate::handle::Sim;
+use crate::options::SimOptions;
+use crate::profile::{Card, Costs, Profile};
+
+/// What one kind of step cost.
+#[derive(Clone, Copy, Debug)]
+pub struct Cost {
+    /// Virtual CPUs of the machine.
+    pub cpus: u32,
+    /// Steps measured.
+    pub steps: u64,
+    /// CPU time of the host thread, all steps together, in nanoseconds.
+    pub host_ns: u64,
+    /// Share of steps that found a lock taken.
+    pub contended: f64,
+}
+
+impl Cost {
+    /// Host nanoseconds per step.
+    #[must_use]
+    pub fn ns_per_step(&self) -> f64 {
+        real(self.host_ns) / real(self.steps)
+    }
+
+    /// Steps per host second.
+    #[must_use]
+    pub fn per_second(&self) -> f64 {
+        1e9 / self.ns_per_step()
+    }
+}
+
+/// A benchmark: simulates a machine of so many CPUs for so many steps.
+pub type Bench = fn(u32, u64) -> Cost;
+
+/// Every benchmark with its name.
+pub const ALL: [(&str, Bench); 6] = [
+    ("order point", order_points),
+    ("own lock", own_lock),
+    ("shared lock", shared_lock),
+    ("hot word", hot_word),
+    ("per-CPU lock", per_cpu_lock),
+    ("local spend", local_spend),
+];
+
+/// Local work to a random time, then an order point.
+#[must_use]
+pub fn order_points(cpus: u32, steps: u64) -> Cost {
+    measure(cpus, steps, |sim, ()| {
+        think(sim, 1000);
+        sim.0.order();
+    })
+}
+
+/// Local work of a random length, without an order point.
+#[must_use]
+pub fn local_spend(cpus: u32, steps: u64) -> Cost {
+    measure(cpus, steps, |sim, ()| {
+        sim.spend(Work::PcpAlloc, black_box(1));
+    })
+}
+
+/// A lock of each CPU's own, taken and released after random local work.
+#[must_use]
+pub fn own_lock(cpus: u32, steps: u64) -> Cost {
+    let lock = |sim: &Sim, cpu| sim.lock(LockClass::Zone, cpu, 0_u64);
+    measure_with(cpus, steps, lock, |sim, lock| {
+        think(sim, 1000);
+        lock.with(sim, Site::Refill, |count| *count += 1);
+    })
+}
+
+/// The owner's way into its per-CPU lock: the path of every page.
+#[must_use]
+pub fn per_cpu_lock(cpus: u32, steps: u64) -> Cost {
+    let lock = |sim: &Sim, cpu| sim.cpu_lock(LockClass::Pcp, cpu, 0_u64);
+    measure_with(cpus, steps, lock, |sim, lock| {
+        let done = lock.try_local(sim, Site::PcpAlloc, |count| {
+            sim.spend(Work::PcpAlloc, 1);
+            *count += 1;
+        });
+        debug_assert!(done.is_some(), "nobody else takes it");
+    })
+}
+
+/// One lock for all, taken about two thirds of the time.
+#[must_use]
+pub fn shared_lock(cpus: u32, steps: u64) -> Cost {
+    let shared = Shared::default();
+    let lock = move |sim: &Sim, _| shared.get(|| sim.lock(LockClass::Zone, CpuId(0), 0_u64));
+    measure_with(cpus, steps, lock, move |sim, lock| {
+        think(sim, 400 * cpus);
+        lock.with(sim, Site::Refill, |count| {
+            *count += 1;
+            sim.spend(Work::Think, 50);
+        });
+    })
+}
+
+/// One word for all, incremented after random local work.
+#[must_use]
+pub fn hot_word(cpus: u32, steps: u64) -> Cost {
+    let shared = Shared::default();
+    let word = move |sim: &Sim, _| shared.get(|| sim.word(0));
+    measure_with(cpus, steps, word, move |sim, word| {
+        think(sim, 100 * cpus);
+        word.add(sim, 1, Ordering::Relaxed);
+    })
+}
+
+/// Resident bytes per virtual CPU of a machine on which every CPU runs a task, or `None` where the
+/// host does not tell.
+#[must_use]
+pub fn resident_bytes(cpus: u32) -> Option<u64> {
+    let before = resident()?;
+    let sim = Sim::new(&machine(cpus), SimOptions::default());
+    let word = Rc::new(sim.word(0));
+    for cpu in 0..cpus {
+        let word = Rc::clone(&word);
+        sim.spawn(CpuId(cpu), move |sim| {
+            (0..10).for_each(|_| {
+                think(sim, 1000);
+                word.add(sim, 1, Ordering::Relaxed);
+            });
+            sim.sleep(Nanos::SECOND);
+        });
+    }
+    sim.run_until(Nanos::from_ms(10));
+    let after = resident()?;
+    Some(after.saturating_sub(before) / u64::from(cpus))
+}
+
+/// One thing for all CPUs, made by the first that asks.
+struct Shared<T>(std::cell::OnceCell<Rc<T>>);
+
+impl<T> Default for Shared<T> {
+    fn default() -> Self {
+        Self(std::cell::OnceCell::new())
+    }
+}
+
+impl<T> Shared<T> {
+    fn get(&self, make: impl FnOnce() -> T) -> Rc<T> {
+        Rc::clone(self.0.get_or_init(|| Rc::new(make())))
+    }
+}
+
+#[inline]
+fn think(sim: &Sim, most_ns: u32) {
+    let drawn = u64::from(sim.rng().next_u32()) * u64::from(most_ns);
+    sim.spend(
+        Work::Think,
+        u32::try_from(drawn >> 32).expect("a product's upper half"),
+    );
+}
+
+fn measure(cpus: u32, steps: u64, step: impl Fn(&Sim, &()) + Copy + 'static) -> Cost {
+    measure_with(cpus, steps, |_, _| (), step)
+}
+
+/// Runs `step` on every CPU, `steps` times in all.
+fn measure_with<T: 'static>(
+    cpus: u32,
+    steps: u64,
+    state: impl Fn(&Sim, CpuId) -> T,
+    step: impl Fn(&Sim, &T) + Copy + 'static,
+) -> Cost {
+    let sim = Sim::new(&machine(cpus), SimOptions::default());
+    let (each, done) = (steps / u64::from(cpus), Rc::new(Cell::new(0)));
+    for cpu in (0..cpus).map(CpuId) {
+        let (state, done) = (state(&sim, cpu), Rc::clone(&done));
+        sim.spawn(cpu, move |sim| {
+            (0..each).for_each(|_| step(sim, &state));
+            done.set(done.get() + each);
+        });
+    }
+    let begin = thread_ns();
+    sim.run();
+    let host_ns = thread_ns() - begin;
+    let zone = sim.stats().class(LockClass::Zone);
+    let contended = real(zone.contentions) / real(zone.acquisitions.max(1));
+    Cost {
+        cpus,
+        steps: done.get(),
+        host_ns,
+        contended,
+    }
+}
+
+fn machine(cpus: u32) -> Profile {
+    Profile {
+        name: "bench".into(),
+        card: Card::Mid,
+        topology: Topology::flat(cpus),
+        hz: Hz::new(1000).expect("in range"),
+        node_bytes: vec![1 << 30],
+        costs: Costs {
+            work_ns: [10; Work::ALL.len()],
+            transfer_ns: [1, 10, 46, 100, 190],
+            lock_own_ns: 15,
+            lock_remote_extra_ns: 40,
+            lock_handover_extra_ns: 40,
+            word_own_ns: 5,
+        },
+    }
+}
+
+/// CPU time of this thread; wall-clock time where the host does not tell.
+fn thread_ns() -> u64 {
+    thread_local!(static BEGIN: Instant = Instant::now());
+    let told = fs::read_to_string("/proc/thread-self/schedstat").ok();
+    let told = told.and_then(|line| line.split_whitespace().next()?.parse().ok());
+    told.unwrap_or_else(|| {
+        BEGIN.with(|begin| u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    })
+}
+
+fn resident() -> Option<u64> {
+    let statm = fs::read_to_string("/proc/self/statm").ok()?;
+    let pages: u64 = statm.split_whitespace().nth(1)?.parse().ok()?;
+    Some(pages * PAGE_SIZE)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a ratio for people")]
+fn real(count: u64) -> f64 {
+    count as f64
+}

@@ -76,7 +76,7 @@ impl Queue {
     }
 
     /// Waits for the lock in turn.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn acquire(&self, sim: &Inner, site: Site) -> Section {
         let mine = sim.order();
         sim.record
@@ -152,10 +152,10 @@ impl Queue {
         if self.class.sleeps() {
             sim.assert_may_sleep();
         }
-        let traced = self.retire(arrival);
+        let behind = self.retire(arrival);
         let blocker = self.holder.get();
         assert!(
-            self.class.sleeps() || !parked || blocker.0 != index || traced,
+            self.class.sleeps() || !parked || blocker.0 != index || behind,
             "CPU {index} waits for a {} that it holds itself",
             self.class.name()
         );
@@ -192,6 +192,8 @@ impl Queue {
             blocker: cpu_id(blocker.0),
             blocker_site: blocker.1,
         };
+        // The first waiter of a queued spinlock is invisible; every waiter of a mutex is traced.
+        let traced = behind || self.class.sleeps();
         sim.record.lock(self.class, site).waited(wait, traced);
         cpu.record_wait(self.class, start - arrival);
         let section = self.begin(sim, site, start);

@@ -49,7 +49,7 @@ impl Fiber {
     }
 
     /// Runs it until it suspends or ends.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn resume(&self) {
         match self.coroutine.borrow_mut().resume(()) {
             CoroutineResult::Yield(()) => {}
@@ -58,7 +58,7 @@ impl Fiber {
     }
 
     /// Leaves it, from inside, until it is resumed.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn suspend(&self) {
         let exit = self.exit.get();
         assert!(!exit.is_null(), "only an entered fiber suspends");

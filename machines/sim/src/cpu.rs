@@ -16,8 +16,8 @@ use crate::random::{Purpose, stream};
 /// No task: the CPU is idle.
 pub(crate) const NOBODY: u32 = u32::MAX;
 
-/// See the file's header. Hot fields come first.
-#[repr(align(128))]
+/// See the file's header. Hot fields come first, in one pair of cache lines.
+#[repr(C, align(128))]
 pub(crate) struct Cpu {
     pub(crate) clock: Cell<u64>,
     /// The next unpinned `spend` that reaches this time looks up.
@@ -30,13 +30,13 @@ pub(crate) struct Cpu {
     pub(crate) online: Cell<bool>,
     /// The idle hook has run since something else did.
     pub(crate) quiet: Cell<bool>,
+    pub(crate) rng: RefCell<Xoshiro256PlusPlus>,
     pub(crate) slice_end: Cell<u64>,
     pub(crate) jobs: [JobSlot; Job::ALL.len()],
     /// Tasks that could run.
     pub(crate) ready: RefCell<VecDeque<u32>>,
     /// Tasks that can run from a time on: `(time, sequence, task)`.
     pub(crate) sleepers: RefCell<BinaryHeap<Reverse<(u64, u64, u32)>>>,
-    pub(crate) rng: RefCell<Xoshiro256PlusPlus>,
     pub(crate) fault_rng: RefCell<Xoshiro256PlusPlus>,
     pub(crate) stall_at: Cell<u64>,
     pub(crate) migrate_at: Cell<u64>,

@@ -13,7 +13,8 @@ use plimsoll_mm::site::{LockClass, Site};
 use plimsoll_mm::units::CpuId;
 
 use crate::contend::{Queue, Section};
-use crate::engine::{Inner, Sim};
+use crate::engine::Inner;
+use crate::handle::Sim;
 use crate::record::bump;
 use crate::tree::key;
 

@@ -7,10 +7,7 @@
 //! Outside a run ([`Inner::outside`]) the machine is a bystander on CPU 0: nothing costs time and
 //! nothing waits, except for a lock whose holder has stopped in the middle.
 
-use std::any::Any;
 use std::cell::{Cell, RefCell};
-use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::rc::{Rc, Weak};
 
 use plimsoll_mm::event::Event;
@@ -20,14 +17,13 @@ use plimsoll_mm::units::{CpuId, Hz, Nanos};
 
 use crate::arena::Arena;
 use crate::cpu::{Cpu, NOBODY};
+use crate::handle::Sim;
 use crate::options::SimOptions;
 use crate::price::Prices;
 use crate::profile::Profile;
-use crate::random::CpuRng;
 use crate::record::Record;
-use crate::stats::Stats;
 use crate::task::Task;
-use crate::tree::{CPUS_MAX, NEVER, TIME_MAX_NS, Tree, cpu_of, key, time_of};
+use crate::tree::{CPUS_MAX, NEVER, Tree, cpu_of, key, time_of};
 
 /// What is called for each event.
 pub(crate) type Observer = Box<dyn FnMut(&Sim, CpuId, Nanos, &Event)>;
@@ -37,10 +33,8 @@ type JobHandler = Rc<dyn Fn(&Sim, Job)>;
 /// What runs on a CPU that has run out of work.
 type IdleHandler = Rc<dyn Fn(&Sim)>;
 
-/// A simulated machine; a cheap handle, all of which are the same machine.
-pub struct Sim(pub(crate) Rc<Inner>);
-
 /// What all handles share. Hot fields come first.
+#[repr(C)]
 pub(crate) struct Inner {
     /// The CPU that runs.
     pub(crate) cur: Cell<usize>,
@@ -49,6 +43,8 @@ pub(crate) struct Inner {
     /// Counts resumptions: unchanged means that nobody else ran.
     pub(crate) epoch: Cell<u64>,
     pub(crate) outside: Cell<bool>,
+    /// Whether steps are late by random amounts.
+    shaken: bool,
     pub(crate) options: SimOptions,
     pub(crate) cpus: Box<[Cpu]>,
     pub(crate) tree: Tree,
@@ -68,30 +64,25 @@ pub(crate) struct Inner {
     pub(crate) observers: RefCell<Vec<Observer>>,
     pub(crate) observed: Cell<bool>,
     pub(crate) pages_observed: Cell<bool>,
-    halt: Cell<bool>,
+    pub(crate) halt: Cell<bool>,
     /// Whether the run ends with the last task.
     pub(crate) awaits_tasks: Cell<bool>,
     /// The time up to which the machine has run.
-    reached: Cell<u64>,
-    ending: Cell<bool>,
+    pub(crate) reached: Cell<u64>,
+    pub(crate) ending: Cell<bool>,
     /// Handles on the stacks of coroutines.
     pub(crate) residents: Cell<usize>,
     pub(crate) me: Weak<Self>,
 }
 
-impl Sim {
-    /// The machine of `profile` with `options`.
-    ///
-    /// # Panics
-    /// With more than 4096 CPUs.
-    #[must_use]
-    pub fn new(profile: &Profile, options: SimOptions) -> Self {
+impl Inner {
+    pub(crate) fn new(profile: &Profile, options: SimOptions) -> Rc<Self> {
         let cpus = profile.topology.cpus() as usize;
         assert!(
             cpus <= CPUS_MAX,
             "a simulated machine has at most {CPUS_MAX} CPUs"
         );
-        let sim = Self(Rc::new_cyclic(|me| Inner {
+        let inner = Rc::new_cyclic(|me| Self {
             cur: Cell::new(0),
             limit: Cell::new(0),
             epoch: Cell::new(0),
@@ -117,118 +108,13 @@ impl Sim {
             ending: Cell::new(false),
             residents: Cell::new(0),
             me: me.clone(),
+            shaken: options.jitter_ns > 0,
             options,
-        }));
-        sim.0.arm_faults();
-        sim
+        });
+        inner.arm_faults();
+        inner
     }
 
-    /// Runs until every task that is not a daemon has ended, or [`Sim::stop`].
-    ///
-    /// # Panics
-    /// When a task panics, naming the seed; when tasks wait and nothing will wake them.
-    pub fn run(&self) {
-        if self.0.live.get() > 0 {
-            self.drive(NEVER);
-            let stuck = self.0.live.get();
-            assert!(
-                stuck == 0 || self.0.halt.get(),
-                "deadlock: {stuck} tasks wait and nothing will wake them; seed {}",
-                self.seed()
-            );
-        }
-    }
-
-    /// Runs all that happens before `at`, or until [`Sim::stop`].
-    ///
-    /// # Panics
-    /// When a task panics, naming the seed.
-    pub fn run_until(&self, at: Nanos) {
-        assert!(at.0 < TIME_MAX_NS, "virtual time ends after 26 days");
-        self.drive(key(at.0, 0));
-        if !self.0.halt.get() {
-            self.0.reached.set(self.0.reached.get().max(at.0));
-        }
-    }
-
-    /// Ends the current run once the caller waits, sleeps or ends.
-    pub fn stop(&self) {
-        self.0.stop();
-    }
-
-    /// How many tasks have not ended, without daemons.
-    #[must_use]
-    pub fn live_tasks(&self) -> u32 {
-        self.0.live.get()
-    }
-
-    /// Where every random stream of this run started.
-    #[must_use]
-    pub fn seed(&self) -> u64 {
-        self.0.options.seed
-    }
-
-    /// The random stream of the CPU the caller runs on.
-    #[must_use]
-    pub fn rng(&self) -> CpuRng<'_> {
-        CpuRng(self)
-    }
-
-    /// What has been counted so far.
-    #[must_use]
-    pub fn stats(&self) -> Stats {
-        self.0.stats()
-    }
-
-    /// Calls `observer` for each event from now on but those of single pages, which are as many
-    /// as everything else together and more. It must not change the machine.
-    pub fn observe(&self, observer: impl FnMut(&Self, CpuId, Nanos, &Event) + 'static) {
-        self.0.observers.borrow_mut().push(Box::new(observer));
-        self.0.observed.set(true);
-    }
-
-    /// Tells every observer of single pages too.
-    pub fn observe_pages(&self) {
-        self.0.pages_observed.set(true);
-    }
-
-    /// Calls `handler` for each job, on its CPU, as kernel work; replaces the previous one.
-    pub fn on_job(&self, handler: impl Fn(&Self, Job) + 'static) {
-        *self.0.on_job.borrow_mut() = Some(Rc::new(handler));
-    }
-
-    /// Calls `handler` on each CPU that runs out of work, as kernel work; replaces the previous.
-    pub fn on_idle(&self, handler: impl Fn(&Self) + 'static) {
-        *self.0.on_idle.borrow_mut() = Some(Rc::new(handler));
-    }
-
-    fn drive(&self, horizon: u64) {
-        assert!(
-            self.0.outside.get(),
-            "a run is not started from inside a run"
-        );
-        self.0.halt.set(false);
-        self.0.awaits_tasks.set(horizon == NEVER);
-        self.0.outside.set(false);
-        let outcome = catch_unwind(AssertUnwindSafe(|| self.0.run_loop(horizon)));
-        let (cpu, at) = (self.0.cur.get(), self.0.cpu().clock.get());
-        self.0.outside.set(true);
-        self.0.limit.set(0);
-        self.0
-            .reached
-            .set(self.0.reached.get().max(self.0.last_time()));
-        self.0.cur.set(0);
-        if let Err(payload) = outcome {
-            let seed = self.seed();
-            match words_of(&*payload) {
-                Some(words) => panic!("{words}; on CPU {cpu} at {at} ns, seed {seed}"),
-                None => resume_unwind(payload),
-            }
-        }
-    }
-}
-
-impl Inner {
     /// The CPU that runs.
     #[inline]
     pub(crate) fn cpu(&self) -> &Cpu {
@@ -246,33 +132,31 @@ impl Inner {
     }
 
     /// Lets everybody go first who is earlier. Returns the caller's key.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn order(&self) -> u64 {
         let cpu = self.cur.get();
-        let mine = key(self.cpus[cpu].clock.get(), cpu);
-        if mine > self.limit.get() || self.options.jitter_ns > 0 {
+        let mine = if self.shaken {
+            self.jitter()
+        } else {
+            key(self.cpus[cpu].clock.get(), cpu)
+        };
+        if mine > self.limit.get() {
             return self.order_slow(mine);
         }
         mine
     }
 
-    #[inline(never)]
-    fn order_slow(&self, mut mine: u64) -> u64 {
+    #[inline(always)]
+    fn order_slow(&self, mine: u64) -> u64 {
         if self.outside.get() {
             return mine;
-        }
-        if self.options.jitter_ns > 0 {
-            mine = self.jitter();
-            if mine <= self.limit.get() {
-                return mine;
-            }
         }
         self.leave(mine);
         mine
     }
 
     /// Suspends the current task; its CPU goes on at `when`.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn leave(&self, when: u64) {
         let cpu = self.cur.get();
         self.tree.set(cpu, when);
@@ -288,7 +172,7 @@ impl Inner {
     }
 
     /// Resumes whoever is earliest until none is before `horizon`.
-    fn run_loop(&self, horizon: u64) {
+    pub(crate) fn run_loop(&self, horizon: u64) {
         while !self.halt.get() {
             if !self.step(horizon) {
                 break;
@@ -297,7 +181,7 @@ impl Inner {
     }
 
     /// Resumes the earliest CPU; `false` if none is before `horizon`.
-    #[inline]
+    #[inline(always)]
     fn step(&self, horizon: u64) -> bool {
         let first = self.tree.earliest();
         if first >= horizon {
@@ -349,7 +233,7 @@ impl Inner {
     }
 
     /// The earliest clock of what is left to do, or the latest of all when nothing is.
-    fn last_time(&self) -> u64 {
+    pub(crate) fn last_time(&self) -> u64 {
         match self.tree.earliest() {
             NEVER => self
                 .cpus
@@ -367,46 +251,11 @@ impl Inner {
     }
 
     /// Ends what was left unfinished, so that the handles on its stacks are dropped.
-    fn end(&self) {
+    pub(crate) fn end(&self) {
         self.ending.set(true);
         self.outside.set(true);
         for task in (0..self.tasks.len()).map(|id| self.tasks.get(id)) {
             task.end();
         }
     }
-}
-
-impl Clone for Sim {
-    fn clone(&self) -> Self {
-        Self(Rc::clone(&self.0))
-    }
-}
-
-impl Drop for Sim {
-    fn drop(&mut self) {
-        // Each coroutine holds one handle. When only theirs are left besides this one, nobody can
-        // resume them any more.
-        let inner = &self.0;
-        if !inner.ending.get() && Rc::strong_count(inner) == inner.residents.get() + 1 {
-            inner.end();
-        }
-    }
-}
-
-impl fmt::Debug for Sim {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sim")
-            .field("cpus", &self.0.cpus.len())
-            .field("seed", &self.seed())
-            .field("now", &self.0.now())
-            .finish_non_exhaustive()
-    }
-}
-
-/// The message of a panic, if it is words.
-fn words_of(payload: &(dyn Any + Send)) -> Option<&str> {
-    payload
-        .downcast_ref::<&str>()
-        .copied()
-        .or_else(|| Some(payload.downcast_ref::<String>()?))
 }

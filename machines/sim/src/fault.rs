@@ -9,7 +9,8 @@ use plimsoll_mm::units::CpuId;
 use rand::Rng;
 
 use crate::cpu::{Cpu, Waits};
-use crate::engine::{Inner, Sim};
+use crate::engine::Inner;
+use crate::handle::Sim;
 use crate::random::{around, below};
 use crate::record::bump;
 
@@ -99,8 +100,12 @@ impl Inner {
     }
 
     /// Lets a random few nanoseconds pass and returns the running CPU's key.
+    #[cold]
     pub(crate) fn jitter(&self) -> u64 {
         let cpu = self.cpu();
+        if self.outside.get() {
+            return 0;
+        }
         let drawn = cpu.fault_rng.borrow_mut().next_u64();
         let span = drawn % (u64::from(self.options.jitter_ns) + 1);
         cpu.clock.set(cpu.clock.get() + span);

@@ -11,7 +11,8 @@ use plimsoll_mm::site::Work;
 use plimsoll_mm::units::{CpuId, Jiffies, Nanos};
 
 use crate::cpu::{Cpu, Waits};
-use crate::engine::{Inner, Sim};
+use crate::engine::Inner;
+use crate::handle::Sim;
 use crate::record::{JOB, bump};
 use crate::tree::TIME_MAX_NS;
 use crate::wheel;

@@ -10,7 +10,7 @@ use plimsoll_mm::site::Work;
 use plimsoll_mm::units::CpuId;
 use rand::Rng;
 
-use crate::engine::Sim;
+use crate::handle::Sim;
 use crate::options::SimOptions;
 use crate::profile::Profile;
 
@@ -28,10 +28,8 @@ pub fn run_law<S: 'static>(law: &Law<Sim, S>, profile: &Profile, seeds: Range<u6
         if let Err(payload) = catch_unwind(AssertUnwindSafe(|| run_once(law, profile, seed))) {
             let words = payload.downcast_ref::<String>().map(String::as_str);
             let words = words.or_else(|| payload.downcast_ref::<&str>().copied());
-            panic!(
-                "{law:?} is broken with seed {seed}: {}",
-                words.unwrap_or("a panic")
-            );
+            let (name, words) = (law.name, words.unwrap_or("a panic without words"));
+            panic!("the law \"{name}\" is broken with seed {seed}: {words}");
         }
     }
 }

@@ -14,6 +14,7 @@ mod cpu;
 mod cpu_lock;
 mod engine;
 mod fault;
+mod handle;
 mod job;
 mod law;
 mod lock;
@@ -32,7 +33,7 @@ mod wheel;
 mod word;
 
 pub use crate::cpu_lock::SimCpuLock;
-pub use crate::engine::Sim;
+pub use crate::handle::Sim;
 pub use crate::law::run_law;
 pub use crate::lock::SimLock;
 pub use crate::options::{Faults, LockModel, SimOptions};

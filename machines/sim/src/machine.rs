@@ -7,7 +7,7 @@ use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{CpuId, Hz, Nanos, Pages};
 
 use crate::cpu_lock::SimCpuLock;
-use crate::engine::Sim;
+use crate::handle::Sim;
 use crate::lock::SimLock;
 use crate::random::cpu_id;
 use crate::tags::SimTags;

@@ -9,7 +9,7 @@ use plimsoll_mm::units::CpuId;
 use rand::{Rng, SeedableRng, TryRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use crate::engine::Sim;
+use crate::handle::Sim;
 
 /// What a stream is for.
 #[derive(Clone, Copy)]

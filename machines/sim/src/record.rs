@@ -11,7 +11,8 @@ use plimsoll_mm::machine::Job;
 use plimsoll_mm::site::{LockClass, Site, Work};
 use plimsoll_mm::units::Nanos;
 
-use crate::engine::{Inner, Sim};
+use crate::engine::Inner;
+use crate::handle::Sim;
 use crate::random::cpu_id;
 use crate::stats::{CpuWaits, HIST_BINS, LockStats, LongestWait, Stats};
 
@@ -125,8 +126,11 @@ impl LockCells {
         }
         self.wait_total.set(self.wait_total.get() + wait.wait.0);
         bump(&self.wait_hist[bin(wait.wait.0)]);
-        let rank = |max: LongestWait| (max.wait, std::cmp::Reverse((max.at, max.cpu)));
-        if self.wait_max.get().is_none_or(|max| rank(wait) > rank(max)) {
+        if self
+            .wait_max
+            .get()
+            .is_none_or(|max| wait.rank() > max.rank())
+        {
             self.wait_max.set(Some(wait));
         }
     }

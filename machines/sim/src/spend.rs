@@ -57,13 +57,14 @@ impl Inner {
         // Ends because every turn either lets time pass or takes something off a queue.
         loop {
             rest -= self.pass(rest);
-            if !self.look_up() && rest == 0 {
-                break;
+            let cpu = self.cpu();
+            let (now, reason) = (cpu.clock.get(), self.next_reason(cpu));
+            if reason <= now {
+                self.look_up();
+            } else if rest == 0 {
+                return cpu.deadline.set(reason.min(now + self.options.run_ahead.0));
             }
         }
-        let cpu = self.cpu();
-        let ahead = cpu.clock.get() + self.options.run_ahead.0;
-        cpu.deadline.set(ahead.min(self.next_reason(cpu)));
     }
 
     /// Lets up to `rest` pass, less if the CPU has to look up earlier. Returns how much did.
@@ -101,26 +102,22 @@ impl Inner {
         reason.min(cpu.stall_at.get())
     }
 
-    /// Does what has come due on the running, unpinned CPU; `false` if there was nothing.
-    fn look_up(&self) -> bool {
+    /// Does what has come due on the running, unpinned CPU.
+    fn look_up(&self) {
         let cpu = self.cpu();
-        if self.next_reason(cpu) > cpu.clock.get() {
-            return false;
-        }
         self.fire_timers(cpu);
         self.stall(cpu);
         let id = cpu.current.get();
         let task = self.tasks.get(id);
         if task.kind.get() == Kind::Kernel {
-            return true;
+            return;
         }
         if task.may_move() {
             if !cpu.online.get() {
-                self.migrate(self.another_cpu(self.cur.get()));
-                return true;
+                return self.migrate(self.another_cpu(self.cur.get()));
             }
             if self.random_migration(cpu) {
-                return true;
+                return;
             }
         }
         let sliced = cpu.clock.get() >= cpu.slice_end.get() && !cpu.ready.borrow().is_empty();
@@ -130,10 +127,9 @@ impl Inner {
         } else if sliced {
             cpu.ready.borrow_mut().push_back(id);
         } else {
-            return true;
+            return;
         }
         bump(&self.record.preemptions);
         self.yield_to_next(task);
-        true
     }
 }

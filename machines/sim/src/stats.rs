@@ -1,5 +1,7 @@
 //! What a run has counted: plain data, equal for equal runs.
 
+use std::cmp::Reverse;
+
 use plimsoll_mm::machine::Job;
 use plimsoll_mm::site::{LockClass, Site, Work};
 use plimsoll_mm::units::{CpuId, Nanos};
@@ -117,6 +119,13 @@ pub struct CpuWaits {
     pub max: Nanos,
 }
 
+impl LongestWait {
+    /// Orders waits by length; of equals the earliest is first, then the lowest CPU.
+    pub(crate) fn rank(&self) -> impl Ord + use<> {
+        (self.wait, Reverse((self.at, self.cpu)))
+    }
+}
+
 impl LockStats {
     /// Nothing counted.
     #[must_use]
@@ -155,13 +164,8 @@ impl LockStats {
         for (sum, part) in self.hold_hist.iter_mut().zip(other.hold_hist) {
             *sum += part;
         }
-        self.wait_max = [self.wait_max, other.wait_max]
-            .into_iter()
-            .flatten()
-            .max_by_key(|max| {
-                // The longest; of equals the earliest, then the lowest CPU.
-                (max.wait, std::cmp::Reverse((max.at, max.cpu)))
-            });
+        let waits = [self.wait_max, other.wait_max].into_iter().flatten();
+        self.wait_max = waits.max_by_key(LongestWait::rank);
         self
     }
 }

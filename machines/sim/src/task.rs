@@ -17,7 +17,8 @@ use plimsoll_mm::units::{CpuId, Nanos};
 
 use crate::coroutine::Fiber;
 use crate::cpu::{Cpu, NOBODY};
-use crate::engine::{Inner, Sim};
+use crate::engine::Inner;
+use crate::handle::Sim;
 use crate::record::{MIGRATE, bump};
 use crate::tree::{NEVER, TIME_MAX_NS, key};
 
@@ -27,6 +28,7 @@ pub struct TaskId(u32);
 
 /// A coroutine and what it is used for.
 #[derive(Default)]
+#[repr(C, align(64))]
 pub(crate) struct Task {
     fiber: OnceCell<Fiber>,
     pub(crate) cpu: Cell<usize>,
@@ -330,12 +332,12 @@ impl Task {
             .expect("a task has a coroutine from the start")
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn resume(&self) {
         self.fiber().resume();
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn suspend(&self) {
         self.fiber().suspend();
     }

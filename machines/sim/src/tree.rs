@@ -35,26 +35,35 @@ pub(crate) const fn cpu_of(key: u64) -> usize {
     key as usize & (CPUS_MAX - 1)
 }
 
+/// Nodes of the largest tree. All trees have room for as many, so that an index needs no check.
+const NODES: usize = 2 * CPUS_MAX;
+
 /// See the file's header.
 pub(crate) struct Tree {
     /// Node 1 is the root, the children of `i` are `2i` and `2i + 1`.
-    nodes: Box<[Cell<u64>]>,
+    nodes: Box<[Cell<u64>; NODES]>,
     leaves: usize,
 }
 
 impl Tree {
     pub(crate) fn new(cpus: usize) -> Self {
-        let leaves = cpus.next_power_of_two().max(2);
+        let nodes: Box<[Cell<u64>]> = vec![Cell::new(NEVER); NODES].into();
+        let nodes = nodes.try_into().expect("made with this length");
         Self {
-            nodes: vec![Cell::new(NEVER); 2 * leaves].into(),
-            leaves,
+            nodes,
+            leaves: cpus.next_power_of_two().max(2),
         }
+    }
+
+    #[inline(always)]
+    fn node(&self, index: usize) -> &Cell<u64> {
+        &self.nodes[index % NODES]
     }
 
     /// The earliest key of all.
     #[inline]
     pub(crate) fn earliest(&self) -> u64 {
-        self.nodes[1].get()
+        self.node(1).get()
     }
 
     /// The earliest key of all CPUs but `cpu`.
@@ -63,7 +72,7 @@ impl Tree {
         let mut node = self.leaves + cpu;
         let mut earliest = NEVER;
         while node > 1 {
-            earliest = earliest.min(self.nodes[node ^ 1].get());
+            earliest = earliest.min(self.node(node ^ 1).get());
             node >>= 1;
         }
         earliest
@@ -72,7 +81,7 @@ impl Tree {
     /// The key of `cpu` as last set.
     #[inline]
     pub(crate) fn leaf(&self, cpu: usize) -> u64 {
-        self.nodes[self.leaves + cpu].get()
+        self.node(self.leaves + cpu).get()
     }
 
     /// Sets the key of `cpu`.
@@ -80,11 +89,11 @@ impl Tree {
     pub(crate) fn set(&self, cpu: usize, key: u64) {
         let mut node = self.leaves + cpu;
         let mut earliest = key;
-        self.nodes[node].set(key);
+        self.node(node).set(key);
         while node > 1 {
-            earliest = earliest.min(self.nodes[node ^ 1].get());
+            earliest = earliest.min(self.node(node ^ 1).get());
             node >>= 1;
-            self.nodes[node].set(earliest);
+            self.node(node).set(earliest);
         }
     }
 }

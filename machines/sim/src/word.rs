@@ -12,7 +12,8 @@ use std::sync::atomic::Ordering;
 use plimsoll_mm::machine::{LocalWord, Word};
 use plimsoll_mm::units::CpuId;
 
-use crate::engine::{Inner, Sim};
+use crate::engine::Inner;
+use crate::handle::Sim;
 use crate::record::WORD;
 use crate::tree::time_of;
 
@@ -41,7 +42,7 @@ impl SimWord {
     }
 
     /// Fetches the line for writing, in turn.
-    #[inline]
+    #[inline(always)]
     fn own(&self, sim: &Inner) {
         let mine = sim.order();
         if sim.outside.get() {

@@ -68,13 +68,18 @@ fn running_ahead_gives_what_ordered_releases_give() {
             lock_model: LockModel::ReleaseEvent,
             ..base.clone()
         };
+        // Every unpinned piece of work is an order point.
+        let everywhere = SimOptions {
+            run_ahead: Nanos(0),
+            ..base.clone()
+        };
         let both = SimOptions {
             strict: true,
             ..event.clone()
         };
         assert!(ahead.class(LockClass::Zone).contentions > 0);
         let ahead = outcome(ahead);
-        for options in [strict, event, both] {
+        for options in [strict, event, both, everywhere] {
             let other = outcome(herd(cpus, 100, nest, options.clone()));
             assert_eq!(ahead, other, "{cpus} CPUs, nesting {nest}, {options:?}");
         }

@@ -7,8 +7,8 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
 use plimsoll_mm::laws::Law;
-use plimsoll_mm::machine::{Due, Job, JobState, Machine, WhenIdle, Word};
-use plimsoll_mm::site::Work;
+use plimsoll_mm::machine::{Due, Job, JobState, Lock, Machine, WhenIdle, Word};
+use plimsoll_mm::site::{LockClass, Site, Work};
 use plimsoll_mm::units::{CpuId, Jiffies, Nanos};
 use plimsoll_sim::{Faults, Sim, SimOptions, SimWord, run_law};
 use rand::Rng;
@@ -334,6 +334,45 @@ fn what_an_unfinished_task_holds_is_dropped_with_the_machine() {
     assert_eq!(sim.live_tasks(), 3);
     drop(sim);
     assert_eq!(Rc::strong_count(&held), 1);
+}
+
+#[test]
+fn a_stopped_run_goes_on_where_it_was() {
+    let sim = sim(2);
+    let rounds = Rc::new(Cell::new(0));
+    for cpu in 0..2 {
+        let rounds = Rc::clone(&rounds);
+        sim.spawn(CpuId(cpu), move |sim| {
+            for _ in 0..100 {
+                sim.spend(Work::Think, 50_000);
+                rounds.set(rounds.get() + 1);
+                if rounds.get() == 50 {
+                    sim.stop();
+                }
+            }
+        });
+    }
+    sim.run();
+    assert!(
+        rounds.get() < 55 && sim.live_tasks() == 2,
+        "{} rounds",
+        rounds.get()
+    );
+    sim.run();
+    assert_eq!((rounds.get(), sim.live_tasks()), (200, 0));
+}
+
+#[test]
+#[should_panic(expected = "deadlock: 1 tasks wait")]
+fn a_deadlock_is_reported() {
+    let sim = sim(2);
+    let mutex = Rc::new(sim.lock(LockClass::Sizing, CpuId(0), ()));
+    sim.spawn(CpuId(0), move |sim| {
+        mutex.with(sim, Site::Control, |()| {
+            mutex.with(sim, Site::Control, |()| ());
+        });
+    });
+    sim.run();
 }
 
 fn add_one(sim: &Sim, word: &SimWord) {

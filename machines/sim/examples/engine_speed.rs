@@ -1,0 +1,25 @@
+//! Prints what the engine costs on this host: `cargo run --release --example engine_speed`.
+
+#![expect(clippy::print_stdout, reason = "it prints figures")]
+
+use plimsoll_sim::bench;
+
+fn main() {
+    let steps = 20_000_000;
+    let only: Option<String> = std::env::args().nth(1);
+    for (name, measure) in bench::ALL {
+        if only.as_deref().is_some_and(|only| only != name) {
+            continue;
+        }
+        for cpus in [72, 176, 384, 1000] {
+            let cost = measure(cpus, steps);
+            let (ns, millions) = (cost.ns_per_step(), cost.per_second() / 1e6);
+            let contended = 100.0 * cost.contended;
+            println!("{name:12} {cpus:5} CPUs {ns:7.1} ns {millions:7.1} M/s {contended:4.0} %");
+        }
+    }
+    for cpus in [72, 1024] {
+        let bytes = bench::resident_bytes(cpus);
+        println!("resident per virtual CPU of {cpus}: {bytes:?} bytes");
+    }
+}

@@ -1,0 +1,176 @@
+//! The handle on a simulated machine: making one, running it, and what it calls back.
+//!
+//! Handles are counted. Coroutines hold one each; when only theirs are left nobody can resume
+//! them, and the last other handle unwinds what they left unfinished.
+
+use std::any::Any;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::rc::Rc;
+
+use plimsoll_mm::event::Event;
+use plimsoll_mm::machine::Job;
+use plimsoll_mm::units::{CpuId, Nanos};
+
+use crate::engine::Inner;
+use crate::options::SimOptions;
+use crate::profile::Profile;
+use crate::random::CpuRng;
+use crate::stats::Stats;
+use crate::tree::{NEVER, TIME_MAX_NS, key};
+
+/// A simulated machine; a cheap handle, all of which are the same machine.
+///
+/// What a machine keeps, handlers and observers, must not own a handle on it: neither would ever
+/// be dropped.
+pub struct Sim(pub(crate) Rc<Inner>);
+
+impl Sim {
+    /// The machine of `profile` with `options`.
+    ///
+    /// # Panics
+    /// With more than 4096 CPUs.
+    #[must_use]
+    pub fn new(profile: &Profile, options: SimOptions) -> Self {
+        Self(Inner::new(profile, options))
+    }
+
+    /// Runs until every task that is not a daemon has ended, or [`Sim::stop`].
+    ///
+    /// # Panics
+    /// When a task panics, naming the seed; when tasks wait and nothing will wake them.
+    pub fn run(&self) {
+        if self.0.live.get() > 0 {
+            self.drive(NEVER);
+            let stuck = self.0.live.get();
+            assert!(
+                stuck == 0 || self.0.halt.get(),
+                "deadlock: {stuck} tasks wait and nothing will wake them; seed {}",
+                self.seed()
+            );
+        }
+    }
+
+    /// Runs all that happens before `at`, or until [`Sim::stop`].
+    ///
+    /// # Panics
+    /// When a task panics, naming the seed.
+    pub fn run_until(&self, at: Nanos) {
+        assert!(at.0 < TIME_MAX_NS, "virtual time ends after 26 days");
+        self.drive(key(at.0, 0));
+        if !self.0.halt.get() {
+            self.0.reached.set(self.0.reached.get().max(at.0));
+        }
+    }
+
+    /// Ends the current run once the caller waits, sleeps or ends.
+    pub fn stop(&self) {
+        self.0.stop();
+    }
+
+    /// How many tasks have not ended, without daemons.
+    #[must_use]
+    pub fn live_tasks(&self) -> u32 {
+        self.0.live.get()
+    }
+
+    /// Where every random stream of this run started.
+    #[must_use]
+    pub fn seed(&self) -> u64 {
+        self.0.options.seed
+    }
+
+    /// The random stream of the CPU the caller runs on.
+    #[must_use]
+    pub fn rng(&self) -> CpuRng<'_> {
+        CpuRng(self)
+    }
+
+    /// What has been counted so far.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.0.stats()
+    }
+
+    /// Calls `observer` for each event from now on but those of single pages, which are as many
+    /// as everything else together and more. It must not change the machine.
+    pub fn observe(&self, observer: impl FnMut(&Self, CpuId, Nanos, &Event) + 'static) {
+        self.0.observers.borrow_mut().push(Box::new(observer));
+        self.0.observed.set(true);
+    }
+
+    /// Tells every observer of single pages too.
+    pub fn observe_pages(&self) {
+        self.0.pages_observed.set(true);
+    }
+
+    /// Calls `handler` for each job, on its CPU, as kernel work; replaces the previous one.
+    pub fn on_job(&self, handler: impl Fn(&Self, Job) + 'static) {
+        *self.0.on_job.borrow_mut() = Some(Rc::new(handler));
+    }
+
+    /// Calls `handler` on each CPU that runs out of work, as kernel work; replaces the previous.
+    pub fn on_idle(&self, handler: impl Fn(&Self) + 'static) {
+        *self.0.on_idle.borrow_mut() = Some(Rc::new(handler));
+    }
+
+    fn drive(&self, horizon: u64) {
+        assert!(
+            self.0.outside.get(),
+            "a run is not started from inside a run"
+        );
+        self.0.halt.set(false);
+        self.0.awaits_tasks.set(horizon == NEVER);
+        self.0.outside.set(false);
+        let outcome = catch_unwind(AssertUnwindSafe(|| self.0.run_loop(horizon)));
+        let (cpu, at) = (self.0.cur.get(), self.0.cpu().clock.get());
+        self.0.outside.set(true);
+        self.0.limit.set(0);
+        self.0
+            .reached
+            .set(self.0.reached.get().max(self.0.last_time()));
+        self.0.cur.set(0);
+        if let Err(payload) = outcome {
+            let seed = self.seed();
+            match words_of(&*payload) {
+                Some(words) => panic!("{words}; on CPU {cpu} at {at} ns, seed {seed}"),
+                None => resume_unwind(payload),
+            }
+        }
+    }
+}
+
+impl Clone for Sim {
+    fn clone(&self) -> Self {
+        Self(Rc::clone(&self.0))
+    }
+}
+
+impl Drop for Sim {
+    fn drop(&mut self) {
+        // Each coroutine holds one handle. When only theirs are left besides this one, nobody can
+        // resume them any more.
+        let inner = &self.0;
+        if !inner.ending.get() && Rc::strong_count(inner) == inner.residents.get() + 1 {
+            inner.end();
+        }
+    }
+}
+
+impl fmt::Debug for Sim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sim")
+            .field("cpus", &self.0.cpus.len())
+            .field("seed", &self.seed())
+            .field("now", &self.0.now())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The message of a panic, if it is words.
+fn words_of(payload: &(dyn Any + Send)) -> Option<&str> {
+    payload
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| Some(payload.downcast_ref::<String>()?))
+}
