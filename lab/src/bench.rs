@@ -1,8 +1,18 @@
 //! How fast Plimsoll itself is, by name.
 
+use plimsoll_mm::design::Design;
+use plimsoll_mm::units::Nanos;
+use plimsoll_sim::bench as engine;
+use plimsoll_sim::profile::Card;
+
 use crate::error::Error;
+use crate::machines;
+use crate::metric::Unit;
 use crate::progress::Progress;
 use crate::report::Table;
+use crate::report::value::{NOTHING, human};
+use crate::room::Room;
+use crate::workload::stress_vm::{Pause, StressVm};
 
 /// One measurement of Plimsoll itself.
 #[derive(Clone, Copy, Debug)]
@@ -18,9 +28,121 @@ pub struct Bench {
 /// Every bench.
 pub const ALL: &[Bench] = &[Bench {
     name: "sim",
-    about: "ordered interactions per second of the simulator, on one core",
-    run: |_| Err(Error::Unimplemented("the bench of the simulator")),
+    about: "steps per second of the simulator, CPU time of one core",
+    run: sim,
 }];
+
+/// Virtual CPUs of the machines that are measured.
+const CPUS: [u32; 4] = [72, 176, 384, 1024];
+
+fn sim(progress: &Progress) -> Result<Vec<Table>, Error> {
+    const STEPS: u64 = 4_000_000;
+    progress.start("bench sim");
+    progress.expect((engine::ALL.len() + 1) * CPUS.len() + LOADED.len());
+    let mut steps = Vec::new();
+    for (name, bench) in engine::ALL {
+        for cpus in CPUS {
+            let cost = bench(cpus, STEPS);
+            progress.step();
+            steps.push(vec![
+                name.to_owned(),
+                cpus.to_string(),
+                format!("{:.1}", cost.ns_per_step()),
+                format!("{:.1}", cost.per_second() / 1e6),
+                format!("{:.0} %", 100.0 * cost.contended),
+            ]);
+        }
+    }
+    let mut resident = Vec::new();
+    for cpus in CPUS {
+        let bytes = engine::resident_bytes(cpus);
+        progress.step();
+        let bytes = bytes.map_or_else(|| NOTHING.to_owned(), |it| human(it as f64, Unit::Bytes));
+        resident.push(vec![cpus.to_string(), bytes]);
+    }
+    let loaded = LOADED.iter().map(|load| {
+        let row = load.run();
+        progress.step();
+        row
+    });
+    let loaded = loaded.collect::<Result<_, _>>()?;
+    Ok(vec![
+        table(
+            "Steps of the engine",
+            &["step", "CPUs", "ns", "M steps/s", "contended"],
+            steps,
+        ),
+        table(
+            "Resident memory per virtual CPU, each running a task",
+            &["CPUs", "per CPU"],
+            resident,
+        ),
+        table(
+            "Fault-saturated, with the page allocator inside, CPU time of one core",
+            &[
+                "machine",
+                "virtual",
+                "host",
+                "pages",
+                "ns per page",
+                "M pages/s",
+            ],
+            loaded,
+        ),
+    ])
+}
+
+/// Every CPU faults and frees as fast as it can.
+struct Loaded {
+    machine: &'static str,
+    length: Nanos,
+}
+
+const LOADED: [Loaded; 2] = [
+    Loaded {
+        machine: "grace-72",
+        length: Nanos(10 * Nanos::SECOND.0),
+    },
+    Loaded {
+        machine: "epyc-9654-2s",
+        length: Nanos(10 * Nanos::SECOND.0),
+    },
+];
+
+impl Loaded {
+    fn run(&self) -> Result<Vec<String>, Error> {
+        let profile = machines::load(self.machine, Card::Mid)?;
+        let room = Room::new(&profile, Design::default(), 1);
+        let worker = StressVm {
+            bytes: 4 << 20,
+            use_ns_per_page: 0,
+            pause: Pause::No,
+        };
+        let done = worker.start(&room, profile.topology.ids(), self.length);
+        let before = engine::thread_ns();
+        room.sim.run_until(self.length);
+        let host_ns = (engine::thread_ns() - before) as f64;
+        // Each page comes and goes.
+        let pages = 2.0 * done.pages() as f64;
+        Ok(vec![
+            self.machine.to_owned(),
+            human(self.length.0 as f64, Unit::Nanos),
+            human(host_ns, Unit::Nanos),
+            human(pages, Unit::Count),
+            format!("{:.1}", host_ns / pages),
+            format!("{:.1}", pages / host_ns * 1e3),
+        ])
+    }
+}
+
+fn table(title: &str, columns: &[&str], rows: Vec<Vec<String>>) -> Table {
+    Table {
+        title: title.to_owned(),
+        note: String::new(),
+        columns: columns.iter().map(|&column| column.to_owned()).collect(),
+        rows,
+    }
+}
 
 /// The bench called `name`.
 ///

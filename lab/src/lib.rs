@@ -10,6 +10,7 @@ pub mod designs;
 mod error;
 pub mod experiment;
 pub mod holds;
+pub mod locks;
 pub mod machines;
 pub mod metric;
 pub mod progress;

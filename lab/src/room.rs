@@ -10,8 +10,9 @@ use std::rc::Rc;
 use plimsoll_mm::design::Design;
 use plimsoll_mm::event::Event;
 use plimsoll_mm::machine::{Job, Machine};
-use plimsoll_mm::page::{Config, Layout};
-use plimsoll_mm::units::{CpuId, Hz, Nanos, Pages};
+use plimsoll_mm::page::watermark::Urgency;
+use plimsoll_mm::page::{Config, Layout, Request, ZoneKind};
+use plimsoll_mm::units::{CpuId, Hz, Nanos, Order, Pages};
 use plimsoll_mm::vmstat::Manager;
 use plimsoll_sim::profile::Profile;
 use plimsoll_sim::{Faults, Sim, SimOptions, Stats};
@@ -99,6 +100,29 @@ impl Room {
         room.watch();
         room.mm.start(&room.sim);
         room
+    }
+
+    /// Takes memory out of the normal zones, in the largest blocks, until each has `leave` pages
+    /// above its high watermark. What a long-running machine has in use does not matter to an
+    /// experiment, but how near its watermarks a zone is does.
+    pub fn fill(&self, leave: Pages) {
+        let request = Request::new(Order::MAX).urgent(Urgency::Reserve);
+        for zone in self.mm.pages().view(&self.sim) {
+            if zone.kind != ZoneKind::Normal {
+                continue;
+            }
+            let stop = zone.watermarks.high + leave;
+            let blocks = zone.free.saturating_sub(stop).0 / Order::MAX.pages().0;
+            for _ in 0..blocks {
+                let from_node = Request {
+                    node: Some(zone.node),
+                    ..request
+                };
+                if self.mm.pages().alloc(&self.sim, from_node).is_err() {
+                    return;
+                }
+            }
+        }
     }
 
     fn watch(&self) {

@@ -223,7 +223,8 @@ fn machine(cpus: u32) -> Profile {
 }
 
 /// CPU time of this thread; wall-clock time where the host does not tell.
-fn thread_ns() -> u64 {
+#[must_use]
+pub fn thread_ns() -> u64 {
     thread_local!(static BEGIN: Instant = Instant::now());
     let told = fs::read_to_string("/proc/thread-self/schedstat").ok();
     let told = told.and_then(|line| line.split_whitespace().next()?.parse().ok());

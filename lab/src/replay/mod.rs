@@ -1,0 +1,171 @@
+//! Running a recording again, on a machine of any size.
+//!
+//! Every recorded CPU becomes a task on a simulated one that allocates and frees what was
+//! recorded, when it was recorded. Scaled up, several copies run side by side on CPUs of their
+//! own, each a little later than the one before. `plan`: who does what. `perform`: doing it.
+
+mod perform;
+mod plan;
+
+use std::num::{NonZeroU32, NonZeroUsize};
+
+use plimsoll_sim::profile::{Card, Profile};
+
+use self::perform::Performed;
+use self::plan::Plan;
+use crate::compare::Comparison;
+use crate::designs::{self, Named};
+use crate::error::Error;
+use crate::experiment::{Determinism, Effort, Options};
+use crate::locks;
+use crate::machines;
+use crate::metric::Unit;
+use crate::progress::Progress;
+use crate::report::value::human;
+use crate::report::{Report, Table};
+use crate::trace::Recording;
+
+/// What the user asked of a replay.
+#[derive(Clone, Debug)]
+pub struct ReplayOptions {
+    /// The recording, or `-` for standard input.
+    pub file: String,
+    /// A machine's name or a profile file.
+    pub machine: String,
+    /// How many times the recording runs side by side, each on CPUs of its own.
+    pub scale: NonZeroU32,
+    /// The design compared against, or what Linux does.
+    pub a: Option<String>,
+    /// The design in question, or none to look at A alone.
+    pub b: Option<String>,
+    /// The seeds to run, each on both designs.
+    pub seeds: Vec<u64>,
+    /// How many cases run at once.
+    pub jobs: NonZeroUsize,
+    /// The card of costs.
+    pub card: Card,
+}
+
+/// Replays a recording and reports its lock and page-list tables.
+///
+/// # Errors
+/// For an unknown machine or design, a bad profile, a bad recording, or more copies than the
+/// machine has CPUs for.
+pub fn run(options: &ReplayOptions, progress: &Progress) -> Result<Report, Error> {
+    // Names first: a slip must not cost the time to read a recording.
+    let profile = machines::load(&options.machine, options.card)?;
+    let a = options.a.as_deref().unwrap_or("linux");
+    let designs: Vec<Named> = [Some(a), options.b.as_deref()]
+        .into_iter()
+        .flatten()
+        .map(designs::find)
+        .collect::<Result<_, _>>()?;
+    let recording = Recording::read(&options.file)?;
+    let plan = Plan::of(&recording);
+    check_scale(&plan, options.scale, &profile)?;
+
+    progress.start(format!("replay on {}", profile.name));
+    let aside = std::sync::Mutex::new(Vec::new());
+    let runs = Comparison::run(&designs, &of_replay(options), progress, |case| {
+        let design = case.design.design;
+        let performed = perform::run(&plan, &profile, design, options.scale.get(), case.seed);
+        let sample = performed.sample.clone();
+        if case.seed == options.seeds[0] {
+            aside
+                .lock()
+                .expect("no worker panics while it holds the lock")
+                .push((case.design.name.clone(), performed));
+        }
+        sample
+    })?;
+    let mut performed = aside.into_inner().expect("every worker has ended");
+    performed.sort_by_key(|(name, _)| designs.iter().position(|design| design.name == *name));
+
+    let mut report = Report::new("replay", &profile.name, options.card, &runs);
+    report.rows = runs.rows(|_, _| None);
+    report.verdicts = runs.verdicts(0);
+    report.tables = recording.summary.tables();
+    for (name, performed) in &performed {
+        report.tables.push(locks::table(name, &performed.stats));
+    }
+    report.tables.push(lists(&recording, options, &performed));
+    report.finding = finding(&plan, options, &performed);
+    report.warnings = recording.warnings.iter().map(ToString::to_string).collect();
+    Ok(report)
+}
+
+fn of_replay(options: &ReplayOptions) -> Options {
+    Options {
+        seeds: options.seeds.clone(),
+        jobs: options.jobs,
+        card: Some(options.card),
+        effort: Effort::Full,
+        determinism: Determinism::Trust,
+    }
+}
+
+fn check_scale(plan: &Plan, scale: NonZeroU32, profile: &Profile) -> Result<(), Error> {
+    let (recorded, there) = (plan.cpus(), profile.topology.cpus());
+    if recorded.saturating_mul(scale.get()) <= there {
+        return Ok(());
+    }
+    let advice = match there / recorded {
+        0 => "name a larger machine".to_owned(),
+        most => format!("scale it by at most {most}"),
+    };
+    Err(Error::Invalid(format!(
+        "{} has {there} CPUs, but {scale} times the recording's {recorded} are needed; {advice}",
+        profile.name
+    )))
+}
+
+/// What moved between page lists and zones, beside what was recorded.
+fn lists(
+    recording: &Recording,
+    options: &ReplayOptions,
+    performed: &[(String, Performed)],
+) -> Table {
+    let mut rows: Vec<Vec<String>> = performed
+        .iter()
+        .flat_map(|(name, performed)| performed.list_rows(name))
+        .collect();
+    let drains = recording.summary.drains * u64::from(options.scale.get());
+    if drains > 0 {
+        let recorded = ["recorded", "mm_page_pcpu_drain"].map(str::to_owned);
+        let mut row = recorded.to_vec();
+        row.extend([String::new(), human(drains as f64, Unit::Count)]);
+        row.extend([String::new(), String::new()]);
+        rows.push(row);
+    }
+    Table {
+        title: "Pages between lists and zones, first seed".to_owned(),
+        note: "The recorded machine had its own list sizes and a history; ours starts empty."
+            .to_owned(),
+        columns: ["design", "call site", "holds", "pages", "per hold", "most"]
+            .map(str::to_owned)
+            .to_vec(),
+        rows,
+    }
+}
+
+fn finding(plan: &Plan, options: &ReplayOptions, performed: &[(String, Performed)]) -> String {
+    let mut text = format!(
+        "{} allocations and {} frees of {} CPUs, {} times side by side; {} frees of pages that \
+         were not allocated in the recording were left out.",
+        human(plan.allocs as f64, Unit::Count),
+        human(plan.frees as f64, Unit::Count),
+        plan.cpus(),
+        options.scale,
+        human(plan.unmatched as f64, Unit::Count),
+    );
+    for (name, performed) in performed {
+        text.push_str(&format!(
+            " Under {name} {} allocations failed, {} frees came before their allocation and were \
+             dropped, and the slowest CPU ended {} behind the recording.",
+            performed.failed,
+            performed.dropped,
+            human(performed.lag.0 as f64, Unit::Nanos),
+        ));
+    }
+    text
+}

@@ -1,0 +1,135 @@
+//! What each CPU of a recording does, with page frame numbers replaced by slots.
+//!
+//! A slot is one block from its allocation to its free. Recorded frame numbers mean nothing on
+//! another machine; which free belongs to which allocation does.
+
+use std::collections::BTreeMap;
+
+use plimsoll_mm::units::Order;
+
+use crate::trace::{Event, Recording};
+
+/// Who does what, when.
+#[derive(Clone, Debug)]
+pub(super) struct Plan {
+    /// Per recorded CPU, in order of time.
+    pub(super) streams: Vec<Vec<Step>>,
+    /// Blocks that were allocated.
+    pub(super) slots: u32,
+    pub(super) allocs: u64,
+    pub(super) frees: u64,
+    /// Frees of blocks that were not allocated in the recording: nothing to replay.
+    pub(super) unmatched: u64,
+}
+
+/// One allocation or free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Step {
+    /// Since the first event of the recording.
+    pub(super) at_ns: u64,
+    pub(super) slot: u32,
+    pub(super) what: What,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum What {
+    Alloc(Order),
+    Free,
+}
+
+impl Plan {
+    pub(super) fn of(recording: &Recording) -> Self {
+        let start = recording.records.first().map_or(0, |record| record.time_ns);
+        let mut live: BTreeMap<u64, u32> = BTreeMap::new();
+        let mut streams: BTreeMap<u32, Vec<Step>> = BTreeMap::new();
+        let mut plan = Self {
+            streams: Vec::new(),
+            slots: 0,
+            allocs: 0,
+            frees: 0,
+            unmatched: 0,
+        };
+        for record in &recording.records {
+            let stream = streams.entry(record.cpu).or_default();
+            let at_ns = record.time_ns - start;
+            let mut step = |slot, what| stream.push(Step { at_ns, slot, what });
+            match record.event {
+                Event::Alloc { pfn, order } => {
+                    let slot = plan.slots;
+                    plan.slots += 1;
+                    plan.allocs += 1;
+                    // A free that perf lost: the block goes back before it is handed out again.
+                    if let Some(lost) = live.insert(pfn, slot) {
+                        step(lost, What::Free);
+                    }
+                    step(slot, What::Alloc(order));
+                }
+                Event::Free { pfn, .. } => match live.remove(&pfn) {
+                    Some(slot) => {
+                        plan.frees += 1;
+                        step(slot, What::Free);
+                    }
+                    None => plan.unmatched += 1,
+                },
+                _ => {}
+            }
+        }
+        plan.streams = streams.into_values().collect();
+        plan
+    }
+
+    /// How many CPUs took part.
+    pub(super) fn cpus(&self) -> u32 {
+        u32::try_from(self.streams.len()).unwrap_or(u32::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace::{Record, Summary};
+
+    fn plan(events: &[(u64, u32, Event)]) -> Plan {
+        let record = |&(time_ns, cpu, event): &(u64, u32, Event)| Record {
+            time_ns,
+            cpu,
+            pid: 1,
+            event,
+        };
+        let records: Vec<Record> = events.iter().map(record).collect();
+        let summary = Summary::of(&records);
+        Plan::of(&Recording {
+            records,
+            summary,
+            warnings: Vec::new(),
+        })
+    }
+
+    #[test]
+    fn a_free_finds_its_allocation_on_another_cpu_and_a_reused_frame_is_another_block() {
+        let order = Order::ZERO;
+        let plan = plan(&[
+            (100, 0, Event::Alloc { pfn: 7, order }),
+            (200, 3, Event::Free { pfn: 7, order }),
+            (300, 0, Event::Free { pfn: 9, order }),
+            (400, 0, Event::Alloc { pfn: 7, order }),
+            (500, 3, Event::Alloc { pfn: 7, order }),
+        ]);
+        assert_eq!((plan.allocs, plan.frees, plan.unmatched), (3, 1, 1));
+        let step = |at_ns, slot, what| Step { at_ns, slot, what };
+        assert_eq!(
+            plan.streams,
+            [
+                vec![
+                    step(0, 0, What::Alloc(order)),
+                    step(300, 1, What::Alloc(order))
+                ],
+                vec![
+                    step(100, 0, What::Free),
+                    step(400, 1, What::Free),
+                    step(400, 2, What::Alloc(order))
+                ],
+            ]
+        );
+    }
+}
