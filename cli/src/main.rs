@@ -1,2 +1,64 @@
-//! The plimsoll command.
-fn main() {}
+//! The `plimsoll` command.
+//!
+//! Exit codes: 0 done, 1 a fault of ours, 2 something the user can mend. A closed pipe is no
+//! fault: whoever reads decides how much.
+
+mod args;
+mod command;
+mod output;
+
+use std::io;
+use std::panic::{self, AssertUnwindSafe};
+use std::process::ExitCode;
+
+use anstyle::{AnsiColor, Style};
+use clap::Parser;
+
+use crate::args::{Args, Command};
+use crate::output::BadInput;
+
+const OUR_FAULT: u8 = 1;
+const BAD_INPUT: u8 = 2;
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    // The panic has printed itself; it still has to become an exit code.
+    match panic::catch_unwind(AssertUnwindSafe(|| run(args))) {
+        Ok(Ok(())) => ExitCode::SUCCESS,
+        Ok(Err(error)) if is_closed_pipe(&error) => ExitCode::SUCCESS,
+        Ok(Err(error)) => {
+            let bold_red = Style::new().bold().fg_color(Some(AnsiColor::Red.into()));
+            anstream::eprintln!("{bold_red}error:{bold_red:#} {error:#}");
+            ExitCode::from(if is_bad_input(&error) {
+                BAD_INPUT
+            } else {
+                OUR_FAULT
+            })
+        }
+        Err(_) => ExitCode::from(OUR_FAULT),
+    }
+}
+
+fn run(args: Args) -> anyhow::Result<()> {
+    match args.command {
+        Command::Reproduce(args) => command::reproduce::run(args),
+        Command::Replay(args) => command::replay::run(args),
+        Command::Machines(args) => command::machines::run(&args),
+        Command::Designs => command::designs::run(),
+        Command::Bench(args) => command::bench::run(&args),
+    }
+}
+
+fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    let closed = |error: &io::Error| error.kind() == io::ErrorKind::BrokenPipe;
+    error
+        .chain()
+        .any(|cause| cause.downcast_ref::<io::Error>().is_some_and(closed))
+}
+
+fn is_bad_input(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| {
+        let lab = cause.downcast_ref::<plimsoll_lab::Error>();
+        cause.is::<BadInput>() || lab.is_some_and(plimsoll_lab::Error::is_bad_input)
+    })
+}

@@ -1,1 +1,25 @@
-//! Experiments.
+//! Experiments: workloads, A/B runs, statistics, reports.
+//!
+//! Start at [`experiment`] to see what can be asked, at [`compare`] to measure designs against
+//! each other, and at [`report`] for what comes out.
+
+pub mod bench;
+pub mod cases;
+pub mod compare;
+pub mod designs;
+mod error;
+pub mod experiment;
+pub mod holds;
+pub mod machines;
+pub mod metric;
+pub mod progress;
+pub mod replay;
+pub mod report;
+pub mod room;
+mod selftest;
+pub mod stats;
+pub mod trace;
+pub mod workload;
+
+pub use error::Error;
+pub use plimsoll_sim::profile::Card;

@@ -2,10 +2,22 @@
 //!
 //! A [`Law`] sets something up, lets one body run on each of a few CPUs at the same time, and
 //! checks what is left. Each machine crate has a runner: real threads many times, every
-//! interleaving under loom, random ones under shuttle, virtual CPUs under many seeds.
+//! interleaving under loom, random ones under shuttle, virtual CPUs under many seeds. Set-ups
+//! are tiny, because loom visits every interleaving.
 
+use alloc::boxed::Box;
+use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt;
+use core::sync::atomic::Ordering::{AcqRel, Relaxed};
+
+use crate::design::Design;
+use crate::machine::{Machine, Word};
+use crate::page::watermark::Urgency;
+use crate::page::{Config, Layout, PageAllocator, Request};
+use crate::tunables::Knob;
+use crate::units::{CpuId, Order, Pages, Pfn};
+use crate::vmstat::counters::{Counters, Step, ZoneItem};
 
 /// What one CPU does in a [`Law`].
 pub type Body<M, S> = fn(&M, &S);
@@ -25,6 +37,217 @@ pub struct Law<M, S> {
 
 impl<M, S> fmt::Debug for Law<M, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Law").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("Law")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A few pages, and how many hold each of them.
+pub struct FewPages<M: Machine> {
+    pages: PageAllocator<M>,
+    holders: Box<[M::Word]>,
+}
+
+impl<M: Machine> fmt::Debug for FewPages<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FewPages").finish_non_exhaustive()
+    }
+}
+
+const FEW: u32 = 16;
+
+fn few_pages<M: Machine>(machine: &M, design: Design) -> FewPages<M> {
+    let mut config = Config::new(Layout::arena(Pages(FEW)));
+    config.design = design;
+    // Lists of at most four pages, so that a handful of frees spills.
+    config
+        .tunables
+        .set(Knob::HighFraction, 8)
+        .expect("in bounds");
+    let pages = PageAllocator::new(machine, config).expect("a small arena is a layout");
+    FewPages {
+        pages,
+        holders: (0..FEW).map(|_| machine.word(0)).collect(),
+    }
+}
+
+impl<M: Machine> FewPages<M> {
+    fn take(&self, machine: &M, order: Order) -> Option<Pfn> {
+        let request = Request::new(order).urgent(Urgency::Reserve);
+        let pfn = self.pages.alloc(machine, request).ok()?;
+        for page in pfn.0..pfn.0 + order.pages().0 {
+            let holders = self.holders[page as usize].add(machine, 1, AcqRel);
+            assert_eq!(holders, 1, "page {page} has one holder");
+        }
+        Some(pfn)
+    }
+
+    fn give(&self, machine: &M, pfn: Pfn, order: Order) {
+        for page in pfn.0..pfn.0 + order.pages().0 {
+            self.holders[page as usize].add(machine, -1, AcqRel);
+        }
+        self.pages
+            .free(machine, pfn, order)
+            .expect("it was handed out with this order");
+    }
+
+    /// Takes two pages and a pair, and gives all back.
+    fn churn(&self, machine: &M) {
+        let pair = Order::new(1).expect("small");
+        let held: Vec<(Pfn, Order)> = [Order::ZERO, Order::ZERO, pair]
+            .into_iter()
+            .filter_map(|order| Some((self.take(machine, order)?, order)))
+            .collect();
+        for (pfn, order) in held {
+            self.give(machine, pfn, order);
+        }
+    }
+
+    /// Every page is back, counted, and part of one block.
+    fn is_whole(&self, machine: &M) {
+        self.pages.drain_all_sync(machine);
+        let zone = &self.pages.view(machine)[0];
+        assert_eq!(zone.free, Pages(FEW), "no page is lost");
+        assert_eq!(zone.counted_free, u64::from(FEW), "the counter is exact");
+        assert_eq!(
+            zone.listed,
+            Pages::ZERO,
+            "a drain leaves nothing on the lists"
+        );
+        assert_eq!(zone.blocks[4], 1, "all pages are merged: {:?}", zone.blocks);
+    }
+}
+
+/// A drain of all CPUs while another allocates and frees.
+#[must_use]
+pub fn drain_against_local<M: Machine>() -> Law<M, FewPages<M>> {
+    Law {
+        name: "no page is lost or shared when one CPU drains the lists another one uses",
+        setup: |machine| few_pages(machine, Design::OURS),
+        bodies: vec![|machine, few| few.churn(machine), |machine, few| {
+            few.pages.drain_cpu(machine, CpuId(0));
+        }],
+        check: |machine, few| few.is_whole(machine),
+    }
+}
+
+/// The same under Linux's unbounded holds, and with the draining CPU allocating as well.
+#[must_use]
+pub fn churn_against_churn<M: Machine>() -> Law<M, FewPages<M>> {
+    Law {
+        name: "no page is lost or shared when CPUs allocate and free at once",
+        setup: |machine| few_pages(machine, Design::LINUX),
+        bodies: vec![|machine, few| few.churn(machine), |machine, few| {
+            few.churn(machine);
+            few.pages.drain_all(machine);
+        }],
+        check: |machine, few| few.is_whole(machine),
+    }
+}
+
+/// A page that two CPUs are about to free.
+pub struct Contested<M: Machine> {
+    few: FewPages<M>,
+    pfn: Pfn,
+    accepted: M::Word,
+}
+
+impl<M: Machine> fmt::Debug for Contested<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Contested")
+            .field("pfn", &self.pfn)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<M: Machine> Contested<M> {
+    fn new(machine: &M) -> Self {
+        let few = few_pages(machine, Design::OURS);
+        let request = Request::new(Order::ZERO).urgent(Urgency::Reserve);
+        let pfn = few
+            .pages
+            .alloc(machine, request)
+            .expect("a fresh arena has pages");
+        Self {
+            few,
+            pfn,
+            accepted: machine.word(0),
+        }
+    }
+
+    fn free(&self, machine: &M) {
+        if self.few.pages.free(machine, self.pfn, Order::ZERO).is_ok() {
+            self.accepted.add(machine, 1, AcqRel);
+        }
+    }
+
+    fn is_free_once(&self, machine: &M) {
+        assert_eq!(
+            self.accepted.load(machine, Relaxed),
+            1,
+            "one free is accepted"
+        );
+        self.few.is_whole(machine);
+    }
+}
+
+/// Two CPUs free the same page.
+#[must_use]
+pub fn double_free_is_refused<M: Machine>() -> Law<M, Contested<M>> {
+    let free: Body<M, Contested<M>> = |machine, page| page.free(machine);
+    Law {
+        name: "of two CPUs that free the same page at once, one is told that it may not",
+        setup: Contested::new,
+        bodies: vec![free, free],
+        check: |machine, page| page.is_free_once(machine),
+    }
+}
+
+/// Counters with a small threshold.
+pub struct FewCounts<M: Machine>(Counters<M>);
+
+impl<M: Machine> fmt::Debug for FewCounts<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("FewCounts").finish()
+    }
+}
+
+impl<M: Machine> FewCounts<M> {
+    const ITEM: usize = ZoneItem::Anon as usize;
+
+    fn count(&self, machine: &M) {
+        self.0.add(machine, Self::ITEM, 2);
+        self.0.step(machine, Self::ITEM, Step::Up);
+        self.0.add(machine, Self::ITEM, -1);
+    }
+
+    fn is_two(&self, machine: &M) {
+        assert_eq!(self.0.snapshot(machine, Self::ITEM), 2, "the sum is exact");
+        for cpu in machine.topology().ids() {
+            self.0.fold(machine, cpu);
+        }
+        assert_eq!(
+            self.0.approximate(machine, Self::ITEM),
+            2,
+            "and so is the folded value"
+        );
+    }
+}
+
+/// One CPU counts while another folds its differentials, as when a CPU goes offline.
+#[must_use]
+pub fn folding_against_counting<M: Machine>() -> Law<M, FewCounts<M>> {
+    Law {
+        name: "nothing is counted twice or lost when another CPU folds a CPU's differentials",
+        setup: |machine| FewCounts(Counters::new(machine, 2)),
+        bodies: vec![
+            |machine, counts| counts.count(machine),
+            |machine, counts| {
+                counts.0.fold(machine, CpuId(0));
+                counts.0.fold(machine, CpuId(0));
+            },
+        ],
+        check: |machine, counts| counts.is_two(machine),
     }
 }

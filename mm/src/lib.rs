@@ -4,17 +4,27 @@
 //! the deferred work it runs on. The same code runs on real threads, on a simulated machine of
 //! hundreds of CPUs and under a model checker.
 //!
-//! Start at [`machine`] to port it, at [`page::PageAllocator`] to embed it, and at
+//! Start at [`machine`] to port it, at [`vmstat::Manager`] or
+//! [`page::PageAllocator`] to embed it, and at
 //! [`design::Design`] to choose between the variants of a mechanism.
 #![no_std]
 #![forbid(unsafe_code)]
-#![warn(clippy::std_instead_of_core, clippy::std_instead_of_alloc, clippy::alloc_instead_of_core)]
+#![warn(
+    clippy::std_instead_of_core,
+    clippy::std_instead_of_alloc,
+    clippy::alloc_instead_of_core
+)]
 
 extern crate alloc;
 
+pub mod cpus;
+pub mod design;
 pub mod event;
 pub mod laws;
 pub mod machine;
+pub mod page;
 pub mod site;
 pub mod topology;
+pub mod tunables;
 pub mod units;
+pub mod vmstat;

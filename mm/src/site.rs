@@ -100,7 +100,10 @@ impl Site {
     /// Whether Linux takes the zone lock for it inside `free_pcppages_bulk`.
     #[must_use]
     pub const fn is_bulk_free(self) -> bool {
-        matches!(self, Self::Spill | Self::Decay | Self::Drain | Self::DrainRemoteNode)
+        matches!(
+            self,
+            Self::Spill | Self::Decay | Self::Drain | Self::DrainRemoteNode
+        )
     }
 }
 

@@ -52,7 +52,12 @@ impl Topology {
     /// `cpus` CPUs on one node with one last-level cache and no SMT.
     #[must_use]
     pub fn flat(cpus: u32) -> Self {
-        let place = |core| CpuPlace { core, llc: 0, node: NodeId(0), socket: 0 };
+        let place = |core| CpuPlace {
+            core,
+            llc: 0,
+            node: NodeId(0),
+            socket: 0,
+        };
         Self::new((0..cpus).map(place).collect())
     }
 
@@ -76,7 +81,11 @@ impl Topology {
     /// How many memory nodes the CPUs are on: the highest node number plus one.
     #[must_use]
     pub fn nodes(&self) -> u32 {
-        self.places.iter().map(|place| place.node.0 + 1).max().unwrap_or(0)
+        self.places
+            .iter()
+            .map(|place| place.node.0 + 1)
+            .max()
+            .unwrap_or(0)
     }
 
     /// How far apart `a` and `b` are.

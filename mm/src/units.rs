@@ -44,7 +44,11 @@ impl Order {
     /// The order `order`, or `None` above [`Order::MAX`].
     #[must_use]
     pub const fn new(order: u8) -> Option<Self> {
-        if order <= Self::MAX.0 { Some(Self(order)) } else { None }
+        if order <= Self::MAX.0 {
+            Some(Self(order))
+        } else {
+            None
+        }
     }
 
     /// The pages of a block.
@@ -74,7 +78,11 @@ impl Order {
     /// The next smaller order, or `None` at one page.
     #[must_use]
     pub const fn down(self) -> Option<Self> {
-        if self.0 == 0 { None } else { Some(Self(self.0 - 1)) }
+        if self.0 == 0 {
+            None
+        } else {
+            Some(Self(self.0 - 1))
+        }
     }
 
     /// All orders, smallest first.
@@ -224,7 +232,11 @@ impl Hz {
     /// `hz` ticks per second, or `None` outside 1 to 10,000.
     #[must_use]
     pub const fn new(hz: u32) -> Option<Self> {
-        if hz >= 1 && hz <= 10_000 { Some(Self(hz)) } else { None }
+        if hz >= 1 && hz <= 10_000 {
+            Some(Self(hz))
+        } else {
+            None
+        }
     }
 
     /// Ticks per second.

@@ -1,2 +1,48 @@
-//! Repository chores.
-fn main() {}
+//! Repository chores: `cargo xtask tidy | ci | determinism`.
+//!
+//! Knows nothing of the other crates: it reads their files and runs their binaries.
+
+mod chores;
+mod tidy;
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+Usage: cargo xtask <CHORE>
+
+Chores:
+  tidy                      Checks the rules that no other tool knows
+  ci                        Runs everything that a change must pass (.ci/run)
+  determinism [EXPERIMENT]  Compares the hashes of a debug and a release build [default: selftest]
+";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = env::args().skip(1).collect();
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let root = root();
+    let outcome = match *args {
+        ["tidy"] => tidy::run(&root),
+        ["ci"] => chores::ci(&root),
+        ["determinism"] => chores::determinism(&root, "selftest"),
+        ["determinism", experiment] => chores::determinism(&root, experiment),
+        _ => Err(USAGE.to_owned()),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("{}", why.trim_end());
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The folder of the workspace, wherever the command was typed.
+fn root() -> PathBuf {
+    let xtask = Path::new(env!("CARGO_MANIFEST_DIR"));
+    xtask
+        .parent()
+        .expect("xtask is a folder of the workspace")
+        .to_owned()
+}

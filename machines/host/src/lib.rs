@@ -1,1 +1,26 @@
-//! Real CPUs.
+//! Real CPUs as a [`Machine`](plimsoll_mm::machine::Machine).
+//!
+//! [`Host`] is the handle: threads play CPUs ([`Host::enter`]), words are hardware atomics alone
+//! in their cache lines, locks are spinlocks, deferred work runs on one worker thread per CPU
+//! ([`Host::start`]), and [`arena::Arena`] is memory for pages.
+//!
+//! [`law::run_law`] runs a contract on real threads; [`measure`] times a contended lock and the
+//! prices a simulated machine needs, and says so when this computer cannot be measured.
+//!
+//! `unsafe` is in two files: `locks/guarded.rs`, where a held lock gives its value away, and
+//! `measure/clock.rs`, which reads the time-stamp counter.
+
+pub mod affinity;
+pub mod arena;
+pub mod cpu;
+pub mod law;
+pub mod locks;
+pub mod measure;
+pub mod topology;
+pub mod words;
+pub mod workers;
+
+mod desk;
+mod machine;
+
+pub use machine::Host;

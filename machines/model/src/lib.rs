@@ -1,1 +1,31 @@
-//! loom and shuttle.
+//! Model checkers as [`Machine`](plimsoll_mm::machine::Machine)s.
+//!
+//! [`loom`] tries every interleaving of two or three small bodies, and every value a relaxed
+//! load may see. [`shuttle`] tries random interleavings of more and longer bodies; its memory is
+//! sequentially consistent. Both need laws without spinning on words: a loop that waits for
+//! another body has endless interleavings.
+//!
+//! Every thread has its own handle, on its own CPU. Time stands still unless a law moves it, and
+//! deferred jobs run when a body runs them, so that a checker chooses when a timer fires.
+//!
+//! The two files have the same shape; read one, then compare.
+#![forbid(unsafe_code)]
+
+pub mod jobs;
+pub mod loom;
+pub mod shuttle;
+
+use plimsoll_mm::units::Hz;
+
+/// Ticks per second of both machines.
+const HZ: Hz = Hz::new(1000).expect("1000 is between 1 and 10,000");
+
+/// Tags of a zone of at most so many pages are words of the model checker. Those of a larger
+/// one are plain: no interleaving is tried around them. A zone lock guards them there as here,
+/// and a thousand modelled words would make every run slow.
+const MODELLED_TAGS_MAX: u32 = 64;
+
+/// What the tag of a page reads as before anyone wrote it.
+fn fresh_tag(head: u8, page: u32) -> u8 {
+    if page.is_multiple_of(1024) { head } else { 0 }
+}

@@ -63,6 +63,7 @@ pub(crate) struct Inner {
     pub(crate) on_idle: RefCell<Option<IdleHandler>>,
     pub(crate) observers: RefCell<Vec<Observer>>,
     pub(crate) observed: Cell<bool>,
+    pub(crate) pages_observed: Cell<bool>,
     pub(crate) halt: Cell<bool>,
     /// Whether the run ends with the last task.
     pub(crate) awaits_tasks: Cell<bool>,
@@ -100,6 +101,7 @@ impl Inner {
             on_idle: RefCell::default(),
             observers: RefCell::default(),
             observed: Cell::new(false),
+            pages_observed: Cell::new(false),
             halt: Cell::new(false),
             awaits_tasks: Cell::new(false),
             reached: Cell::new(0),

@@ -92,10 +92,16 @@ impl Sim {
         self.0.stats()
     }
 
-    /// Calls `observer` for each event from now on. It must not change the machine.
+    /// Calls `observer` for each event from now on but those of single pages, which are as many
+    /// as everything else together and more. It must not change the machine.
     pub fn observe(&self, observer: impl FnMut(&Self, CpuId, Nanos, &Event) + 'static) {
         self.0.observers.borrow_mut().push(Box::new(observer));
         self.0.observed.set(true);
+    }
+
+    /// Tells every observer of single pages too.
+    pub fn observe_pages(&self) {
+        self.0.pages_observed.set(true);
     }
 
     /// Calls `handler` for each job, on its CPU, as kernel work; replaces the previous one.

@@ -189,12 +189,18 @@ impl Sim {
     /// Hashes a slow-path event and tells observers.
     #[inline]
     pub(crate) fn note(&self, event: Event) {
-        if !matches!(event, Event::PageAlloc { .. } | Event::PageFree { .. }) {
+        let of_page = matches!(event, Event::PageAlloc { .. } | Event::PageFree { .. });
+        if !of_page {
             self.0
                 .record
                 .fold(self.0.now(), self.0.cur.get(), EMIT | kind_of(event));
         }
-        if self.0.observed.get() {
+        let observed = if of_page {
+            &self.0.pages_observed
+        } else {
+            &self.0.observed
+        };
+        if observed.get() {
             self.tell(&event);
         }
     }

@@ -1,7 +1,8 @@
-//! Page tags, stored only where somebody has written one.
+//! Page tags, stored only where a block was split.
 //!
-//! A chunk of 1024 tags exists from the first write that differs from what fresh tags read as, so
-//! a machine with a terabyte of memory needs a word per 4 MiB until its blocks are split.
+//! The tag of each 1024th page has a byte of its own; the other 1023 exist from the first write
+//! that differs from what fresh tags read as. So a terabyte of memory needs nine bytes per 4 MiB
+//! until its blocks are split, even if whole blocks are handed out.
 
 use std::cell::{Cell, OnceCell};
 use std::fmt;
@@ -12,11 +13,12 @@ use plimsoll_mm::units::Pages;
 /// Pages of one chunk: a block of the largest order.
 const CHUNK: usize = 1024;
 
-/// Tags of one block, once somebody has written one.
+/// Tags inside one block; the first is unused.
 type Chunk = Box<[Cell<u8>; CHUNK]>;
 
 /// One byte per page frame.
 pub struct SimTags {
+    heads: Box<[Cell<u8>]>,
     chunks: Box<[OnceCell<Chunk>]>,
 }
 
@@ -24,13 +26,9 @@ impl SimTags {
     pub(crate) fn new(pages: Pages) -> Self {
         let chunks = pages.index().div_ceil(CHUNK);
         Self {
+            heads: vec![Cell::new(Self::FRESH_HEAD); chunks].into(),
             chunks: (0..chunks).map(|_| OnceCell::new()).collect(),
         }
-    }
-
-    #[inline]
-    fn fresh(offset: usize) -> u8 {
-        if offset == 0 { Self::FRESH_HEAD } else { 0 }
     }
 }
 
@@ -38,24 +36,25 @@ impl Tags for SimTags {
     #[inline]
     fn get(&self, page: u32) -> u8 {
         let (chunk, offset) = (page as usize / CHUNK, page as usize % CHUNK);
+        if offset == 0 {
+            return self.heads[chunk].get();
+        }
         self.chunks[chunk]
             .get()
-            .map_or(Self::fresh(offset), |tags| tags[offset].get())
+            .map_or(0, |tags| tags[offset].get())
     }
 
     #[inline]
     fn set(&self, page: u32, tag: u8) {
         let (chunk, offset) = (page as usize / CHUNK, page as usize % CHUNK);
+        if offset == 0 {
+            return self.heads[chunk].set(tag);
+        }
         let cell = &self.chunks[chunk];
-        if cell.get().is_none() && tag == Self::fresh(offset) {
+        if cell.get().is_none() && tag == 0 {
             return;
         }
-        let tags = cell.get_or_init(|| {
-            let tags = Box::new([const { Cell::new(0) }; CHUNK]);
-            tags[0].set(Self::FRESH_HEAD);
-            tags
-        });
-        tags[offset].set(tag);
+        cell.get_or_init(|| Box::new([const { Cell::new(0) }; CHUNK]))[offset].set(tag);
     }
 
     #[inline]
@@ -94,7 +93,12 @@ mod tests {
             (SimTags::FRESH_HEAD, 0, 0x1a)
         );
         tags.set(1024, SimTags::FRESH_HEAD);
-        assert!(tags.chunks[1].get().is_none());
+        tags.set(1024, 0x3a);
+        assert!(
+            tags.chunks[1].get().is_none(),
+            "a whole block needs no chunk"
+        );
+        tags.set(1024, SimTags::FRESH_HEAD);
         assert_eq!(tags.replace(1030, 1, 2), Err(0));
         assert_eq!(tags.replace(1030, 0, 2), Ok(()));
         assert_eq!(

@@ -1,8 +1,31 @@
 //! What a simulated machine is: its CPUs, its clock, its memory, and what each step costs.
+//!
+//! A profile is a TOML file ([`ProfileText`] reads it, `docs/machines.md` explains it). Every cost in
+//! it is a range with a source; a [`Card`] picks one end of all ranges, and the result is the
+//! [`Profile`] a simulation runs on. A profile that loads is sane: at least one CPU, memory
+//! that fits the page frame numbers, costs in order.
+
+use std::fmt;
+use std::path::Path;
+use std::str::FromStr;
 
 use plimsoll_mm::site::Work;
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::Hz;
+
+mod builtin;
+mod check;
+mod error;
+mod key;
+mod read;
+mod shape;
+mod size;
+mod text;
+
+pub use builtin::Listed;
+pub use error::{Problem, ProfileError};
+pub use key::{CostKey, UnknownCost};
+pub use text::{Cost, ProfileText, Range, Variant};
 
 /// One machine at one card of costs, ready to simulate.
 #[derive(Clone, Debug)]
@@ -48,4 +71,106 @@ pub struct Costs {
     pub lock_handover_extra_ns: u32,
     /// A read-modify-write of a word whose line this CPU owns.
     pub word_own_ns: u32,
+}
+
+impl Profile {
+    /// The built-in machines and their variants, with one line about each.
+    #[must_use]
+    pub fn list() -> Vec<Listed> {
+        builtin::list()
+    }
+
+    /// Everything a built-in machine's file says, each cost with its range and source.
+    ///
+    /// # Errors
+    /// For an unknown machine or variant, with the nearest names.
+    pub fn describe(name: &str) -> Result<ProfileText, ProfileError> {
+        builtin::describe(name)
+    }
+
+    /// The built-in machine `name`, or its variant `name+variant`.
+    ///
+    /// # Errors
+    /// For an unknown machine or variant, with the nearest names.
+    pub fn load(name: &str, card: Card) -> Result<Self, ProfileError> {
+        Ok(Self::describe(name)?.at(card))
+    }
+
+    /// The machine a profile in TOML describes; `file` is what errors call it.
+    ///
+    /// # Errors
+    /// For a bad profile: the first thing wrong, with file, line and key.
+    pub fn from_toml(file: &str, toml: &str, card: Card) -> Result<Self, ProfileError> {
+        Ok(ProfileText::parse(file, toml)?.at(card))
+    }
+
+    /// The machine a profile file describes, or `path+variant` of it.
+    ///
+    /// # Errors
+    /// For a file that cannot be read and for a bad profile.
+    pub fn from_path(path: &Path, card: Card) -> Result<Self, ProfileError> {
+        Ok(ProfileText::from_path(path)?.at(card))
+    }
+
+    /// The same machine with one cost at `factor_percent` of its price, for a sensitivity run:
+    /// 50 halves it, 200 doubles it.
+    ///
+    /// The order of the distances is not kept: that a near line costs as much as a far one is
+    /// what such a run may ask.
+    #[must_use]
+    pub fn with_scaled(&self, what: CostKey, factor_percent: u32) -> Self {
+        let mut scaled = self.clone();
+        if let Some(price_ns) = what.slot(&mut scaled.costs) {
+            *price_ns = text::percent(*price_ns, factor_percent);
+        }
+        scaled
+    }
+
+    /// The same machine with another tick.
+    #[must_use]
+    pub fn with_hz(&self, hz: Hz) -> Self {
+        Self { hz, ..self.clone() }
+    }
+}
+
+impl Card {
+    /// Every card, cheapest first.
+    pub const ALL: [Self; 3] = [Self::Low, Self::Mid, Self::High];
+
+    /// Its name on the command line.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Low => "low",
+            Self::Mid => "mid",
+            Self::High => "high",
+        }
+    }
+}
+
+impl fmt::Display for Card {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// A card that is not low, mid or high.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownCard(pub String);
+
+impl fmt::Display for UnknownCard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "unknown card {:?}; write low, mid or high", self.0)
+    }
+}
+
+impl std::error::Error for UnknownCard {}
+
+impl FromStr for Card {
+    type Err = UnknownCard;
+
+    fn from_str(name: &str) -> Result<Self, UnknownCard> {
+        let card = Self::ALL.into_iter().find(|card| card.name() == name);
+        card.ok_or_else(|| UnknownCard(name.to_owned()))
+    }
 }

@@ -1,0 +1,156 @@
+//! Arguments as typed. Each command turns its own into what the lab takes.
+
+use std::num::{NonZeroU32, NonZeroUsize};
+use std::path::PathBuf;
+use std::thread;
+
+use clap::{Parser, Subcommand, ValueEnum};
+use plimsoll_lab::Card;
+
+/// The memory manager of a many-core machine: reproduce published results, replay recordings,
+/// compare designs.
+#[derive(Debug, Parser)]
+#[command(version, max_term_width = 100)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Runs published experiments and prints each result beside the published one
+    Reproduce(Reproduce),
+    /// Runs a recording of page allocations again, on a machine of any size
+    Replay(Replay),
+    /// Lists the simulated machines, or shows one with the source of every cost
+    Machines(Machines),
+    /// Lists the designs that can be compared
+    Designs,
+    /// Measures how fast Plimsoll itself is
+    Bench(Bench),
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Reproduce {
+    /// Which experiments to run; all of them if none is named
+    pub(crate) experiment: Vec<String>,
+    #[command(flatten)]
+    pub(crate) runs: Runs,
+    /// The card of costs; each experiment's own choice if not given
+    #[arg(long)]
+    pub(crate) card: Option<CardName>,
+    /// Measures less: shorter runs, and 2 seeds unless --seeds says otherwise
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Runs every case twice and fails if anything differs
+    #[arg(long)]
+    pub(crate) check_determinism: bool,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Replay {
+    /// What `perf script` printed of kmem:mm_page_* events; plain, .gz or .zst; - for stdin
+    pub(crate) file: String,
+    /// The machine to run it on: a name that `plimsoll machines` lists, or a profile file
+    #[arg(long, value_name = "NAME|FILE")]
+    pub(crate) machine: String,
+    /// Repeats the recording on so many disjoint sets of CPUs
+    #[arg(long, value_name = "N", default_value = "1")]
+    pub(crate) scale: NonZeroU32,
+    /// The design to compare against; what Linux does if not given
+    #[arg(long, value_name = "DESIGN")]
+    pub(crate) a: Option<String>,
+    /// The design in question; only A runs if not given
+    #[arg(long, value_name = "DESIGN")]
+    pub(crate) b: Option<String>,
+    /// Runs only this seed instead of seeds 1 to N
+    #[arg(long, conflicts_with = "seeds")]
+    pub(crate) seed: Option<u64>,
+    #[command(flatten)]
+    pub(crate) runs: Runs,
+    /// The card of costs
+    #[arg(long, default_value = "mid")]
+    pub(crate) card: CardName,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Machines {
+    /// The machine to show: a name or a profile file
+    #[arg(value_name = "NAME|FILE")]
+    pub(crate) machine: Option<String>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Bench {
+    /// What to measure: sim
+    pub(crate) name: String,
+}
+
+/// How often and how widely to run.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Runs {
+    /// Runs every design with seeds 1 to N [default: 8]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    pub(crate) seeds: Option<u64>,
+    /// Runs so many cases at once [default: one per CPU]
+    #[arg(long, value_name = "N")]
+    pub(crate) jobs: Option<NonZeroUsize>,
+}
+
+impl Runs {
+    pub(crate) fn jobs(&self) -> NonZeroUsize {
+        let cpus = || thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+        self.jobs.unwrap_or_else(cpus)
+    }
+}
+
+/// Where results go, and how they read.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Output {
+    /// How results read; json is one object per line, one line per result
+    #[arg(long, default_value = "table")]
+    pub(crate) format: Format,
+    /// Writes results to a file, which is replaced as a whole after each
+    #[arg(long, short, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    Table,
+    Markdown,
+    Json,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CardName {
+    Low,
+    Mid,
+    High,
+}
+
+impl From<CardName> for Card {
+    fn from(name: CardName) -> Self {
+        match name {
+            CardName::Low => Self::Low,
+            CardName::Mid => Self::Mid,
+            CardName::High => Self::High,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_arguments_are_consistent() {
+        Args::command().debug_assert();
+    }
+}

@@ -1,0 +1,10 @@
+//! `plimsoll designs`: what can be compared.
+
+use plimsoll_lab::designs;
+use plimsoll_lab::report::table;
+
+use crate::output;
+
+pub(crate) fn run() -> anyhow::Result<()> {
+    output::print(&table::render_tables(&designs::list(), output::width()))
+}

@@ -1,0 +1,15 @@
+//! `plimsoll machines`: all of them, or one with its sources.
+
+use plimsoll_lab::machines;
+use plimsoll_lab::report::table;
+
+use crate::args::Machines;
+use crate::output;
+
+pub(crate) fn run(args: &Machines) -> anyhow::Result<()> {
+    let tables = match &args.machine {
+        None => vec![machines::list()],
+        Some(machine) => machines::describe(machine)?,
+    };
+    output::print(&table::render_tables(&tables, output::width()))
+}

@@ -1,0 +1,33 @@
+//! `plimsoll replay`: a recording, again, on another machine.
+
+use plimsoll_lab::progress::Progress;
+use plimsoll_lab::replay::{self, ReplayOptions};
+
+use crate::args::Replay;
+use crate::output::Sink;
+
+/// As many as an experiment runs.
+const SEEDS: u64 = 8;
+
+pub(crate) fn run(args: Replay) -> anyhow::Result<()> {
+    let jobs = args.runs.jobs();
+    let seeds = match args.seed {
+        Some(seed) => vec![seed],
+        None => (1..=args.runs.seeds.unwrap_or(SEEDS)).collect(),
+    };
+    let options = ReplayOptions {
+        file: args.file,
+        machine: args.machine,
+        scale: args.scale,
+        a: args.a,
+        b: args.b,
+        seeds,
+        jobs,
+        card: args.card.into(),
+    };
+    let mut sink = Sink::open(args.output)?;
+    let progress = Progress::new();
+    let report = replay::run(&options, &progress);
+    progress.finish();
+    sink.write(&report?)
+}

@@ -1,0 +1,64 @@
+//! `plimsoll reproduce`: the catalog, or the experiments named.
+
+use plimsoll_lab::experiment::{self, CATALOG, Determinism, Effort, Experiment, Options};
+use plimsoll_lab::progress::Progress;
+
+use crate::args::Reproduce;
+use crate::output::{BadInput, Sink};
+
+const SEEDS: u64 = 8;
+const SEEDS_QUICK: u64 = 2;
+
+pub(crate) fn run(args: Reproduce) -> anyhow::Result<()> {
+    let options = options(&args);
+    let experiments = experiments(&args.experiment)?;
+    let mut sink = Sink::open(args.output)?;
+    let progress = Progress::new();
+    for experiment in experiments {
+        let reports = (experiment.run)(&options, &progress);
+        progress.finish();
+        // Each result is out before the next experiment starts: a crash loses nothing.
+        for report in reports? {
+            sink.write(&report)?;
+        }
+    }
+    Ok(())
+}
+
+/// Every name is checked before anything runs; naming one twice runs it once.
+fn experiments(names: &[String]) -> anyhow::Result<Vec<&'static Experiment>> {
+    if names.is_empty() && CATALOG.is_empty() {
+        return Err(BadInput("the catalog of experiments is empty; name one".to_owned()).into());
+    }
+    if names.is_empty() {
+        return Ok(CATALOG.iter().collect());
+    }
+    let mut chosen: Vec<&'static Experiment> = Vec::new();
+    for name in names {
+        let experiment = experiment::find(name)?;
+        if chosen.iter().all(|known| known.name != experiment.name) {
+            chosen.push(experiment);
+        }
+    }
+    Ok(chosen)
+}
+
+fn options(args: &Reproduce) -> Options {
+    let (effort, seeds) = if args.quick {
+        (Effort::Quick, SEEDS_QUICK)
+    } else {
+        (Effort::Full, SEEDS)
+    };
+    let determinism = if args.check_determinism {
+        Determinism::Check
+    } else {
+        Determinism::Trust
+    };
+    Options {
+        jobs: args.runs.jobs(),
+        card: args.card.map(Into::into),
+        effort,
+        determinism,
+        ..Options::of_seeds(args.runs.seeds.unwrap_or(seeds))
+    }
+}

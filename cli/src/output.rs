@@ -1,0 +1,187 @@
+//! Where results go: standard output as they come, or a file that is whole at any moment.
+
+use std::error;
+use std::fmt;
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use plimsoll_lab::report::{Report, json, markdown, table};
+use tempfile::NamedTempFile;
+
+use crate::args::{Format, Output};
+
+/// Columns of a table where no terminal says how wide it is.
+const WIDTH: usize = 110;
+/// Below this tables would only wrap; above it they are hard to follow.
+const WIDTH_RANGE: (usize, usize) = (80, 160);
+
+/// Something the user asked for that cannot be.
+#[derive(Debug)]
+pub(crate) struct BadInput(pub(crate) String);
+
+impl fmt::Display for BadInput {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl error::Error for BadInput {}
+
+/// Takes reports one by one.
+pub(crate) struct Sink {
+    format: Format,
+    target: Target,
+    written: String,
+}
+
+enum Target {
+    Stdout,
+    File(PathBuf),
+}
+
+impl Sink {
+    /// Opens what the arguments name; a file that cannot be written is found out now, not
+    /// after minutes of measuring.
+    pub(crate) fn open(output: Output) -> anyhow::Result<Self> {
+        let target = match output.output {
+            None => Target::Stdout,
+            Some(file) => {
+                writable(&file)?;
+                Target::File(file)
+            }
+        };
+        Ok(Self {
+            format: output.format,
+            target,
+            written: String::new(),
+        })
+    }
+
+    /// Writes one more report, and its warnings to standard error.
+    pub(crate) fn write(&mut self, report: &Report) -> anyhow::Result<()> {
+        for warning in &report.warnings {
+            anstream::eprintln!("warning: {warning}");
+        }
+        // A blank line between two reports that people read; JSON is one line each.
+        let gap = if self.written.is_empty() || self.format == Format::Json {
+            ""
+        } else {
+            "\n"
+        };
+        let text = match self.format {
+            Format::Table => table::render(report, self.width()),
+            Format::Markdown => markdown::render(report),
+            Format::Json => json::render(report) + "\n",
+        };
+        let text = format!("{gap}{text}");
+        self.written.push_str(&text);
+        match &self.target {
+            Target::Stdout => print(&text),
+            Target::File(file) => replace(file, &self.written),
+        }
+    }
+
+    fn width(&self) -> usize {
+        match self.target {
+            Target::Stdout => width(),
+            Target::File(_) => WIDTH,
+        }
+    }
+}
+
+/// How wide tables may be on this terminal.
+pub(crate) fn width() -> usize {
+    let terminal = terminal_size::terminal_size_of(io::stdout());
+    let columns = terminal.map_or(WIDTH, |(width, _)| usize::from(width.0));
+    columns.clamp(WIDTH_RANGE.0, WIDTH_RANGE.1)
+}
+
+/// Prints to standard output; unlike `print!` a closed pipe is an error, not a panic.
+pub(crate) fn print(text: &str) -> anyhow::Result<()> {
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(text.as_bytes())?;
+    Ok(stdout.flush()?)
+}
+
+/// Replaces `file` as a whole: readers see the old text or the new one, never half of either.
+fn replace(file: &Path, text: &str) -> anyhow::Result<()> {
+    let write = || -> io::Result<()> {
+        let mut draft = NamedTempFile::new_in(folder(file))?;
+        draft.write_all(text.as_bytes())?;
+        draft.as_file().sync_all()?;
+        // Temporary files are private; a result is as readable as any file, or as it was.
+        let permissions = fs::metadata(file).map(|old| old.permissions());
+        let permissions = permissions.or_else(|_| public_permissions(draft.as_file()))?;
+        draft.as_file().set_permissions(permissions)?;
+        draft.persist(file)?;
+        Ok(())
+    };
+    write().with_context(|| format!("cannot write {}", file.display()))
+}
+
+#[cfg(unix)]
+fn public_permissions(_: &fs::File) -> io::Result<fs::Permissions> {
+    use std::os::unix::fs::PermissionsExt;
+    Ok(fs::Permissions::from_mode(0o644))
+}
+
+#[cfg(not(unix))]
+fn public_permissions(draft: &fs::File) -> io::Result<fs::Permissions> {
+    Ok(draft.metadata()?.permissions())
+}
+
+fn writable(file: &Path) -> anyhow::Result<()> {
+    let cannot = |why: &dyn fmt::Display| {
+        BadInput(format!(
+            "cannot write to {}: {why}; name another --output",
+            file.display()
+        ))
+    };
+    if file.is_dir() {
+        return Err(cannot(&"it is a folder").into());
+    }
+    if !folder(file).is_dir() {
+        return Err(cannot(&"its folder does not exist").into());
+    }
+    // The kind only: the full text would name the draft, which the user never asked for.
+    NamedTempFile::new_in(folder(file)).map_err(|error| cannot(&error.kind()))?;
+    Ok(())
+}
+
+fn folder(file: &Path) -> &Path {
+    let folder = file
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
+    folder.unwrap_or(Path::new("."))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_replaced_as_a_whole_and_leaves_no_draft() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("results.md");
+        for text in ["one\n", "one\ntwo\n"] {
+            replace(&file, text).unwrap();
+            assert_eq!(fs::read_to_string(&file).unwrap(), text);
+        }
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_written_is_bad_input_before_anything_runs() {
+        let folder = tempfile::tempdir().unwrap();
+        for file in [
+            folder.path().to_owned(),
+            folder.path().join("no/such/results.md"),
+        ] {
+            let error = writable(&file).expect_err("not writable");
+            assert!(error.is::<BadInput>(), "{error}");
+        }
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+}

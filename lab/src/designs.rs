@@ -1,0 +1,125 @@
+//! The designs that experiments compare, by name.
+
+use std::fmt;
+
+use plimsoll_mm::design::{Design, HOLDS, SCHEDULES, SHEPHERDS};
+
+use crate::error::Error;
+use crate::report::Table;
+
+/// A design with the name it was asked for by.
+#[derive(Clone, Debug)]
+pub struct Named {
+    /// As reports and options spell it.
+    pub name: String,
+    /// The variant of each mechanism.
+    pub design: Design,
+}
+
+impl fmt::Display for Named {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.name)
+    }
+}
+
+/// The design called `name`: a base or variants, joined by `+`.
+///
+/// # Errors
+/// [`Error::Unknown`] for the first part that names nothing, with the nearest names.
+pub fn find(name: &str) -> Result<Named, Error> {
+    match Design::named(name) {
+        Ok(design) => Ok(Named {
+            name: name.to_owned(),
+            design,
+        }),
+        Err(unknown) => Err(Error::unknown("variant", &unknown.0, &Design::names())),
+    }
+}
+
+/// Every base and variant with one line about it.
+#[must_use]
+pub fn list() -> Vec<Table> {
+    let bases = Design::BASES.iter().map(|(name, design)| {
+        let Design {
+            schedule,
+            shepherd,
+            holds,
+        } = design;
+        let is = format!(
+            "{} + {} + {}",
+            schedule.name(),
+            shepherd.name(),
+            holds.name()
+        );
+        vec![(*name).to_owned(), is]
+    });
+    let schedules = SCHEDULES.iter().map(|variant| variant.name());
+    let shepherds = SHEPHERDS.iter().map(|variant| variant.name());
+    let holds = HOLDS.iter().map(|variant| variant.name());
+    let groups = [
+        ("when vmstat work fires", schedules.collect::<Vec<_>>()),
+        ("when dormant CPUs are kicked", shepherds.collect()),
+        ("pages per zone-lock hold", holds.collect()),
+    ];
+    let variants = groups.iter().flat_map(|(mechanism, names)| {
+        names.iter().map(|name| {
+            let row = [*name, *mechanism, about(name)];
+            row.map(str::to_owned).to_vec()
+        })
+    });
+    vec![
+        Table {
+            title: "Designs".to_owned(),
+            note: "Join names with `+` to replace a variant: `linux+phased`. Without a base, \
+                   what is not named is ours."
+                .to_owned(),
+            columns: ["design", "is"].map(str::to_owned).to_vec(),
+            rows: bases.collect(),
+        },
+        Table {
+            title: "Variants".to_owned(),
+            note: String::new(),
+            columns: ["variant", "mechanism", "about"]
+                .map(str::to_owned)
+                .to_vec(),
+            rows: variants.collect(),
+        },
+    ]
+}
+
+fn about(variant: &str) -> &'static str {
+    match variant {
+        "aligned" => "all CPUs on one tick, as the thread assumed",
+        "round-jiffies" => "Linux: three jiffies apart, then regrouped by the timer wheel",
+        "slowed" => "control: Linux's phases at the stretched patch's mean rate",
+        "stretched" => "the patch: the interval grows with the CPU's number",
+        "phased" => "ours: equal intervals, a phase for each CPU, exact timers",
+        "phased-wheel" => "the same phases put through the timer wheel",
+        "shepherd-at-once" => "Linux: all dormant CPUs in the same instant",
+        "shepherd-phased" => "ours: each at its phase; cached pages are a reason too",
+        "unbatched" => "Linux to 6.18: one hold per operation, up to 2016 pages",
+        "batched" => "Linux from 6.19: one batch per hold when freeing",
+        "bounded" => "ours: one batch and a time limit per hold, everywhere",
+        _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slip_offers_the_variant_that_was_meant() {
+        let error = find("linux+phasd").expect_err("a slip");
+        assert!(error.is_bad_input());
+        assert_eq!(
+            error.to_string(),
+            "no variant is called `phasd`; did you mean `phased`, `phased-wheel`?"
+        );
+    }
+
+    #[test]
+    fn every_variant_is_described() {
+        assert!(list()[1].rows.iter().all(|row| !row[2].is_empty()));
+    }
+}

@@ -1,0 +1,108 @@
+//! Everything that can go wrong between a request and its report.
+//!
+//! [`Error::is_bad_input`] separates what the user can mend from what we must.
+
+use std::error;
+use std::fmt;
+
+use plimsoll_sim::profile::ProfileError;
+
+use crate::trace::TraceError;
+
+/// Why there is no report.
+#[derive(Debug)]
+pub enum Error {
+    /// A name that nothing has.
+    Unknown {
+        /// What was looked for: `experiment`, `machine`, `design`.
+        kind: &'static str,
+        /// The name as given.
+        name: String,
+        /// The nearest names, or all when none is near.
+        offers: Vec<String>,
+    },
+    /// Input that cannot be used; the text says where and what was expected.
+    Invalid(String),
+    /// A recording that could not be read.
+    Trace(TraceError),
+    /// Two runs of one case differed: our bug, never the user's.
+    NotDeterministic {
+        /// The case, with its design and seed.
+        case: String,
+        /// The hash of the first run.
+        first: u64,
+        /// The hash of the second run.
+        second: u64,
+    },
+    /// A part of Plimsoll that is not built yet.
+    Unimplemented(&'static str),
+}
+
+impl Error {
+    /// Nothing is called `name`; offers the nearest of `names`.
+    #[must_use]
+    pub fn unknown(kind: &'static str, name: &str, names: &[&str]) -> Self {
+        let near = crate::experiment::nearest(name, names);
+        let offers = if near.is_empty() { names } else { &near };
+        let offers = offers.iter().map(|offer| (*offer).to_owned()).collect();
+        Self::Unknown {
+            kind,
+            name: name.to_owned(),
+            offers,
+        }
+    }
+
+    /// Whether another input would have worked.
+    #[must_use]
+    pub const fn is_bad_input(&self) -> bool {
+        matches!(
+            self,
+            Self::Unknown { .. } | Self::Invalid(_) | Self::Trace(_)
+        )
+    }
+}
+
+impl From<TraceError> for Error {
+    fn from(error: TraceError) -> Self {
+        Self::Trace(error)
+    }
+}
+
+impl From<ProfileError> for Error {
+    fn from(error: ProfileError) -> Self {
+        Self::Invalid(error.to_string())
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unknown { kind, name, offers } if offers.is_empty() => {
+                write!(f, "no {kind} is called `{name}`, and none is built yet")
+            }
+            Self::Unknown { kind, name, offers } => {
+                let offers: Vec<String> = offers.iter().map(|it| format!("`{it}`")).collect();
+                write!(
+                    f,
+                    "no {kind} is called `{name}`; did you mean {}?",
+                    offers.join(", ")
+                )
+            }
+            Self::Invalid(what) => f.write_str(what),
+            Self::Trace(error) => error.fmt(f),
+            Self::NotDeterministic {
+                case,
+                first,
+                second,
+            } => write!(
+                f,
+                "two runs of {case} differ: hash {first:016x}, then {second:016x}; \
+                 this is a bug in Plimsoll, please report it with this line"
+            ),
+            Self::Unimplemented(what) => write!(f, "{what} is not built yet"),
+        }
+    }
+}
+
+// The text already tells the cause, so no error names another as its source.
+impl error::Error for Error {}

@@ -1,0 +1,303 @@
+//! `reproduce drain`: how long may one CPU hold the zone lock, and what do the others pay?
+//!
+//! The batching thread counted calls of `free_pcppages_bulk` above 1000 pages on two large
+//! machines and showed that batching costs no throughput. Here the waits it could not show are
+//! measured too: the longest one, who caused it, and how many CPUs met one.
+//!
+//! `scene`: the workload and what is measured.
+
+mod scene;
+
+use plimsoll_mm::site::Site;
+use plimsoll_sim::profile::{Card, Profile};
+
+use self::scene::{Measured, Scene, metrics};
+use super::{Effort, Experiment, Options};
+use crate::compare::Comparison;
+use crate::designs::{self, Named};
+use crate::error::Error;
+use crate::holds::BUCKETS;
+use crate::metric::{Metric, Unit};
+use crate::progress::Progress;
+use crate::report::value::{human, human_ratio};
+use crate::report::{Report, Table};
+use crate::stats::{self, Verdict};
+
+/// In the catalog.
+pub(super) const EXPERIMENT: Experiment = Experiment {
+    name: "drain",
+    title: "how long may one CPU hold the zone lock, and what do the others pay?",
+    run,
+};
+
+const DESIGNS: [&str; 3] = ["unbatched", "batched", "bounded"];
+
+fn run(options: &Options, progress: &Progress) -> Result<Vec<Report>, Error> {
+    let machines: &[&str] = match options.effort {
+        Effort::Full => &["bergamo-176", "turin-316"],
+        Effort::Quick => &["bergamo-176"],
+    };
+    machines
+        .iter()
+        .map(|machine| report(machine, options, progress))
+        .collect()
+}
+
+fn report(machine: &str, options: &Options, progress: &Progress) -> Result<Report, Error> {
+    let card = options.card.unwrap_or(Card::Mid);
+    let profile = Profile::load(machine, card)?;
+    let scene = Scene::of(&profile, options.effort);
+    let designs = designs()?;
+    progress.start(format!("drain on {machine}"));
+    let (runs, measured) = measure(&scene, &profile, &designs, options, progress)?;
+    let mut report = Report::new("drain", machine, card, &runs);
+    report.rows = runs.rows(|design, metric| published(machine, design, metric));
+    report.verdicts = runs.verdicts(0);
+    report.verdicts.extend(runs.verdicts_between(1, 2));
+    report.tables.push(scene.table());
+    report.tables.push(histogram(&designs, &measured));
+    report.tables.push(by_site(&designs, &measured));
+    report.tables.push(longest_waits(&designs, &measured));
+    report.tables.push(throughput(&runs, &designs));
+    if options.effort == Effort::Full && options.card.is_none() {
+        report.tables.push(cards(machine, options, progress)?);
+    }
+    report.finding = finding(&report);
+    Ok(report)
+}
+
+fn designs() -> Result<Vec<Named>, Error> {
+    let named = |name: &str| {
+        let design = designs::find(&format!("linux+{name}"))?.design;
+        Ok(Named {
+            name: name.to_owned(),
+            design,
+        })
+    };
+    DESIGNS.into_iter().map(named).collect()
+}
+
+/// Every design on every seed, with what does not fit a metric.
+fn measure(
+    scene: &Scene,
+    profile: &Profile,
+    designs: &[Named],
+    options: &Options,
+    progress: &Progress,
+) -> Result<(Comparison, Vec<Measured>), Error> {
+    let aside = std::sync::Mutex::new(std::collections::BTreeMap::new());
+    let runs = Comparison::run(designs, options, progress, |case| {
+        let measured = scene.measure(profile, &case.design.design, case.seed);
+        let sample = measured.sample.clone();
+        let key = (case.design.name.clone(), case.seed);
+        aside
+            .lock()
+            .expect("no worker panics while it holds the lock")
+            .insert(key, measured);
+        sample
+    })?;
+    let mut aside = aside.into_inner().expect("every worker has ended");
+    let mut first = |design: &Named| aside.remove(&(design.name.clone(), options.seeds[0]));
+    let measured = designs.iter().filter_map(&mut first).collect();
+    Ok((runs, measured))
+}
+
+/// The thread's histogram of 12 minutes on 176 CPUs, without a design's throughput: its tables
+/// give changes, not rates.
+fn published(machine: &str, design: &str, metric: &Metric) -> Option<f64> {
+    if machine != "bergamo-176" {
+        return None;
+    }
+    match (&*metric.name, design) {
+        ("commit_over_1000_pages", "unbatched") => Some(41_497.0),
+        ("decay_over_1000_pages", "unbatched") => Some(2510.0),
+        ("commit_over_1000_pages" | "decay_over_1000_pages", "batched") => Some(0.0),
+        _ => None,
+    }
+}
+
+fn histogram(designs: &[Named], measured: &[Measured]) -> Table {
+    let mut columns = vec!["pages".to_owned()];
+    columns.extend(designs.iter().map(|design| design.name.clone()));
+    let row = |bucket: usize| {
+        let range = match bucket {
+            0 => "1 to 249".to_owned(),
+            last if last == BUCKETS - 1 => format!("{} and more", last * 250),
+            other => format!("{} to {}", other * 250, other * 250 + 249),
+        };
+        let mut row = vec![range];
+        let counts = measured.iter().map(|it| it.holds.all().buckets[bucket]);
+        row.extend(counts.map(|count| human(count as f64, Unit::Count)));
+        row
+    };
+    Table {
+        title: "Zone-lock holds by pages moved, first seed".to_owned(),
+        note: "The thread's buckets; frees, refills and drains together.".to_owned(),
+        columns,
+        rows: (0..BUCKETS).map(row).collect(),
+    }
+}
+
+fn by_site(designs: &[Named], measured: &[Measured]) -> Table {
+    let mut rows = Vec::new();
+    for (design, it) in designs.iter().zip(measured) {
+        for site in Site::ALL {
+            let holds = it.holds.site(site);
+            if holds.holds > 0 {
+                rows.push(vec![
+                    design.name.clone(),
+                    site.name().to_owned(),
+                    human(holds.holds as f64, Unit::Count),
+                    human(holds.pages as f64, Unit::Count),
+                    holds.max.to_string(),
+                    human(holds.over_1000 as f64, Unit::Count),
+                ]);
+            }
+        }
+    }
+    Table {
+        title: "Zone-lock holds by call site, first seed".to_owned(),
+        note: String::new(),
+        columns: [
+            "design",
+            "call site",
+            "holds",
+            "pages",
+            "most pages",
+            "over 1000",
+        ]
+        .map(str::to_owned)
+        .to_vec(),
+        rows,
+    }
+}
+
+fn longest_waits(designs: &[Named], measured: &[Measured]) -> Table {
+    let row = |(design, it): (&Named, &Measured)| {
+        let longest = it.longest?;
+        Some(vec![
+            design.name.clone(),
+            human(longest.wait.0 as f64, Unit::Nanos),
+            longest.cpu.to_string(),
+            longest.blocker.to_string(),
+            longest.blocker_site.name().to_owned(),
+        ])
+    };
+    Table {
+        title: "Who waited longest for the zone lock, and who held it, first seed".to_owned(),
+        note: "The holder when the wait began; those queued in between held it too.".to_owned(),
+        columns: ["design", "wait", "CPU", "holder", "held for"]
+            .map(str::to_owned)
+            .to_vec(),
+        rows: designs.iter().zip(measured).filter_map(row).collect(),
+    }
+}
+
+/// The thread's columns: how much runs of one design vary, and how far a design is from Linux.
+fn throughput(runs: &Comparison, designs: &[Named]) -> Table {
+    let rates = |nth: usize| -> Vec<f64> {
+        let samples = runs.samples(nth);
+        samples
+            .filter_map(|sample| sample.value(&metrics::RATE))
+            .collect()
+    };
+    let baseline = stats::Spread::of(&rates(0));
+    let row = |(nth, design): (usize, &Named)| {
+        let spread = stats::Spread::of(&rates(nth))?;
+        let delta = stats::delta_percent(baseline?.mean, spread.mean);
+        Some(vec![
+            design.name.clone(),
+            human(spread.mean, Unit::PagesPerSecond),
+            format!("{:.3} %", spread.variation_percent().unwrap_or(0.0)),
+            delta.map_or_else(String::new, |delta| format!("{delta:+.3} %")),
+        ])
+    };
+    Table {
+        title: "Throughput".to_owned(),
+        note: "Published for the patch: delta within ±0.02 % at a variation of 0.01 to 0.56 %."
+            .to_owned(),
+        columns: ["design", "pages/s", "variation %", "delta %"]
+            .map(str::to_owned)
+            .to_vec(),
+        rows: designs.iter().enumerate().filter_map(row).collect(),
+    }
+}
+
+/// The headline at each end of the costs' ranges.
+fn cards(machine: &str, options: &Options, progress: &Progress) -> Result<Table, Error> {
+    let designs = designs()?;
+    let mut rows = Vec::new();
+    for card in [Card::Low, Card::High] {
+        let profile = Profile::load(machine, card)?;
+        let scene = Scene::of(&profile, Effort::Quick);
+        let (runs, _) = measure(&scene, &profile, &designs, options, progress)?;
+        for verdict in runs.verdicts_between(0, 2) {
+            if [metrics::HOLD_MAX, metrics::WAIT_MAX, metrics::RATE].contains(&verdict.metric) {
+                rows.push(vec![
+                    card.name().to_owned(),
+                    verdict.metric.name.to_string(),
+                    human_ratio(&verdict.comparison.ratio),
+                    verdict.comparison.verdict.to_string(),
+                ]);
+            }
+        }
+    }
+    Ok(Table {
+        title: "Bounded (B) against unbatched, at each cost card".to_owned(),
+        note: "Shorter runs than above. A verdict that changes between cards is fragile."
+            .to_owned(),
+        columns: ["card", "metric", "ratio", "verdict"]
+            .map(str::to_owned)
+            .to_vec(),
+        rows,
+    })
+}
+
+/// One paragraph, every word of it following from this run's medians and intervals.
+fn finding(report: &Report) -> String {
+    let value = |design: &str, metric: &Metric| {
+        let is_it =
+            |row: &&crate::report::Row| row.design == design && row.metric.name == metric.name;
+        report
+            .rows
+            .iter()
+            .find(is_it)
+            .map_or(0.0, |row| row.estimate.median)
+    };
+    let shown = |design: &str, metric: &Metric| human(value(design, metric), metric.unit);
+    let rate = |design: &str| {
+        let is_it = |row: &&crate::report::VerdictRow| {
+            row.a == "unbatched" && row.b == design && row.metric.name == metrics::RATE.name
+        };
+        let comparison = report.verdicts.iter().find(is_it).map(|row| row.comparison);
+        comparison.map_or_else(String::new, |comparison| {
+            let change = match comparison.verdict {
+                Verdict::Lower => "lower",
+                Verdict::Higher => "higher",
+                _ => "not measurably different",
+            };
+            format!("{change} ({})", human_ratio(&comparison.ratio))
+        })
+    };
+    let times =
+        |metric: &Metric, than: &str| value(than, metric) / value("bounded", metric).max(1.0);
+    format!(
+        "One hold moves up to {} pages unbatched, {} as merged and {} bounded: the merged change \
+         bounds frees but not refills. The longest hold falls from {} to {} and {} ({:.0} times \
+         shorter than unbatched), the longest wait of any CPU from {} to {} and {} ({:.0} times). \
+         Throughput against unbatched is {} as merged and {} bounded.",
+        shown("unbatched", &metrics::PAGES_MAX),
+        shown("batched", &metrics::PAGES_MAX),
+        shown("bounded", &metrics::PAGES_MAX),
+        shown("unbatched", &metrics::HOLD_MAX),
+        shown("batched", &metrics::HOLD_MAX),
+        shown("bounded", &metrics::HOLD_MAX),
+        times(&metrics::HOLD_MAX, "unbatched"),
+        shown("unbatched", &metrics::WAIT_MAX),
+        shown("batched", &metrics::WAIT_MAX),
+        shown("bounded", &metrics::WAIT_MAX),
+        times(&metrics::WAIT_MAX, "unbatched"),
+        rate("batched"),
+        rate("bounded"),
+    )
+}

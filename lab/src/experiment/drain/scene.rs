@@ -1,0 +1,166 @@
+//! The workload of the drain experiment, and what is measured of it.
+//!
+//! `stress-ng --vm` as in the thread: 50 workers on 176 CPUs, one per CPU on 316. A worker maps
+//! less than the thread's 5 GB, so that a round ends within a run: page lists, refills and
+//! spills reach their full length after 64 MiB already.
+
+use plimsoll_mm::design::Design;
+use plimsoll_mm::page::holds::Limit;
+use plimsoll_mm::site::{LockClass, Site};
+use plimsoll_mm::units::{CpuId, Nanos, Pages};
+use plimsoll_sim::LongestWait;
+use plimsoll_sim::profile::Profile;
+
+use super::Effort;
+use crate::compare::Sample;
+use crate::holds::HoldLog;
+use crate::metric::Metric;
+use crate::report::Table;
+use crate::room::{Log, Room};
+use crate::workload::stress_vm::{Pause, StressVm};
+
+/// What is measured of each run.
+pub(super) mod metrics {
+    use crate::metric::{Metric, Unit};
+
+    pub(in crate::experiment::drain) const PAGES_MAX: Metric =
+        Metric::lower("pages_per_hold_max", Unit::Pages);
+    pub(super) const OVER_1000: Metric = Metric::lower("holds_over_1000_pages", Unit::Count);
+    pub(super) const COMMIT_OVER_1000: Metric =
+        Metric::lower("commit_over_1000_pages", Unit::Count);
+    pub(super) const DECAY_OVER_1000: Metric = Metric::lower("decay_over_1000_pages", Unit::Count);
+    pub(in crate::experiment::drain) const HOLD_MAX: Metric =
+        Metric::lower("hold_max_ns", Unit::Nanos);
+    pub(in crate::experiment::drain) const WAIT_MAX: Metric =
+        Metric::lower("wait_max_ns", Unit::Nanos);
+    pub(super) const WAIT_TOTAL: Metric = Metric::lower("wait_total_ns", Unit::Nanos);
+    pub(super) const CONTENTIONS: Metric = Metric::lower("contentions", Unit::Count);
+    pub(super) const OVER_1_MS: Metric = Metric::lower("cpus_waiting_over_1ms", Unit::Percent);
+    pub(super) const OVER_10_MS: Metric = Metric::lower("cpus_waiting_over_10ms", Unit::Percent);
+    pub(super) const OVER_100_MS: Metric = Metric::lower("cpus_waiting_over_100ms", Unit::Percent);
+    pub(in crate::experiment::drain) const RATE: Metric =
+        Metric::higher("pages_per_s", Unit::PagesPerSecond);
+}
+
+/// How long, with how many workers.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Scene {
+    workers: u32,
+    worker: StressVm,
+    length: Nanos,
+}
+
+/// One run: the sample, and what does not fit a metric.
+#[derive(Clone, Debug)]
+pub(super) struct Measured {
+    pub(super) sample: Sample,
+    pub(super) holds: HoldLog,
+    pub(super) longest: Option<LongestWait>,
+}
+
+impl Scene {
+    pub(super) fn of(profile: &Profile, effort: Effort) -> Self {
+        let cpus = profile.topology.cpus();
+        let ms = match effort {
+            Effort::Full => 2200,
+            Effort::Quick => 400,
+        };
+        Self {
+            // The thread's command has 50 workers on 176 CPUs; the larger machine is kept busy.
+            workers: if cpus < 300 { 50 } else { cpus },
+            worker: StressVm {
+                bytes: 64 << 20,
+                use_ns_per_page: 400,
+                pause: Pause::No,
+            },
+            length: Nanos::from_ms(ms),
+        }
+    }
+
+    pub(super) fn table(&self) -> Table {
+        let rows = [
+            ("workers", self.workers.to_string()),
+            (
+                "memory per worker",
+                format!("{} MiB", self.worker.bytes >> 20),
+            ),
+            (
+                "use of each page",
+                format!("{} ns", self.worker.use_ns_per_page),
+            ),
+            ("virtual time", format!("{} ms", self.length.0 / 1_000_000)),
+        ];
+        Table {
+            title: "Workload: stress-ng --vm".to_owned(),
+            note: "The thread ran 50 workers of 5 GB; refills and spills reach their full length \
+                   well below 64 MiB."
+                .to_owned(),
+            columns: ["what", "is"].map(str::to_owned).to_vec(),
+            rows: rows.map(|(what, is)| vec![what.to_owned(), is]).to_vec(),
+        }
+    }
+
+    /// One run. Panics, with the seed, when a design breaks its own bound.
+    pub(super) fn measure(&self, profile: &Profile, design: &Design, seed: u64) -> Measured {
+        let room = Room::new(profile, *design, seed);
+        let cpus = room_cpus(profile, self.workers);
+        let done = self.worker.start(&room, cpus, self.length);
+        room.sim.run_until(self.length);
+        let (stats, log) = room.finish();
+        check_bound(design, &log, seed);
+        let zone = stats.class(LockClass::Zone);
+        let cpus = f64::from(profile.topology.cpus());
+        let waited = |ms: u64| {
+            let waited = stats.cpus_that_waited(LockClass::Zone, Nanos::from_ms(ms));
+            100.0 * waited as f64 / cpus
+        };
+        let all = log.holds.all();
+        let seconds = self.length.0 as f64 / Nanos::SECOND.0 as f64;
+        let over_1000 = |site| log.holds.site(site).over_1000 as f64;
+        let metrics: Vec<(Metric, f64)> = vec![
+            (metrics::PAGES_MAX, f64::from(all.max)),
+            (metrics::OVER_1000, all.over_1000 as f64),
+            (metrics::COMMIT_OVER_1000, over_1000(Site::Spill)),
+            (metrics::DECAY_OVER_1000, over_1000(Site::Decay)),
+            (metrics::HOLD_MAX, zone.hold_max.0 as f64),
+            (
+                metrics::WAIT_MAX,
+                zone.wait_max.map_or(0, |longest| longest.wait.0) as f64,
+            ),
+            (metrics::WAIT_TOTAL, zone.wait_total.0 as f64),
+            (metrics::CONTENTIONS, zone.contentions as f64),
+            (metrics::OVER_1_MS, waited(1)),
+            (metrics::OVER_10_MS, waited(10)),
+            (metrics::OVER_100_MS, waited(100)),
+            (metrics::RATE, done.pages() as f64 / seconds),
+        ];
+        Measured {
+            sample: Sample {
+                hash: stats.hash,
+                metrics,
+            },
+            holds: log.holds,
+            longest: zone.wait_max,
+        }
+    }
+}
+
+/// Workers spread evenly over the machine, as a scheduler would spread them.
+fn room_cpus(profile: &Profile, workers: u32) -> impl Iterator<Item = CpuId> + use<> {
+    let cpus = profile.topology.cpus();
+    (0..workers).map(move |worker| CpuId(worker * cpus / workers))
+}
+
+/// The invariant of a strict policy: no hold above a batch, checked over every hold of the run.
+fn check_bound(design: &Design, log: &Log, seed: u64) {
+    let strict = matches!(
+        design.holds.limit(Site::Refill, Pages(63)),
+        Limit::Strict(_)
+    );
+    assert!(
+        !strict || log.holds.over_batch == 0,
+        "{} holds of {} moved more than a batch (seed {seed})",
+        log.holds.over_batch,
+        design.holds.name()
+    );
+}

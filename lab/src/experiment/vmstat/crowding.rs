@@ -1,0 +1,137 @@
+//! Who fires together, by tick rate: what the timer wheel makes of each schedule.
+//!
+//! All CPUs are busy here, so every timer fires on time, and allocate a little, so that none
+//! goes dormant: this shows the schedule alone.
+
+use plimsoll_mm::machine::Machine;
+use plimsoll_mm::units::{Hz, Nanos};
+use plimsoll_sim::profile::Profile;
+
+use super::{SCHEDULES, named};
+use crate::cases::run_cases;
+use crate::error::Error;
+use crate::experiment::{Effort, Options};
+use crate::progress::Progress;
+use crate::report::Table;
+use crate::room::{self, Cause, Room};
+use crate::workload::stress_vm::{Pause, StressVm};
+
+const HZ: [u32; 4] = [100, 250, 300, 1000];
+const SHEPHERD: &str = "shepherd-at-once";
+
+/// The largest crowds of each schedule at each tick rate.
+#[derive(Clone, Debug)]
+pub(super) struct Crowding {
+    cpus: u32,
+    crowds: Vec<Crowd>,
+}
+
+#[derive(Clone, Debug)]
+struct Crowd {
+    schedule: &'static str,
+    hz: u32,
+    /// Most CPUs starting within a tick, 1 ms, 4 ms and 32 ms.
+    most: [usize; 4],
+}
+
+pub(super) fn measure(
+    profile: &Profile,
+    options: &Options,
+    progress: &Progress,
+) -> Result<Crowding, Error> {
+    let seeds = match options.effort {
+        Effort::Full => 3,
+        Effort::Quick => 1,
+    };
+    let mut cases = Vec::new();
+    for schedule in SCHEDULES {
+        let design = named(&format!("{schedule}+{SHEPHERD}"))?.design;
+        for hz in HZ {
+            cases.push((schedule, design, hz));
+        }
+    }
+    let crowds = run_cases(&cases, options.jobs, progress, |&(schedule, design, hz)| {
+        let tick_rate = Hz::new(hz).expect("one of the four");
+        let profile = profile.with_hz(tick_rate);
+        let seeds = options.seeds.iter().take(seeds);
+        let most = seeds
+            .map(|&seed| crowd(&profile, design, seed))
+            .fold([0; 4], |most: [usize; 4], one| {
+                std::array::from_fn(|nth| most[nth].max(one[nth]))
+            });
+        Crowd { schedule, hz, most }
+    });
+    Ok(Crowding {
+        cpus: profile.topology.cpus(),
+        crowds,
+    })
+}
+
+fn crowd(profile: &Profile, design: plimsoll_mm::design::Design, seed: u64) -> [usize; 4] {
+    const SECOND: u64 = Nanos::SECOND.0;
+    let end = Nanos(7 * SECOND);
+    let room = Room::new(profile, design, seed);
+    // Never idle: a few pages, some work on them, again and again. Their number varies, so that
+    // every refresh finds differentials to fold.
+    let worker = StressVm {
+        bytes: 32 * 4096,
+        use_ns_per_page: 500_000,
+        pause: Pause::Awake(Nanos(100_000)),
+    };
+    worker.start(&room, room.sim.topology().ids(), end);
+    room.sim.run_until(end);
+    let (_, log) = room.finish();
+    // The first firings come from the shepherd, all at once; they are not the schedule's.
+    let settled = Nanos(7 * SECOND / 2);
+    let starts = || log.starts(settled, Some(Cause::Schedule));
+    let ms = |ms| room::crowd(starts(), Nanos::from_ms(ms));
+    [
+        room::crowd_on_one_tick(starts(), profile.hz),
+        ms(1),
+        ms(4),
+        ms(32),
+    ]
+}
+
+impl Crowding {
+    pub(super) fn table(&self) -> Table {
+        let row = |crowd: &Crowd| {
+            let mut row = vec![crowd.schedule.to_owned(), crowd.hz.to_string()];
+            row.extend(crowd.most.iter().map(ToString::to_string));
+            row
+        };
+        Table {
+            title: format!(
+                "Crowding: most of {} CPUs whose work starts together",
+                self.cpus
+            ),
+            note: "All CPUs busy, so timers fire on time; starts by the schedule, not by the \
+                   shepherd, once it has settled."
+                .to_owned(),
+            columns: ["schedule", "HZ", "one tick", "1 ms", "4 ms", "32 ms"]
+                .map(str::to_owned)
+                .to_vec(),
+            rows: self.crowds.iter().map(row).collect(),
+        }
+    }
+
+    pub(super) fn sentence(&self) -> String {
+        let on_a_tick = |schedule: &str, hz: u32| {
+            let is_it = |crowd: &&Crowd| crowd.schedule == schedule && crowd.hz == hz;
+            self.crowds
+                .iter()
+                .find(is_it)
+                .map_or(0, |crowd| crowd.most[0])
+        };
+        format!(
+            "Linux's work is not aligned: its skew keeps CPUs 3 jiffies apart, and the timer \
+             wheel puts {} of {} back on one tick at HZ 1000 but {} at HZ 250; exact phases put \
+             at most {} on one tick, phases through the wheel {}.",
+            on_a_tick("round-jiffies", 1000),
+            self.cpus,
+            on_a_tick("round-jiffies", 250),
+            on_a_tick("phased", 1000),
+            on_a_tick("phased-wheel", 1000),
+        )
+    }
+}

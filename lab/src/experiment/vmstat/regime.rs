@@ -1,0 +1,201 @@
+//! The regime map: how long one CPU's drain must be before a schedule matters, and where
+//! contention jumps.
+//!
+//! Each CPU bursts once and is busy without memory from then on, so that timers fire on time and
+//! every firing finds a full drain. The price of a
+//! page under the zone lock is raised step by step; the drain it makes is measured, not assumed.
+
+use std::rc::Rc;
+
+use plimsoll_mm::machine::Machine;
+use plimsoll_mm::site::{LockClass, Site, Work};
+use plimsoll_mm::units::{Nanos, Pages};
+use plimsoll_sim::Stats;
+use plimsoll_sim::profile::{CostKey, Profile};
+use rand::RngExt;
+
+use super::named;
+use crate::cases::run_cases;
+use crate::error::Error;
+use crate::experiment::{Effort, Options};
+use crate::metric::Unit;
+use crate::progress::Progress;
+use crate::report::Table;
+use crate::report::value::human;
+use crate::room::Room;
+use crate::stats;
+use crate::workload::Mapping;
+
+const SCHEDULES: [&str; 5] = [
+    "aligned",
+    "round-jiffies",
+    "stretched",
+    "phased-wheel",
+    "phased",
+];
+/// Percent of the profile's price of a page freed under the zone lock.
+const PRICES: [u32; 6] = [100, 300, 1000, 3000, 10_000, 30_000];
+
+/// All CPUs burst within this time, far enough apart that bursts hardly meet.
+const BURSTS_WITHIN: Nanos = Nanos::from_ms(500);
+
+/// When the first scheduled firings have come.
+const SETTLED: Nanos = Nanos::from_ms(2600);
+
+/// Contentions of decays by drain length and schedule.
+#[derive(Clone, Debug)]
+pub(super) struct Regime {
+    cells: Vec<Cell>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Cell {
+    price: u32,
+    schedule: &'static str,
+    /// Median over the seeds of the mean drain of one firing.
+    drain_ns: f64,
+    contentions: f64,
+    wait_ns: f64,
+}
+
+pub(super) fn measure(
+    profile: &Profile,
+    options: &Options,
+    progress: &Progress,
+) -> Result<Regime, Error> {
+    let (prices, seeds, seconds) = match options.effort {
+        Effort::Full => (&PRICES[..], 3, 6),
+        Effort::Quick => (&PRICES[1..4], 1, 5),
+    };
+    let mut cases = Vec::new();
+    for &price in prices {
+        for schedule in SCHEDULES {
+            let design = named(&format!("{schedule}+shepherd-at-once"))?.design;
+            cases.push((price, schedule, design));
+        }
+    }
+    let cells = run_cases(
+        &cases,
+        options.jobs,
+        progress,
+        |&(price, schedule, design)| {
+            let profile = profile.with_scaled(CostKey::Work(Work::BuddyFree), price);
+            let end = Nanos(seconds * Nanos::SECOND.0);
+            let seeds = options.seeds.iter().take(seeds);
+            let runs: Vec<[f64; 3]> = seeds
+                .map(|&seed| run(&profile, design, seed, end))
+                .collect();
+            let median = |nth: usize| {
+                let values: Vec<f64> = runs.iter().map(|run| run[nth]).collect();
+                stats::median(&values).unwrap_or(0.0)
+            };
+            Cell {
+                price,
+                schedule,
+                drain_ns: median(0),
+                contentions: median(1),
+                wait_ns: median(2),
+            }
+        },
+    );
+    Ok(Regime { cells })
+}
+
+/// The mean drain of a firing, contentions of decays, and their waits.
+fn run(profile: &Profile, design: plimsoll_mm::design::Design, seed: u64, end: Nanos) -> [f64; 3] {
+    let room = Room::new(profile, design, seed);
+    // What one burst of 64 MiB leaves on the lists is a full drain for each second that follows.
+    let mm = &room.mm;
+    for cpu in room.sim.topology().ids() {
+        let mm = Rc::clone(mm);
+        room.sim.spawn(cpu, move |sim| {
+            sim.sleep(Nanos(sim.rng().random_range(0..BURSTS_WITHIN.0)));
+            let mut mapping = Mapping::new(&mm);
+            mapping.fault(sim, Pages::from_bytes(64 << 20).index());
+            mapping.unmap(sim);
+            // Busy from now on, with a few pages whose number changes: that leaves differentials,
+            // so that no CPU goes dormant.
+            while sim.now() < end {
+                sim.spend(Work::Think, 50_000_000);
+                mapping.unmap(sim);
+                let pages = sim.rng().random_range(4..12);
+                mapping.fault(sim, pages);
+            }
+        });
+    }
+    // Bursts and first kicks are over by then; only scheduled firings are counted.
+    room.sim.run_until(SETTLED);
+    let decay = |stats: &Stats| stats.site(LockClass::Zone, Site::Decay).clone();
+    let before = decay(&room.sim.stats());
+    room.sim.run_until(end);
+    let (stats, log) = room.finish();
+    let after = decay(&stats);
+    let firings = log.starts(SETTLED, None).count().max(1);
+    [
+        (after.hold_total.0 - before.hold_total.0) as f64 / firings as f64,
+        (after.contentions - before.contentions) as f64,
+        (after.wait_total.0 - before.wait_total.0) as f64,
+    ]
+}
+
+impl Regime {
+    pub(super) fn tables(&self) -> Vec<Table> {
+        let counts = self.table(
+            "Regime map: contentions of decays by drain length",
+            |cell| human(cell.contentions, Unit::Count),
+        );
+        let waits = self.table("Regime map: total wait of decays by drain length", |cell| {
+            human(cell.wait_ns, Unit::Nanos)
+        });
+        vec![counts, waits]
+    }
+
+    fn table(&self, title: &str, show: impl Fn(&Cell) -> String) -> Table {
+        let mut columns = vec!["page price".to_owned(), "drain per firing".to_owned()];
+        columns.extend(SCHEDULES.map(str::to_owned));
+        let rows = self.cells.chunk_by(|one, next| one.price == next.price);
+        let row = |cells: &[Cell]| {
+            let drains: Vec<f64> = cells.iter().map(|cell| cell.drain_ns).collect();
+            let drain = stats::median(&drains).unwrap_or(0.0);
+            let mut row = vec![
+                format!("× {}", f64::from(cells[0].price) / 100.0),
+                human(drain, Unit::Nanos),
+            ];
+            row.extend(cells.iter().map(&show));
+            row
+        };
+        Table {
+            title: title.to_owned(),
+            note: "All CPUs busy; the drain is the mean time one firing holds the zone lock."
+                .to_owned(),
+            columns,
+            rows: rows.map(row).collect(),
+        }
+    }
+
+    /// Where contention of exact phases jumps, if the map reaches that far.
+    pub(super) fn sentence(&self) -> String {
+        let of = |schedule: &'static str| {
+            self.cells
+                .iter()
+                .filter(move |cell| cell.schedule == schedule)
+        };
+        let jump = of("phased")
+            .zip(of("phased").skip(1))
+            .find(|(cell, next)| next.contentions > 10.0 * cell.contentions.max(1.0));
+        let drains = of("phased").map(|cell| cell.drain_ns);
+        let longest = drains.fold(0.0, f64::max);
+        match jump {
+            Some((before, after)) => format!(
+                "With exact phases contention jumps where a firing's drain grows from {} to {}: \
+                 then it no longer fits between two phases.",
+                human(before.drain_ns, Unit::Nanos),
+                human(after.drain_ns, Unit::Nanos),
+            ),
+            None => format!(
+                "Up to a drain of {} per firing, exact phases show no jump in contention.",
+                human(longest, Unit::Nanos),
+            ),
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! How many pages each zone-lock hold moved, in the buckets of the batching thread.
+
+use plimsoll_mm::site::Site;
+
+/// Buckets of 250 pages; the last takes all that are longer.
+pub const BUCKETS: usize = 10;
+
+const SITES: usize = Site::ALL.len();
+
+/// Pages per hold, by call site.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HoldLog {
+    sites: [SiteHolds; SITES],
+    /// Holds that moved more than a batch and more than one block.
+    pub over_batch: u64,
+}
+
+/// Holds at one call site.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SiteHolds {
+    /// Holds.
+    pub holds: u64,
+    /// Pages moved by all of them.
+    pub pages: u64,
+    /// The most pages one moved.
+    pub max: u32,
+    /// Holds that moved more than 1000 pages.
+    pub over_1000: u64,
+    /// Holds by pages, 250 to a bucket.
+    pub buckets: [u64; BUCKETS],
+}
+
+impl Default for HoldLog {
+    fn default() -> Self {
+        Self {
+            sites: [SiteHolds::default(); SITES],
+            over_batch: 0,
+        }
+    }
+}
+
+impl HoldLog {
+    /// Notes one hold.
+    pub fn note(&mut self, site: Site, pages: u32, blocks: u32, batch: u32) {
+        let holds = &mut self.sites[site as usize];
+        holds.holds += 1;
+        holds.pages += u64::from(pages);
+        holds.max = holds.max.max(pages);
+        holds.over_1000 += u64::from(pages > 1000);
+        holds.buckets[(pages as usize / 250).min(BUCKETS - 1)] += 1;
+        // A single block larger than the batch cannot be moved in parts.
+        self.over_batch += u64::from(pages > batch && blocks > 1);
+    }
+
+    /// The holds of one call site.
+    #[must_use]
+    pub fn site(&self, site: Site) -> &SiteHolds {
+        &self.sites[site as usize]
+    }
+
+    /// The holds of all call sites together.
+    #[must_use]
+    pub fn all(&self) -> SiteHolds {
+        let mut all = SiteHolds::default();
+        for part in &self.sites {
+            all.holds += part.holds;
+            all.pages += part.pages;
+            all.max = all.max.max(part.max);
+            all.over_1000 += part.over_1000;
+            for (sum, count) in all.buckets.iter_mut().zip(part.buckets) {
+                *sum += count;
+            }
+        }
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn holds_fall_into_the_thread_s_buckets() {
+        let mut log = HoldLog::default();
+        log.note(Site::Spill, 63, 63, 63);
+        log.note(Site::Spill, 2016, 2016, 63);
+        log.note(Site::Decay, 512, 1, 63);
+        let all = log.all();
+        assert_eq!((all.holds, all.pages, all.max), (3, 2591, 2016));
+        assert_eq!((all.over_1000, log.over_batch), (1, 1));
+        assert_eq!((all.buckets[0], all.buckets[2], all.buckets[8]), (1, 1, 1));
+        assert_eq!(log.site(Site::Decay).max, 512);
+    }
+}

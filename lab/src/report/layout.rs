@@ -1,0 +1,326 @@
+//! A report as a sequence of text and grids, before either renderer knows how to draw them.
+//!
+//! Design × metric is cut into grids that fit a width: a metric with its published value is
+//! never split, and every grid repeats the designs.
+
+use super::value::{NOTHING, human, human_estimate, human_ratio};
+use super::{Report, Row, Table, VerdictRow};
+use crate::metric::{Better, Metric, Unit};
+use crate::stats::Verdict;
+
+/// One thing to draw.
+pub(super) enum Block {
+    /// What the report is of.
+    Title(String),
+    /// Prose, to be wrapped.
+    Text(String),
+    /// A table with a caption.
+    Grid(Grid),
+}
+
+/// A table before it is drawn.
+#[derive(Default)]
+pub(super) struct Grid {
+    pub(super) caption: String,
+    pub(super) columns: Vec<Column>,
+    /// By row; as many cells as columns.
+    pub(super) rows: Vec<Vec<String>>,
+}
+
+/// The head of a column and how its cells stand.
+pub(super) struct Column {
+    pub(super) head: String,
+    pub(super) align: Align,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Align {
+    Left,
+    Right,
+}
+
+/// Characters between two columns.
+const GAP: usize = 2;
+
+/// Everything `report` shows, in grids of at most `width` characters where that is possible.
+pub(super) fn blocks(report: &Report, width: usize) -> Vec<Block> {
+    let mut blocks = vec![Block::Title(title(report))];
+    blocks.extend(
+        design_by_metric(&report.rows, width)
+            .into_iter()
+            .map(Block::Grid),
+    );
+    blocks.extend(verdicts(&report.verdicts).into_iter().map(Block::Grid));
+    let unsure = |row: &VerdictRow| row.comparison.verdict == Verdict::NoDifference;
+    let unsure_count = report.verdicts.iter().filter(|row| unsure(row)).count();
+    if unsure_count > 0 {
+        let more = report.seeds.len() * 2;
+        blocks.push(Block::Text(format!(
+            "Where no difference is seen, `--seeds {more}` looks closer."
+        )));
+    }
+    blocks.extend(tables(&report.tables));
+    if !report.finding.is_empty() {
+        blocks.push(Block::Text(report.finding.clone()));
+    }
+    blocks
+}
+
+/// Each table as a grid with its note behind it.
+pub(super) fn tables(tables: &[Table]) -> Vec<Block> {
+    let mut blocks = Vec::new();
+    for table in tables {
+        blocks.push(Block::Grid(Grid {
+            caption: table.title.clone(),
+            columns: table
+                .columns
+                .iter()
+                .enumerate()
+                .map(text_column(&table.rows))
+                .collect(),
+            rows: table.rows.clone(),
+        }));
+        if !table.note.is_empty() {
+            blocks.push(Block::Text(table.note.clone()));
+        }
+    }
+    blocks
+}
+
+fn title(report: &Report) -> String {
+    let Report {
+        experiment,
+        machine,
+        card,
+        hash,
+        ..
+    } = report;
+    let seeds = seed_list(&report.seeds);
+    format!("{experiment} · {machine} · card {card} · {seeds} · hash {hash:016x}")
+}
+
+/// `8 seeds (1–8)` for a run of numbers, `2 seeds (3, 9)` for others.
+fn seed_list(seeds: &[u64]) -> String {
+    let consecutive = seeds.windows(2).all(|pair| pair[0] + 1 == pair[1]);
+    match seeds {
+        [] => "no seeds".to_owned(),
+        [only] => format!("seed {only}"),
+        [first, .., last] if consecutive => format!("{} seeds ({first}–{last})", seeds.len()),
+        _ => {
+            let seeds_text: Vec<String> = seeds.iter().map(ToString::to_string).collect();
+            format!("{} seeds ({})", seeds.len(), seeds_text.join(", "))
+        }
+    }
+}
+
+/// Numbers stand right, so that digits line up; a column with any other text stands left.
+fn text_column(rows: &[Vec<String>]) -> impl Fn((usize, &String)) -> Column {
+    move |(nth, head)| {
+        let cells = rows.iter().filter_map(|row| row.get(nth));
+        let starts_with_digit =
+            |cell: &String| cell.starts_with(|c: char| c.is_ascii_digit() || "-+–∞".contains(c));
+        let mut cells = cells.filter(|cell| !cell.is_empty()).peekable();
+        let numeric = nth > 0 && cells.peek().is_some() && cells.all(starts_with_digit);
+        let align = if numeric { Align::Right } else { Align::Left };
+        Column {
+            head: head.clone(),
+            align,
+        }
+    }
+}
+
+fn design_by_metric(rows: &[Row], width: usize) -> Vec<Grid> {
+    let designs = first_seen(rows.iter().map(|row| row.design.as_str()));
+    let names = first_seen(rows.iter().map(|row| &*row.metric.name));
+    let design_width = designs
+        .iter()
+        .map(|name| name.chars().count())
+        .max()
+        .unwrap_or(0);
+    let design_column = || -> (Column, Vec<String>) {
+        let column = Column {
+            head: "design".to_owned(),
+            align: Align::Left,
+        };
+        (
+            column,
+            designs.iter().map(|name| (*name).to_owned()).collect(),
+        )
+    };
+    let mut groups: Vec<Vec<(Column, Vec<String>)>> = Vec::new();
+    let mut used = usize::MAX;
+    for name in names {
+        let columns = metric_columns(rows, &designs, name);
+        let needs: usize = columns.iter().map(column_width).sum();
+        if used.saturating_add(needs) > width {
+            groups.push(vec![design_column()]);
+            used = design_width.max("design".len());
+        }
+        used += needs;
+        groups
+            .last_mut()
+            .expect("the first metric opened a group")
+            .extend(columns);
+    }
+    groups.into_iter().map(transpose).collect()
+}
+
+/// The column of a metric, and the one of its published values if there are any.
+fn metric_columns(rows: &[Row], designs: &[&str], name: &str) -> Vec<(Column, Vec<String>)> {
+    let row_of = |design: &str| {
+        rows.iter()
+            .find(|row| row.design == design && row.metric.name == name)
+    };
+    let cells = |text: &dyn Fn(&Row) -> String| -> Vec<String> {
+        let cell = |design: &&str| row_of(design).map_or(NOTHING.to_owned(), text);
+        designs.iter().map(cell).collect()
+    };
+    let mut of_metric = rows.iter().filter(|row| row.metric.name == name).peekable();
+    let metric = &of_metric.peek().expect("the name came from a row").metric;
+    let column = |head| Column {
+        head,
+        align: Align::Right,
+    };
+    let measured = cells(&|row| human_estimate(&row.estimate, row.metric.unit));
+    let mut columns = vec![(column(metric_head(metric)), measured)];
+    if of_metric.any(|row| row.published.is_some()) {
+        let text = |row: &Row| {
+            row.published
+                .map_or(NOTHING.to_owned(), |value| human(value, row.metric.unit))
+        };
+        columns.push((column("published".to_owned()), cells(&text)));
+    }
+    columns
+}
+
+/// The name, with the unit where neither the name nor its values show it.
+fn metric_head(metric: &Metric) -> String {
+    match metric.unit {
+        Unit::Nanos => metric
+            .name
+            .strip_suffix("_ns")
+            .unwrap_or(&metric.name)
+            .to_owned(),
+        Unit::Pages if !metric.name.contains("pages") => format!("{} (pages)", metric.name),
+        _ => metric.name.to_string(),
+    }
+}
+
+fn column_width((column, cells): &(Column, Vec<String>)) -> usize {
+    let widest = cells
+        .iter()
+        .map(|cell| cell.chars().count())
+        .max()
+        .unwrap_or(0);
+    GAP + widest.max(column.head.chars().count())
+}
+
+fn transpose(columns: Vec<(Column, Vec<String>)>) -> Grid {
+    let row_count = columns.first().map_or(0, |(_, cells)| cells.len());
+    let row = |nth: usize| {
+        columns
+            .iter()
+            .map(|(_, cells)| cells[nth].clone())
+            .collect()
+    };
+    let rows = (0..row_count).map(row).collect();
+    let columns = columns.into_iter().map(|(column, _)| column).collect();
+    Grid {
+        caption: String::new(),
+        columns,
+        rows,
+    }
+}
+
+/// One grid per design A; B is named on its first row only.
+fn verdicts(rows: &[VerdictRow]) -> Vec<Grid> {
+    let against = first_seen(rows.iter().map(|row| row.a.as_str()));
+    let grid = |a: &str| {
+        let mut named = None;
+        let of_a = rows.iter().filter(|row| row.a == a);
+        let cells = of_a.map(|row| {
+            let b = if named == Some(&row.b) {
+                String::new()
+            } else {
+                row.b.clone()
+            };
+            named = Some(&row.b);
+            vec![
+                b,
+                metric_head(&row.metric),
+                human_ratio(&row.comparison.ratio),
+                words(row),
+            ]
+        });
+        let heads = ["B", "metric", "B / A", "verdict"];
+        let aligns = [Align::Left, Align::Left, Align::Right, Align::Left];
+        let columns = heads.into_iter().zip(aligns);
+        Grid {
+            caption: format!("A is {a}"),
+            rows: cells.collect(),
+            columns: columns
+                .map(|(head, align)| Column {
+                    head: head.to_owned(),
+                    align,
+                })
+                .collect(),
+        }
+    };
+    against.into_iter().map(grid).collect()
+}
+
+/// The verdict in few words, with what it means for the user.
+fn words(row: &VerdictRow) -> String {
+    let lower_is = |better| {
+        if row.metric.better == better {
+            " (better)"
+        } else {
+            " (worse)"
+        }
+    };
+    let judged = row.metric.better != Better::Neither;
+    match row.comparison.verdict {
+        Verdict::Lower if judged => format!("B is lower{}", lower_is(Better::Lower)),
+        Verdict::Higher if judged => format!("B is higher{}", lower_is(Better::Higher)),
+        Verdict::Lower => "B is lower".to_owned(),
+        Verdict::Higher => "B is higher".to_owned(),
+        Verdict::NoDifference => "no difference seen".to_owned(),
+        Verdict::TooFewSeeds => "too few seeds".to_owned(),
+    }
+}
+
+fn first_seen<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    let mut seen = Vec::new();
+    for name in names {
+        if !seen.contains(&name) {
+            seen.push(name);
+        }
+    }
+    seen
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::sample;
+
+    #[test]
+    fn a_narrow_page_gets_more_grids_and_every_grid_names_the_designs() {
+        let rows = sample().rows;
+        let counts = [200, 120, 80].map(|width| design_by_metric(&rows, width).len());
+        assert_eq!(counts, [1, 2, 3]);
+        for grid in design_by_metric(&rows, 10) {
+            assert_eq!(grid.rows[1][0], "phased+shepherd-phased");
+        }
+    }
+
+    #[test]
+    fn seeds_print_as_a_range_where_they_are_one() {
+        assert_eq!(seed_list(&[1, 2, 3]), "3 seeds (1–3)");
+        assert_eq!(seed_list(&[3, 9]), "2 seeds (3, 9)");
+        assert_eq!(
+            (seed_list(&[4]), seed_list(&[])),
+            ("seed 4".into(), "no seeds".into())
+        );
+    }
+}

@@ -1,0 +1,166 @@
+//! What an experiment found, and how it reads: JSON, a terminal table, Markdown.
+//!
+//! A report is data; measuring fills it and the files beside this one render it. A number
+//! never travels without its unit, its interval and the seeds behind it.
+
+pub mod json;
+mod layout;
+pub mod markdown;
+pub mod table;
+pub mod value;
+
+use plimsoll_sim::profile::Card;
+
+use crate::compare::Comparison;
+use crate::metric::Metric;
+use crate::stats;
+
+/// What one experiment found on one machine.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// The experiment's name in the catalog.
+    pub experiment: String,
+    /// The machine it ran on.
+    pub machine: String,
+    /// Which card of costs: `low`, `mid` or `high`.
+    pub card: String,
+    /// The seeds of every design.
+    pub seeds: Vec<u64>,
+    /// One hash for everything that happened in all runs.
+    pub hash: u64,
+    /// Design × metric.
+    pub rows: Vec<Row>,
+    /// Designs against each other.
+    pub verdicts: Vec<VerdictRow>,
+    /// Whatever the experiment shows beyond design × metric.
+    pub tables: Vec<Table>,
+    /// What it means, in one paragraph.
+    pub finding: String,
+    /// What the user should know about the input; printed to standard error, not rendered.
+    pub warnings: Vec<String>,
+}
+
+impl Report {
+    /// A report of `runs` without rows, tables or finding yet.
+    #[must_use]
+    pub fn new(experiment: &str, machine: &str, card: Card, runs: &Comparison) -> Self {
+        Self {
+            experiment: experiment.to_owned(),
+            machine: machine.to_owned(),
+            card: card.name().to_owned(),
+            seeds: runs.seeds().to_vec(),
+            hash: runs.hash(),
+            rows: Vec::new(),
+            verdicts: Vec::new(),
+            tables: Vec::new(),
+            finding: String::new(),
+            warnings: Vec::new(),
+        }
+    }
+}
+
+/// What one design measured of one metric.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// The design's name.
+    pub design: String,
+    /// What was measured.
+    pub metric: Metric,
+    /// Its median over the seeds.
+    pub estimate: stats::Estimate,
+    /// What the thread reported for it, in the same unit.
+    pub published: Option<f64>,
+}
+
+/// Design B against design A on one metric.
+#[derive(Clone, Debug)]
+pub struct VerdictRow {
+    /// What is compared.
+    pub metric: Metric,
+    /// The design compared against.
+    pub a: String,
+    /// The design in question.
+    pub b: String,
+    /// B over A, and what it says.
+    pub comparison: stats::Comparison,
+}
+
+/// A table of text, for what does not fit design × metric.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Table {
+    /// What it shows.
+    pub title: String,
+    /// How to read it; may be empty.
+    pub note: String,
+    /// The head of each column.
+    pub columns: Vec<String>,
+    /// Rows of as many cells as there are columns.
+    pub rows: Vec<Vec<String>>,
+}
+
+/// A small fixed report for the tests of the renderers.
+#[cfg(test)]
+pub(crate) fn sample() -> Report {
+    use crate::metric::Unit;
+    use crate::stats::{Comparison, Estimate, Verdict};
+
+    let contentions = Metric::lower("contentions", Unit::Count);
+    let total_wait = Metric::lower("total_wait_ns", Unit::Nanos);
+    let rate = Metric::higher("pages_per_s", Unit::PagesPerSecond);
+    let row = |design: &str, metric: &Metric, median: f64, published| Row {
+        design: design.to_owned(),
+        metric: metric.clone(),
+        estimate: Estimate {
+            median,
+            low: median * 0.9,
+            high: median * 1.1,
+        },
+        published,
+    };
+    let verdict_row = |metric: &Metric, ratio: f64, verdict| VerdictRow {
+        metric: metric.clone(),
+        a: "aligned".to_owned(),
+        b: "phased+shepherd-phased".to_owned(),
+        comparison: Comparison {
+            ratio: Estimate {
+                median: ratio,
+                low: ratio * 0.9,
+                high: ratio * 1.1,
+            },
+            verdict,
+        },
+    };
+    Report {
+        experiment: "vmstat".to_owned(),
+        machine: "grace-72".to_owned(),
+        card: "mid".to_owned(),
+        seeds: (1..=8).collect(),
+        hash: 0x12_3456_789a_bcde,
+        rows: vec![
+            row("aligned", &contentions, 872.0, Some(872.0)),
+            row("aligned", &total_wait, 199_430_000.0, Some(199_430_000.0)),
+            row("aligned", &rate, 12_345_678.0, None),
+            row("phased+shepherd-phased", &contentions, 117.0, None),
+            row("phased+shepherd-phased", &total_wait, 761.0, None),
+            row("phased+shepherd-phased", &rate, 12_345_999.0, None),
+        ],
+        verdicts: vec![
+            verdict_row(&contentions, 0.134, Verdict::Lower),
+            verdict_row(&total_wait, f64::INFINITY, Verdict::Higher),
+            verdict_row(&rate, 1.0, Verdict::NoDifference),
+        ],
+        tables: vec![Table {
+            title: "Who waited longest".to_owned(),
+            note: "One row per caller.".to_owned(),
+            columns: vec!["caller".to_owned(), "max wait".to_owned()],
+            rows: vec![
+                vec!["free_pcppages_bulk".to_owned(), "35.76 ms".to_owned()],
+                vec!["rmqueue|bulk".to_owned(), "4.19 ms".to_owned()],
+            ],
+        }],
+        finding: "Most of the gain is due to the phase: with the same period and the shepherd \
+                  left alone, contentions fall as far as with all three changes together."
+            .to_owned(),
+        warnings: Vec::new(),
+    }
+}

@@ -1,0 +1,205 @@
+//! Numbers as people read them: `199.43 ms`, `12,345,678`, `1.5 MiB`.
+
+use crate::metric::Unit;
+use crate::stats::Estimate;
+
+/// What a cell without a value shows.
+pub const NOTHING: &str = "–";
+
+/// `value` with the unit that keeps it short: `35.76 ms`, `872`, `0.42 %`.
+#[must_use]
+pub fn human(value: f64, unit: Unit) -> String {
+    let scale = Scale::of(value, unit);
+    join(&scale.number(value), scale.suffix)
+}
+
+/// A median with its interval, both on the scale of the median: `199.43 ms [180.12–210.55]`.
+#[must_use]
+pub fn human_estimate(estimate: &Estimate, unit: Unit) -> String {
+    let scale = Scale::of(estimate.median, unit);
+    let [median, low, high] =
+        [estimate.median, estimate.low, estimate.high].map(|value| scale.number(value));
+    format!("{} [{low}–{high}]", join(&median, scale.suffix))
+}
+
+/// A ratio with its interval: `0.134 [0.121–0.147]`.
+#[must_use]
+pub fn human_ratio(ratio: &Estimate) -> String {
+    let [median, low, high] = [ratio.median, ratio.low, ratio.high].map(three_digits);
+    format!("{median} [{low}–{high}]")
+}
+
+fn three_digits(value: f64) -> String {
+    let decimals = if value < 10.0 { 3 } else { 1 };
+    plain(value, decimals)
+}
+
+fn join(number: &str, suffix: &str) -> String {
+    if suffix.is_empty() {
+        number.to_owned()
+    } else {
+        format!("{number} {suffix}")
+    }
+}
+
+/// What a number is divided by, how precisely it prints, and what follows it.
+struct Scale {
+    divisor: f64,
+    decimals: Decimals,
+    suffix: &'static str,
+}
+
+enum Decimals {
+    Fixed(usize),
+    /// None for whole numbers and from a thousand on, else as many as show three digits.
+    Needed,
+}
+
+const TIMES: [(f64, &str); 4] = [(1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns")];
+const SIZES: [(f64, &str); 4] = [
+    (1_073_741_824.0, "GiB"),
+    (1_048_576.0, "MiB"),
+    (1024.0, "KiB"),
+    (1.0, "B"),
+];
+
+impl Scale {
+    fn of(value: f64, unit: Unit) -> Self {
+        match unit {
+            Unit::Nanos => Self::stepped(value, &TIMES),
+            Unit::Bytes => Self::stepped(value, &SIZES),
+            Unit::Percent => Self {
+                divisor: 1.0,
+                decimals: Decimals::Fixed(2),
+                suffix: "%",
+            },
+            Unit::Count | Unit::Pages | Unit::Cpus | Unit::PerSecond | Unit::PagesPerSecond => {
+                Self {
+                    divisor: 1.0,
+                    decimals: Decimals::Needed,
+                    suffix: "",
+                }
+            }
+        }
+    }
+
+    fn stepped(value: f64, steps: &[(f64, &'static str)]) -> Self {
+        let smallest = steps.last().expect("a unit has at least one step");
+        let step = steps
+            .iter()
+            .find(|(divisor, _)| value.abs() >= *divisor)
+            .unwrap_or(smallest);
+        let whole = step.0 == smallest.0;
+        let decimals = if whole {
+            Decimals::Needed
+        } else {
+            Decimals::Fixed(2)
+        };
+        Self {
+            divisor: step.0,
+            decimals,
+            suffix: step.1,
+        }
+    }
+
+    fn number(&self, value: f64) -> String {
+        let scaled = value / self.divisor;
+        let decimals = match self.decimals {
+            Decimals::Fixed(decimals) => decimals,
+            Decimals::Needed if scaled.fract() == 0.0 || scaled.abs() >= 1000.0 => 0,
+            Decimals::Needed if scaled.abs() >= 10.0 => 1,
+            Decimals::Needed => 2,
+        };
+        plain(scaled, decimals)
+    }
+}
+
+fn plain(value: f64, decimals: usize) -> String {
+    if value.is_nan() {
+        return NOTHING.to_owned();
+    }
+    if value.is_infinite() {
+        return "∞".to_owned();
+    }
+    let text = format!("{value:.decimals$}");
+    let (whole, rest) = text.split_at(text.find('.').unwrap_or(text.len()));
+    thousands(whole) + rest
+}
+
+/// A whole number with a comma between groups of three digits.
+fn thousands(whole: &str) -> String {
+    let (sign, digits) = whole.split_at(usize::from(whole.starts_with('-')));
+    let mut grouped = sign.to_owned();
+    for (nth, digit) in digits.chars().enumerate() {
+        if nth > 0 && (digits.len() - nth).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    grouped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_take_the_unit_that_keeps_them_short() {
+        let shown = [0.0, 761.0, 4190.0, 199_430_000.0, 2.5e9, 120e9];
+        let shown = shown.map(|ns| human(ns, Unit::Nanos));
+        assert_eq!(
+            shown,
+            [
+                "0 ns",
+                "761 ns",
+                "4.19 µs",
+                "199.43 ms",
+                "2.50 s",
+                "120.00 s"
+            ]
+        );
+    }
+
+    #[test]
+    fn counts_group_their_digits_and_show_a_fraction_only_while_it_matters() {
+        let shown = [0.0, 872.0, 104.5, 2.25, 12_345_678.5, 1000.0, -41_497.0];
+        let shown = shown.map(|count| human(count, Unit::Count));
+        assert_eq!(
+            shown,
+            [
+                "0",
+                "872",
+                "104.5",
+                "2.25",
+                "12,345,678",
+                "1,000",
+                "-41,497"
+            ]
+        );
+    }
+
+    #[test]
+    fn an_interval_keeps_the_scale_of_its_median() {
+        let estimate = Estimate {
+            median: 1_500_000.0,
+            low: 900_000.0,
+            high: 2_100_000.0,
+        };
+        assert_eq!(
+            human_estimate(&estimate, Unit::Nanos),
+            "1.50 ms [0.90–2.10]"
+        );
+        assert_eq!(
+            human_estimate(&estimate, Unit::Pages),
+            "1,500,000 [900,000–2,100,000]"
+        );
+    }
+
+    #[test]
+    fn what_is_not_a_number_is_not_printed_as_one() {
+        assert_eq!(human(f64::INFINITY, Unit::Count), "∞");
+        assert_eq!(human(f64::NAN, Unit::Nanos), "– ns");
+        assert_eq!(human(3_221_225_472.0, Unit::Bytes), "3.00 GiB");
+        assert_eq!(human(0.012, Unit::Percent), "0.01 %");
+    }
+}

@@ -1,0 +1,235 @@
+//! A simulated machine with a memory manager in it, watched while it runs.
+//!
+//! Every run of every experiment starts here, so that all are watched alike: what fires when,
+//! how many pages each hold moves, and whether a design keeps its promises.
+
+use std::cell::RefCell;
+use std::collections::{BTreeSet, VecDeque};
+use std::rc::Rc;
+
+use plimsoll_mm::design::Design;
+use plimsoll_mm::event::Event;
+use plimsoll_mm::machine::{Job, Machine};
+use plimsoll_mm::page::{Config, Layout};
+use plimsoll_mm::units::{CpuId, Hz, Nanos, Pages};
+use plimsoll_mm::vmstat::Manager;
+use plimsoll_sim::profile::Profile;
+use plimsoll_sim::{Faults, Sim, SimOptions, Stats};
+
+use crate::holds::HoldLog;
+
+/// A machine, its memory manager, and what was seen.
+pub struct Room {
+    /// The machine.
+    pub sim: Sim,
+    /// Its memory manager.
+    pub mm: Rc<Manager<Sim>>,
+    log: Rc<RefCell<Log>>,
+}
+
+/// What was seen during a run.
+#[derive(Clone, Debug, Default)]
+pub struct Log {
+    /// When each vmstat work started, in order of time.
+    pub starts: Vec<Start>,
+    /// CPUs that the shepherd has kicked and that have not started yet.
+    kicked: BTreeSet<CpuId>,
+    /// Refreshes that ran.
+    pub refreshes: u64,
+    /// Pages that refreshes gave back.
+    pub decayed: u64,
+    /// Dormant CPUs that were kicked.
+    pub kicks: u64,
+    /// Blocks asked for in vain.
+    pub out_of_memory: u64,
+    /// Pages per hold of a zone lock.
+    pub holds: HoldLog,
+}
+
+/// A vmstat work that started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Start {
+    /// When.
+    pub at: Nanos,
+    /// On which CPU.
+    pub cpu: CpuId,
+    /// Whose doing it was.
+    pub by: Cause,
+}
+
+/// Who made a vmstat work start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Cause {
+    /// Its schedule.
+    Schedule,
+    /// The shepherd's kick.
+    Shepherd,
+}
+
+impl Room {
+    /// The machine of `profile` with all its memory free, managed as `design` says.
+    ///
+    /// # Panics
+    /// When the profile's memory cannot be managed: profiles are checked when they are loaded.
+    #[must_use]
+    pub fn new(profile: &Profile, design: Design, seed: u64) -> Self {
+        Self::with_faults(profile, design, seed, Faults::default())
+    }
+
+    /// The same, with things going wrong on purpose.
+    ///
+    /// # Panics
+    /// As [`Room::new`].
+    #[must_use]
+    pub fn with_faults(profile: &Profile, design: Design, seed: u64, faults: Faults) -> Self {
+        let options = SimOptions {
+            seed,
+            faults,
+            ..SimOptions::default()
+        };
+        let sim = Sim::new(profile, options);
+        let mut config = Config::new(Layout::of_nodes(&profile.node_bytes).lazily());
+        config.design = design;
+        let mm = Manager::new(&sim, config).expect("a loaded profile has memory to manage");
+        let room = Self {
+            sim,
+            mm: Rc::new(mm),
+            log: Rc::default(),
+        };
+        room.watch();
+        room.mm.start(&room.sim);
+        room
+    }
+
+    fn watch(&self) {
+        let (mm, log) = (Rc::clone(&self.mm), Rc::clone(&self.log));
+        self.sim.on_job(move |sim, job| {
+            if job == Job::VmstatUpdate {
+                log.borrow_mut().start(sim.now(), sim.this_cpu());
+            }
+            mm.run(sim, job);
+        });
+        let mm = Rc::clone(&self.mm);
+        self.sim.on_idle(move |sim| mm.quiet(sim));
+        let log = Rc::clone(&self.log);
+        self.sim
+            .observe(Box::new(move |_: &Sim, _, _, event: &Event| {
+                log.borrow_mut().note(event);
+            }));
+    }
+
+    /// Ends the run: what the machine counted, and what was seen.
+    #[must_use]
+    pub fn finish(self) -> (Stats, Log) {
+        let stats = self.sim.stats();
+        let mut log = self.log.take();
+        // CPUs run ahead of each other, so starts come almost in order.
+        log.starts.sort_unstable();
+        (stats, log)
+    }
+}
+
+impl std::fmt::Debug for Room {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Room").finish_non_exhaustive()
+    }
+}
+
+impl Log {
+    fn start(&mut self, at: Nanos, cpu: CpuId) {
+        let kicked = self.kicked.remove(&cpu);
+        let by = if kicked {
+            Cause::Shepherd
+        } else {
+            Cause::Schedule
+        };
+        self.starts.push(Start { at, cpu, by });
+    }
+
+    fn note(&mut self, event: &Event) {
+        match *event {
+            Event::Refresh { decayed, .. } => {
+                self.refreshes += 1;
+                self.decayed += u64::from(decayed.0);
+            }
+            Event::Kick { cpu } => {
+                self.kicks += 1;
+                self.kicked.insert(cpu);
+            }
+            Event::OutOfMemory { .. } => self.out_of_memory += 1,
+            Event::ZoneHold {
+                site,
+                pages: Pages(pages),
+                blocks,
+                batch,
+                ..
+            } => self.holds.note(site, pages, blocks, batch.0),
+            Event::PageAlloc { .. } | Event::PageFree { .. } => {}
+        }
+    }
+
+    /// When works started, from `from` on; all of them, or only those of one cause.
+    pub fn starts(&self, from: Nanos, by: Option<Cause>) -> impl Iterator<Item = Nanos> {
+        let late = self.starts.iter().skip_while(move |start| start.at < from);
+        late.filter(move |start| by.is_none_or(|by| by == start.by))
+            .map(|start| start.at)
+    }
+}
+
+/// The most of `starts`, in order of time, that fall within `window` of each other.
+#[must_use]
+pub fn crowd(starts: impl Iterator<Item = Nanos>, window: Nanos) -> usize {
+    let mut recent = VecDeque::new();
+    let mut most = 0;
+    for start in starts {
+        recent.push_back(start);
+        while recent
+            .front()
+            .is_some_and(|first| first.0 + window.0 <= start.0)
+        {
+            recent.pop_front();
+        }
+        most = most.max(recent.len());
+    }
+    most
+}
+
+/// The most of `starts`, in order of time, that fall between the same two ticks.
+#[must_use]
+pub fn crowd_on_one_tick(starts: impl Iterator<Item = Nanos>, hz: Hz) -> usize {
+    let ticks: Vec<_> = starts.map(|start| hz.jiffies(start)).collect();
+    let same_tick = ticks.chunk_by(|one, next| one == next);
+    same_tick.map(<[_]>::len).max().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_crowd_is_the_fullest_window() {
+        let starts = || [0, 5, 9, 10, 11, 40].map(Nanos).into_iter();
+        assert_eq!(crowd(starts(), Nanos(10)), 4);
+        assert_eq!(crowd(starts(), Nanos(1)), 1);
+        assert_eq!(crowd(starts().skip(6), Nanos(10)), 0);
+    }
+
+    #[test]
+    fn a_tick_counts_those_between_two_ticks() {
+        let hz = Hz::new(1000).expect("in range");
+        let starts = [999_999, 1_000_000, 1_999_999, 2_000_000].map(Nanos);
+        assert_eq!(crowd_on_one_tick(starts.into_iter(), hz), 2);
+    }
+
+    #[test]
+    fn a_start_after_a_kick_is_the_shepherd_s_doing() {
+        let mut log = Log::default();
+        log.note(&Event::Kick { cpu: CpuId(1) });
+        for (at, cpu) in [(1, 0), (2, 1), (3, 1)] {
+            log.start(Nanos(at), CpuId(cpu));
+        }
+        let scheduled: Vec<Nanos> = log.starts(Nanos(0), Some(Cause::Schedule)).collect();
+        assert_eq!(scheduled, [Nanos(1), Nanos(3)]);
+        assert_eq!(log.starts(Nanos(2), None).count(), 2);
+    }
+}

@@ -1,0 +1,339 @@
+//! Medians, their intervals, and what two sets of runs say about each other.
+//!
+//! An interval is the 95 % percentile bootstrap of the median. A comparison pairs A and B by
+//! seed, so that a hard seed is hard for both, and its words follow from the interval alone.
+//! The resampling generator has a fixed seed: the same runs always give the same report.
+//!
+//! Measured values are counts, times and rates: finite and never negative.
+
+use std::fmt;
+
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
+
+/// Resamples per interval: the ends then move by less than a percent of their distance.
+const RESAMPLES: usize = 2000;
+
+/// Fewer runs than this earn no verdict: even the whole range of 5 runs holds the true median
+/// with a chance of only 1 - 2/2⁵ = 93.75 %.
+pub const SEEDS_MIN: usize = 6;
+
+/// A median with its 95 % interval.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Estimate {
+    /// The median of the runs.
+    pub median: f64,
+    /// The lower end of the interval.
+    pub low: f64,
+    /// The upper end of the interval.
+    pub high: f64,
+}
+
+/// Estimates the median of `values`, or `None` without a value.
+///
+/// # Panics
+/// When a value is not a number: whoever measured it has a bug.
+#[must_use]
+pub fn estimate(values: &[f64]) -> Option<Estimate> {
+    assert!(
+        values.iter().all(|value| !value.is_nan()),
+        "a measured value is a number"
+    );
+    let median = median(values)?;
+    let medians = resampled_medians(values);
+    let cut = RESAMPLES / 40; // 2.5 % at each end.
+    let (low, high) = (medians[cut], medians[RESAMPLES - 1 - cut]);
+    // A percentile interval of few runs may miss their own median; the report must not.
+    Some(Estimate {
+        median,
+        low: low.min(median),
+        high: high.max(median),
+    })
+}
+
+/// The middle value, the mean of the middle two, or `None` without a value.
+#[must_use]
+pub fn median(values: &[f64]) -> Option<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_unstable_by(f64::total_cmp);
+    (!sorted.is_empty()).then(|| median_of_sorted(&sorted))
+}
+
+fn median_of_sorted(sorted: &[f64]) -> f64 {
+    let middle = sorted.len() / 2;
+    if sorted.len().is_multiple_of(2) {
+        f64::midpoint(sorted[middle - 1], sorted[middle])
+    } else {
+        sorted[middle]
+    }
+}
+
+/// The medians of [`RESAMPLES`] draws with replacement, sorted.
+fn resampled_medians(values: &[f64]) -> Vec<f64> {
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(0x504c_494d_534f_4c4c);
+    let mut resample = vec![0.0; values.len()];
+    let mut medians: Vec<f64> = (0..RESAMPLES)
+        .map(|_| {
+            resample.fill_with(|| values[index_below(values.len(), &mut rng)]);
+            resample.sort_unstable_by(f64::total_cmp);
+            median_of_sorted(&resample)
+        })
+        .collect();
+    medians.sort_unstable_by(f64::total_cmp);
+    medians
+}
+
+/// An index below `len`, by multiply and shift; its bias is below `len / 2⁶⁴`.
+fn index_below(len: usize, rng: &mut Xoshiro256PlusPlus) -> usize {
+    let wide = u128::from(rng.next_u64()) * len as u128;
+    usize::try_from(wide >> 64).expect("a product shifted by 64 bits is below its other factor")
+}
+
+/// B over A, paired by seed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Comparison {
+    /// The median of the ratios with its interval; an end is infinite where A was zero.
+    pub ratio: Estimate,
+    /// What the interval says.
+    pub verdict: Verdict,
+}
+
+/// Compares runs of A and B; position `i` of both is the same seed. `None` without a pair.
+///
+/// # Panics
+/// When the sides differ in length or hold a negative value: ratios would mean nothing.
+#[must_use]
+pub fn compare(a: &[f64], b: &[f64]) -> Option<Comparison> {
+    assert_eq!(a.len(), b.len(), "every seed ran on both sides");
+    assert!(
+        a.iter().chain(b).all(|value| *value >= 0.0),
+        "measured values are never negative"
+    );
+    let ratios: Vec<f64> = a.iter().zip(b).map(|(a, b)| ratio(*a, *b)).collect();
+    let ratio = estimate(&ratios)?;
+    let verdict = if ratios.len() < SEEDS_MIN {
+        Verdict::TooFewSeeds
+    } else if ratio.high < 1.0 {
+        Verdict::Lower
+    } else if ratio.low > 1.0 {
+        Verdict::Higher
+    } else {
+        Verdict::NoDifference
+    };
+    Some(Comparison { ratio, verdict })
+}
+
+/// B over A. Nothing against nothing is no difference (1); something against nothing is an
+/// infinite ratio, which sorts above all others and so keeps medians and verdicts right.
+fn ratio(a: f64, b: f64) -> f64 {
+    match (a == 0.0, b == 0.0) {
+        (true, true) => 1.0,
+        (true, false) => f64::INFINITY,
+        (false, _) => b / a,
+    }
+}
+
+/// What a comparison says, in words that follow from its interval.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The whole interval is below 1.
+    Lower,
+    /// The whole interval is above 1.
+    Higher,
+    /// The interval contains 1.
+    NoDifference,
+    /// Fewer than [`SEEDS_MIN`] pairs.
+    TooFewSeeds,
+}
+
+impl Verdict {
+    /// The words of the report; other programs read them, so they do not change.
+    #[must_use]
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Lower => "B is lower",
+            Self::Higher => "B is higher",
+            Self::NoDifference => "no difference seen; add seeds to look closer",
+            Self::TooFewSeeds => "too few seeds",
+        }
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.words())
+    }
+}
+
+/// Mean and sample standard deviation.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Spread {
+    /// The arithmetic mean.
+    pub mean: f64,
+    /// The standard deviation with n - 1; zero for a single run.
+    pub deviation: f64,
+}
+
+impl Spread {
+    /// Of `values`, or `None` without one.
+    #[must_use]
+    pub fn of(values: &[f64]) -> Option<Self> {
+        let count = values.len() as f64;
+        if values.is_empty() {
+            return None;
+        }
+        let mean = values.iter().sum::<f64>() / count;
+        let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+        let deviation = if values.len() == 1 {
+            0.0
+        } else {
+            (squares / (count - 1.0)).sqrt()
+        };
+        Some(Self { mean, deviation })
+    }
+
+    /// The deviation in percent of the mean ("variation %"); `None` when the mean is zero.
+    #[must_use]
+    pub fn variation_percent(&self) -> Option<f64> {
+        (self.mean != 0.0).then(|| self.deviation / self.mean * 100.0)
+    }
+}
+
+/// How far B is from A in percent of A ("delta %"); `None` when A is zero and B is not.
+#[must_use]
+pub fn delta_percent(a: f64, b: f64) -> Option<f64> {
+    let ratio = ratio(a, b);
+    ratio.is_finite().then_some((ratio - 1.0) * 100.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn medians_of_odd_even_and_no_values() {
+        assert_eq!(median(&[3.0, 1.0, 2.0]), Some(2.0));
+        assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), Some(2.5));
+        assert_eq!(median(&[]), None);
+        assert_eq!(estimate(&[]), None);
+        assert_eq!(compare(&[], &[]), None);
+    }
+
+    #[test]
+    fn a_single_run_has_an_interval_of_no_width_and_no_verdict() {
+        let one = estimate(&[7.0]).unwrap();
+        assert_eq!(
+            one,
+            Estimate {
+                median: 7.0,
+                low: 7.0,
+                high: 7.0
+            }
+        );
+        assert_eq!(
+            compare(&[7.0], &[1.0]).unwrap().verdict,
+            Verdict::TooFewSeeds
+        );
+    }
+
+    #[test]
+    fn zeros_are_no_difference_and_something_against_nothing_is_higher() {
+        let (zeros, ones) = ([0.0; 8], [1.0; 8]);
+        let same = compare(&zeros, &zeros).unwrap();
+        assert_eq!(
+            (same.ratio.median, same.verdict),
+            (1.0, Verdict::NoDifference)
+        );
+        let up = compare(&zeros, &ones).unwrap();
+        assert_eq!(
+            (up.ratio.median, up.verdict),
+            (f64::INFINITY, Verdict::Higher)
+        );
+        let down = compare(&ones, &zeros).unwrap();
+        assert_eq!((down.ratio.median, down.verdict), (0.0, Verdict::Lower));
+    }
+
+    #[test]
+    fn pairing_sees_a_small_gain_that_the_spread_between_seeds_hides() {
+        let a: Vec<f64> = (1..=8).map(|seed| f64::from(seed) * 100.0).collect();
+        let b: Vec<f64> = a.iter().map(|value| value * 0.97).collect();
+        let (of_a, of_b) = (estimate(&a).unwrap(), estimate(&b).unwrap());
+        assert!(of_b.high > of_a.low, "unpaired intervals overlap");
+        assert_eq!(compare(&a, &b).unwrap().verdict, Verdict::Lower);
+    }
+
+    #[test]
+    fn five_seeds_are_too_few_and_six_suffice() {
+        let (a, b) = ([10.0; 6], [5.0; 6]);
+        assert_eq!(
+            compare(&a[..5], &b[..5]).unwrap().verdict,
+            Verdict::TooFewSeeds
+        );
+        assert_eq!(compare(&a, &b).unwrap().verdict, Verdict::Lower);
+    }
+
+    #[test]
+    fn variation_and_delta_are_percentages() {
+        let spread = Spread::of(&[9.0, 10.0, 11.0]).unwrap();
+        assert_eq!((spread.mean, spread.deviation), (10.0, 1.0));
+        assert_eq!(spread.variation_percent(), Some(10.0));
+        assert_eq!(Spread::of(&[0.0, 0.0]).unwrap().variation_percent(), None);
+        assert_eq!(Spread::of(&[]), None);
+        assert_eq!(delta_percent(200.0, 150.0), Some(-25.0));
+        assert_eq!(
+            (delta_percent(0.0, 0.0), delta_percent(0.0, 1.0)),
+            (Some(0.0), None)
+        );
+    }
+
+    /// How often an interval around the median of 8 draws holds the true median.
+    #[test]
+    fn intervals_cover_the_true_median_about_as_often_as_they_say() {
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(1);
+        let mut draw = || (rng.next_u64() >> 11) as f64 / (1_u64 << 53) as f64;
+        let covered = (0..500)
+            .filter(|_| {
+                let values: Vec<f64> = (0..8).map(|_| draw()).collect();
+                let interval = estimate(&values).expect("eight values");
+                (interval.low..=interval.high).contains(&0.5)
+            })
+            .count();
+        assert!((450..=500).contains(&covered), "{covered} of 500");
+    }
+
+    proptest! {
+        #[test]
+        fn an_interval_holds_its_median_and_stays_within_the_range(
+            values in prop::collection::vec(0.0..1e12, 1..20)
+        ) {
+            let found = estimate(&values).unwrap();
+            let least = values.iter().copied().fold(f64::INFINITY, f64::min);
+            let most = values.iter().copied().fold(0.0, f64::max);
+            prop_assert!(least <= found.low && found.low <= found.median);
+            prop_assert!(found.median <= found.high && found.high <= most);
+        }
+
+        #[test]
+        fn the_order_of_seeds_does_not_change_the_median(
+            mut values in prop::collection::vec(0.0..1e12, 1..20)
+        ) {
+            let before = median(&values);
+            values.reverse();
+            prop_assert_eq!(before, median(&values));
+        }
+
+        #[test]
+        fn swapping_sides_swaps_the_verdict(
+            pairs in prop::collection::vec((0.0..1e6, 0.0..1e6), 1..13)
+        ) {
+            // Odd lengths: the median of two ratios is not the inverse of that of their inverses.
+            let pairs = &pairs[..(pairs.len() - 1) / 2 * 2 + 1];
+            let (a, b): (Vec<f64>, Vec<f64>) = pairs.iter().copied().unzip();
+            let (ab, ba) = (compare(&a, &b).unwrap(), compare(&b, &a).unwrap());
+            prop_assert!((ab.verdict == Verdict::Lower) <= (ba.verdict != Verdict::Lower));
+            prop_assert!((ab.verdict == Verdict::Higher) <= (ba.verdict != Verdict::Higher));
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! Opening a recording: plain, gzip or zstd, from a file or standard input.
+//!
+//! The first bytes decide, not the name: a pipe has no name and a name may lie.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Cursor, Read};
+
+use flate2::read::MultiGzDecoder;
+use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
+use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
+
+use super::error::TraceError;
+
+/// Bytes unpacked or read at a time.
+const BUFFER_BYTES: usize = 1 << 18;
+
+/// The largest window zstd can be told to use (`--long=31`); memory grows only as it is filled.
+const WINDOW_BYTES_MAX: u64 = 1 << 31;
+
+/// Opens `file`, or standard input for `-`.
+pub(super) fn open(file: &str) -> Result<Box<dyn BufRead + Send>, TraceError> {
+    let source: Box<dyn Read + Send> = if file == "-" {
+        Box::new(io::stdin())
+    } else {
+        let open_error = |source| TraceError::Open {
+            file: file.to_owned(),
+            source,
+        };
+        let opened = File::open(file).map_err(open_error)?;
+        if opened.metadata().is_ok_and(|metadata| metadata.is_dir()) {
+            return Err(open_error(io::ErrorKind::IsADirectory.into()));
+        }
+        Box::new(opened)
+    };
+    unpack(file, source)
+}
+
+/// Puts the decoder that the first bytes ask for in front of `source`.
+pub(super) fn unpack(
+    file: &str,
+    mut source: Box<dyn Read + Send>,
+) -> Result<Box<dyn BufRead + Send>, TraceError> {
+    let mut magic = Vec::with_capacity(8);
+    let read = source.by_ref().take(8).read_to_end(&mut magic);
+    read.map_err(|source| TraceError::Read {
+        file: file.to_owned(),
+        line: 1,
+        source,
+    })?;
+    let bytes = Cursor::new(magic.clone()).chain(source);
+    Ok(match *magic {
+        [0x1f, 0x8b, ..] => buffered(MultiGzDecoder::new(buffered(bytes))),
+        [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => {
+            buffered(Zstd::new(buffered(bytes)))
+        }
+        _ if magic == b"PERFILE2" => {
+            return Err(TraceError::PerfData {
+                file: file.to_owned(),
+            });
+        }
+        _ => buffered(bytes),
+    })
+}
+
+fn buffered(source: impl Read + Send + 'static) -> Box<dyn BufRead + Send> {
+    Box::new(BufReader::with_capacity(BUFFER_BYTES, source))
+}
+
+/// Unpacks all zstd frames of a stream, one after the other: parallel zstd writes several.
+struct Zstd<R> {
+    source: R,
+    decoder: FrameDecoder,
+    state: Frame,
+}
+
+#[derive(PartialEq, Eq)]
+enum Frame {
+    /// Between frames: the stream may end here.
+    Between,
+    Inside,
+}
+
+impl<R: BufRead> Zstd<R> {
+    fn new(source: R) -> Self {
+        let mut decoder = FrameDecoder::new();
+        decoder.set_max_window_size(WINDOW_BYTES_MAX);
+        Self {
+            source,
+            decoder,
+            state: Frame::Between,
+        }
+    }
+
+    /// Begins the next frame with content; false at the end of the stream.
+    fn next_frame(&mut self) -> io::Result<bool> {
+        // Ends: each turn takes at least a frame header from the stream.
+        while !self.source.fill_buf()?.is_empty() {
+            match self.decoder.reset(&mut self.source) {
+                Ok(()) => {
+                    self.state = Frame::Inside;
+                    return Ok(true);
+                }
+                Err(FrameDecoderError::ReadFrameHeaderError(ReadFrameHeaderError::SkipFrame {
+                    length,
+                    ..
+                })) => {
+                    let skipped = self.source.by_ref().take(u64::from(length));
+                    io::copy(&mut { skipped }, &mut io::sink())?;
+                }
+                Err(error) => return Err(corrupt(&error)),
+            }
+        }
+        Ok(false)
+    }
+
+    /// The content of a frame must match the checksum it carries, if it carries one.
+    fn end_frame(&mut self) -> io::Result<()> {
+        self.state = Frame::Between;
+        let stored = self.decoder.get_checksum_from_data();
+        let computed = self.decoder.get_calculated_checksum();
+        if stored.is_some() && computed.is_some() && stored != computed {
+            return Err(io::Error::other(
+                "the zstd checksum does not match; copy it again",
+            ));
+        }
+        Ok(())
+    }
+}
+
+impl<R: BufRead> Read for Zstd<R> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        // Ends: each turn decodes at least a block or moves on to the next frame.
+        loop {
+            if self.state == Frame::Between && !self.next_frame()? {
+                return Ok(0);
+            }
+            while self.decoder.can_collect() < out.len() && !self.decoder.is_finished() {
+                let wanted = BlockDecodingStrategy::UptoBytes(out.len());
+                let decoded = self.decoder.decode_blocks(&mut self.source, wanted);
+                decoded.map_err(|error| corrupt(&error))?;
+            }
+            let count = self.decoder.read(out)?;
+            if self.decoder.is_finished() && self.decoder.can_collect() == 0 {
+                self.end_frame()?;
+            }
+            if count > 0 || out.is_empty() {
+                return Ok(count);
+            }
+        }
+    }
+}
+
+fn corrupt(error: &FrameDecoderError) -> io::Error {
+    let cause = format!("damaged or cut zstd data ({error}); copy or record it again");
+    io::Error::new(io::ErrorKind::InvalidData, cause)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use flate2::Compression;
+    use flate2::write::GzEncoder;
+    use ruzstd::encoding::{CompressionLevel, compress_to_vec};
+
+    use super::*;
+
+    fn text_of(bytes: Vec<u8>) -> Result<String, String> {
+        let mut text = String::new();
+        let mut input = unpack("f", Box::new(Cursor::new(bytes))).map_err(|it| it.to_string())?;
+        input
+            .read_to_string(&mut text)
+            .map_err(|error| error.to_string())?;
+        Ok(text)
+    }
+
+    fn zstd(text: &str) -> Vec<u8> {
+        compress_to_vec(text.as_bytes(), CompressionLevel::Fastest)
+    }
+
+    fn gzip(text: &str) -> Vec<u8> {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+        encoder.write_all(text.as_bytes()).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    #[test]
+    fn the_first_bytes_choose_the_decoder() {
+        for packed in [b"words\n".to_vec(), gzip("words\n"), zstd("words\n")] {
+            assert_eq!(text_of(packed), Ok("words\n".to_owned()));
+        }
+        assert_eq!(text_of(Vec::new()), Ok(String::new()));
+    }
+
+    #[test]
+    fn frames_follow_each_other_and_skippable_ones_are_skipped() {
+        let skippable = [&[0x50, 0x2a, 0x4d, 0x18, 3, 0, 0, 0][..], b"abc"].concat();
+        assert_eq!(
+            text_of([zstd("one "), skippable.clone(), zstd("two")].concat()).unwrap(),
+            "one two"
+        );
+        assert_eq!(text_of([skippable, zstd("two")].concat()).unwrap(), "two");
+        assert_eq!(
+            text_of([gzip("one "), gzip("two")].concat()).unwrap(),
+            "one two"
+        );
+    }
+
+    #[test]
+    fn a_frame_larger_than_every_buffer_comes_out_whole() {
+        let text: String = (0..400_000)
+            .map(|number| format!("line {number}\n"))
+            .collect();
+        assert!(text.len() > 8 * BUFFER_BYTES);
+        assert!(text_of(zstd(&text)).unwrap() == text);
+    }
+
+    #[test]
+    fn cut_and_damaged_data_say_so() {
+        let whole = zstd(&"some text that packs ".repeat(100));
+        let cut = text_of(whole[..whole.len() / 2].to_vec()).expect_err("half a frame");
+        assert!(cut.contains("damaged or cut zstd data"), "{cut}");
+        let gzip = gzip("some text");
+        text_of(gzip[..gzip.len() - 9].to_vec()).expect_err("its end is missing");
+    }
+
+    #[test]
+    fn a_perf_data_file_is_sent_back_to_perf() {
+        let error = text_of(b"PERFILE2\0\0\0".to_vec()).expect_err("not text");
+        assert!(error.contains("perf script -i f"), "{error}");
+    }
+}

@@ -1,0 +1,362 @@
+//! One line of `perf script`, as bytes:
+//!
+//! ```text
+//!  kworker/1:2-eve 21285 [001]  4541.077310:        kmem:mm_page_free: page=0x50ac27 pfn=0x50ac27 order=0
+//!  comm            pid    cpu   seconds             event              fields
+//! ```
+//!
+//! A comm may hold spaces, colons and brackets, so the line is found from its CPU in brackets
+//! that a time follows. perf cannot compute `page`, so the page is known by its `pfn`: in
+//! hexadecimal since Linux 5.13, in decimal before. An allocation that failed has neither.
+
+use plimsoll_mm::units::Order;
+
+use super::{Event, Record};
+
+/// What a line holds.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Line<'a> {
+    /// An event of ours.
+    Record(Record),
+    /// Another event, by name.
+    Other(&'a [u8]),
+    /// Nothing: empty or a comment.
+    Blank,
+}
+
+/// More CPUs than Linux can be built for.
+const CPUS_MAX: u64 = 8192;
+
+/// What was expected where the line stopped making sense.
+pub(super) type Expected = &'static str;
+
+/// Parses a line without its newline.
+pub(super) fn parse(line: &[u8]) -> Result<Line<'_>, Expected> {
+    match line.trim_ascii_start().first() {
+        None | Some(b'#') => return Ok(Line::Blank),
+        Some(_) => {}
+    }
+    let (head, rest) = split_at_cpu(line).ok_or("`comm pid [cpu] seconds: event: fields`")?;
+    let (cpu, rest) = number_until(&rest[1..], b']').ok_or("a CPU number in brackets")?;
+    let cpu = narrow(cpu, CPUS_MAX - 1).ok_or("a CPU number below 8192")?;
+    let (time_ns, rest) = time(rest.trim_ascii_start()).ok_or("a time as `seconds.fraction:`")?;
+    let (name, fields) = event_name(rest).ok_or("an event name followed by `:`")?;
+    let pid = pid(head).ok_or("a pid before the CPU")?;
+    let Some(event) = event(name, fields)? else {
+        return Ok(Line::Other(name));
+    };
+    Ok(Line::Record(Record {
+        time_ns,
+        cpu,
+        pid,
+        event,
+    }))
+}
+
+/// Splits before the first ` [cpu]` that a time follows.
+fn split_at_cpu(line: &[u8]) -> Option<(&[u8], &[u8])> {
+    let is_cpu = |at: &usize| {
+        let (cpu, rest) = digits(&line[at + 1..]);
+        let after = rest.strip_prefix(b"] ").map(<[u8]>::trim_ascii_start);
+        let (seconds, rest) = digits(after.unwrap_or_default());
+        !cpu.is_empty() && !seconds.is_empty() && rest.first() == Some(&b'.')
+    };
+    let opens = line
+        .iter()
+        .enumerate()
+        .filter(|(_, byte)| **byte == b'[')
+        .map(|(at, _)| at);
+    opens.into_iter().find(is_cpu).map(|at| line.split_at(at))
+}
+
+/// The last word before the CPU, as `pid` or `pid/tid`; the thread is what allocates.
+fn pid(head: &[u8]) -> Option<u32> {
+    let word = head
+        .trim_ascii_end()
+        .rsplit(|byte| *byte == b' ' || *byte == b'/')
+        .next()?;
+    // perf prints -1 for a thread it has lost sight of.
+    if word == b"-1" {
+        Some(0)
+    } else {
+        narrow(decimal(word)?, u64::from(u32::MAX))
+    }
+}
+
+/// `seconds.fraction:` in nanoseconds; the fraction has six digits, or nine with `--ns`.
+fn time(text: &[u8]) -> Option<(u64, &[u8])> {
+    let (seconds, rest) = number_until(text, b'.')?;
+    let places = u32::try_from(digits(rest).0.len()).ok()?;
+    let (fraction, rest) = number_until(rest, b':')?;
+    let scale = 10_u64.pow(9_u32.checked_sub(places)?);
+    let time_ns = seconds
+        .checked_mul(1_000_000_000)?
+        .checked_add(fraction * scale)?;
+    Some((time_ns, rest))
+}
+
+/// The event's name with its subsystem, and the fields behind it. A period may come first.
+fn event_name(text: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (_period, text) = digits(text.trim_ascii_start());
+    let text = text.trim_ascii_start();
+    let end = text
+        .iter()
+        .position(|byte| *byte == b' ')
+        .unwrap_or(text.len());
+    let name = text[..end].strip_suffix(b":")?;
+    (!name.is_empty()).then(|| (name, &text[end..]))
+}
+
+/// The event, or `None` for one that is not ours.
+fn event(name: &[u8], fields: &[u8]) -> Result<Option<Event>, Expected> {
+    let name = name.strip_prefix(b"kmem:").unwrap_or(name);
+    let order = || order(fields);
+    let page = || pfn(fields)?.ok_or("the `pfn` of a page");
+    Ok(Some(match name {
+        b"mm_page_alloc" => match (pfn(fields)?, order()?) {
+            (Some(pfn), order) => Event::Alloc { pfn, order },
+            (None, order) => Event::AllocFailed { order },
+        },
+        b"mm_page_free" => Event::Free {
+            pfn: page()?,
+            order: order()?,
+        },
+        b"mm_page_free_batched" => Event::FreeBatched { pfn: page()? },
+        b"mm_page_pcpu_drain" => Event::PcpuDrain {
+            pfn: page()?,
+            order: order()?,
+        },
+        _ => return Ok(None),
+    }))
+}
+
+fn order(fields: &[u8]) -> Result<Order, Expected> {
+    let order = field(fields, b"order=")
+        .and_then(number)
+        .ok_or("`order=` and a number")?;
+    let order = u8::try_from(order).ok().and_then(Order::new);
+    order.ok_or("an order from 0 to 10")
+}
+
+/// The page frame number; `None` where the event has no page.
+fn pfn(fields: &[u8]) -> Result<Option<u64>, Expected> {
+    // perf computes `page` from `pfn` with the wrong base; it still tells pages apart.
+    let value = field(fields, b"pfn=").or_else(|| field(fields, b"page="));
+    let value = value.ok_or("`pfn=` and a number")?;
+    if value == b"(nil)" {
+        return Ok(None);
+    }
+    let pfn = number(value).ok_or("`pfn=` and a number")?;
+    // A failed allocation prints pfn 0, or -1 on some kernels; Linux hands out neither.
+    Ok((pfn != 0 && pfn != u64::MAX).then_some(pfn))
+}
+
+/// The value of the first field with this `key`, which ends in `=`.
+fn field<'a>(fields: &'a [u8], key: &[u8]) -> Option<&'a [u8]> {
+    fields
+        .split(|byte| *byte == b' ')
+        .find_map(|word| word.strip_prefix(key))
+}
+
+fn number(text: &[u8]) -> Option<u64> {
+    match text.strip_prefix(b"0x") {
+        Some(digits) => hexadecimal(digits),
+        None => decimal(text),
+    }
+}
+
+fn decimal(text: &[u8]) -> Option<u64> {
+    let mut value = (!text.is_empty()).then_some(0_u64)?;
+    for byte in text {
+        let digit = byte.is_ascii_digit().then(|| u64::from(byte - b'0'))?;
+        value = value.checked_mul(10)?.checked_add(digit)?;
+    }
+    Some(value)
+}
+
+fn hexadecimal(digits: &[u8]) -> Option<u64> {
+    if digits.is_empty() || digits.len() > 16 {
+        return None;
+    }
+    digits.iter().try_fold(0, |value, byte| {
+        let digit = char::from(*byte).to_digit(16)?;
+        Some(value << 4 | u64::from(digit))
+    })
+}
+
+/// A decimal number that `end` follows, and what is behind `end`.
+fn number_until(text: &[u8], end: u8) -> Option<(u64, &[u8])> {
+    let (digits, rest) = digits(text);
+    let value = decimal(digits)?;
+    (rest.first() == Some(&end)).then(|| (value, &rest[1..]))
+}
+
+/// The decimal digits that `text` begins with, and the rest.
+fn digits(text: &[u8]) -> (&[u8], &[u8]) {
+    text.split_at(text.iter().take_while(|byte| byte.is_ascii_digit()).count())
+}
+
+fn narrow(value: u64, most: u64) -> Option<u32> {
+    u32::try_from(value).ok().filter(|_| value <= most)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALLOC: &str = "            perf   500 [001]  4540.333288:             kmem:mm_page_alloc: page=0x2238e1 pfn=0x2238e1 order=3 migratetype=0 gfp_flags=GFP_HIGHUSER|__GFP_ACCOUNT";
+
+    fn record(line: &str) -> Record {
+        match parse(line.as_bytes()) {
+            Ok(Line::Record(record)) => record,
+            other => panic!("{line}: {other:?}"),
+        }
+    }
+
+    fn order(order: u8) -> Order {
+        Order::new(order).expect("a legal order")
+    }
+
+    #[test]
+    fn an_allocation_is_read_to_its_last_field() {
+        let event = Event::Alloc {
+            pfn: 0x22_38e1,
+            order: order(3),
+        };
+        assert_eq!(
+            record(ALLOC),
+            Record {
+                time_ns: 4_540_333_288_000,
+                cpu: 1,
+                pid: 500,
+                event
+            }
+        );
+    }
+
+    #[test]
+    fn every_kind_of_event_is_told_apart() {
+        let event = |name: &str| record(&ALLOC.replace("mm_page_alloc", name)).event;
+        let (pfn, order) = (0x22_38e1, order(3));
+        assert_eq!(event("mm_page_free"), Event::Free { pfn, order });
+        assert_eq!(event("mm_page_free_batched"), Event::FreeBatched { pfn });
+        assert_eq!(event("mm_page_pcpu_drain"), Event::PcpuDrain { pfn, order });
+        let other = ALLOC.replace("mm_page_alloc", "mm_page_alloc_zone_locked");
+        assert_eq!(
+            parse(other.as_bytes()),
+            Ok(Line::Other(b"kmem:mm_page_alloc_zone_locked"))
+        );
+    }
+
+    #[test]
+    fn a_comm_may_hold_spaces_colons_and_brackets() {
+        for comm in [
+            "Web Content",
+            "kworker/1:2-eve",
+            "a [007] b: 1.5:",
+            "[000] ",
+            "x [1] 2 y",
+        ] {
+            let record = record(&ALLOC.replace("perf", comm));
+            assert_eq!((record.pid, record.cpu), (500, 1), "{comm}");
+        }
+    }
+
+    #[test]
+    fn other_options_of_perf_script_are_understood() {
+        assert_eq!(record(&ALLOC.replace("  500 ", " 499/500 ")).pid, 500);
+        assert_eq!(record(&ALLOC.replace("  500 ", "  -1 ")).pid, 0);
+        assert_eq!(
+            record(&ALLOC.replace(".333288:", ".333288123:")).time_ns,
+            4_540_333_288_123
+        );
+        assert_eq!(
+            record(&ALLOC.replace("kmem:mm", "   1 kmem:mm")),
+            record(ALLOC)
+        );
+        assert_eq!(
+            record(&ALLOC.replace("pfn=0x2238e1", "pfn=2242785")),
+            record(ALLOC)
+        );
+        assert_eq!(record(&ALLOC.replace("pfn=0x2238e1 ", "")), record(ALLOC));
+    }
+
+    #[test]
+    fn an_allocation_without_a_page_has_failed() {
+        let failed = Event::AllocFailed { order: order(3) };
+        for page in [
+            "page=(nil) pfn=0x0",
+            "page=(nil)",
+            "page=0 pfn=0",
+            "pfn=0xffffffffffffffff",
+        ] {
+            assert_eq!(
+                record(&ALLOC.replace("page=0x2238e1 pfn=0x2238e1", page)).event,
+                failed
+            );
+        }
+    }
+
+    #[test]
+    fn comments_and_empty_lines_are_blank() {
+        for line in ["", "   ", "# comment", "  # comment"] {
+            assert_eq!(parse(line.as_bytes()), Ok(Line::Blank), "{line:?}");
+        }
+    }
+
+    #[test]
+    fn every_part_that_can_be_wrong_says_what_was_expected() {
+        let free = ALLOC.replace("mm_page_alloc:", "mm_page_free:");
+        let cases = [
+            (
+                "hello world".to_owned(),
+                "`comm pid [cpu] seconds: event: fields`",
+            ),
+            (ALLOC.replace("[001]", "[9999]"), "a CPU number below 8192"),
+            (
+                ALLOC.replace("4540.333288:", "4540,333288:"),
+                "`comm pid [cpu] seconds: event: fields`",
+            ),
+            (
+                ALLOC.replace("4540.333288:", "4540.3332881234:"),
+                "a time as `seconds.fraction:`",
+            ),
+            (
+                ALLOC.replace("alloc:", "alloc"),
+                "an event name followed by `:`",
+            ),
+            (ALLOC.replace("  500 ", " pid "), "a pid before the CPU"),
+            (
+                ALLOC.replace("order=3", "order=11"),
+                "an order from 0 to 10",
+            ),
+            (ALLOC.replace("order=3", "order=x"), "`order=` and a number"),
+            (ALLOC.replace("order=3 ", ""), "`order=` and a number"),
+            (
+                ALLOC.replace("pfn=0x2238e1", "pfn=0xzz"),
+                "`pfn=` and a number",
+            ),
+            (
+                ALLOC.replace("page=0x2238e1 pfn=0x2238e1", ""),
+                "`pfn=` and a number",
+            ),
+            (
+                free.replace("pfn=0x2238e1", "pfn=0x0"),
+                "the `pfn` of a page",
+            ),
+        ];
+        for (line, expected) in cases {
+            assert_eq!(parse(line.as_bytes()), Err(expected), "{line}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_bytes_make_it_panic(mut line: Vec<u8>, at in 0..ALLOC.len(), cut in 0..ALLOC.len()) {
+            let _ = parse(&line);
+            line.splice(0..0, ALLOC.bytes().take(at));
+            line.extend(ALLOC.bytes().skip(cut));
+            let _ = parse(&line);
+        }
+    }
+}

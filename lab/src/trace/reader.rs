@@ -1,0 +1,324 @@
+//! Streaming a recording, line by line, without a string per line.
+//!
+//! perf merges the buffers of all CPUs by time, but a late buffer can put an event behind a
+//! younger one: records come in the order of the file, and a step back in time is an error
+//! only when no late buffer explains it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io::BufRead;
+
+use super::error::TraceError;
+use super::line::{Expected, Line, parse};
+use super::{Record, input};
+
+/// perf flushes its buffers at least once in a while this long.
+const BACKWARDS_NS_MAX: u64 = 1_000_000_000;
+
+/// How much of a bad line an error shows.
+const SHOWN_CHARS: usize = 120;
+
+/// Yields the records of a recording, in the order of the file.
+pub struct Reader {
+    file: String,
+    input: Box<dyn BufRead + Send>,
+    buffer: Vec<u8>,
+    line: u64,
+    latest_ns: u64,
+    ignored: BTreeMap<String, u64>,
+    warning: Option<Warning>,
+    state: State,
+}
+
+#[derive(PartialEq, Eq)]
+enum State {
+    Reading,
+    /// At the end of the file, or behind an error.
+    Done,
+}
+
+/// What is odd about a recording that could still be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Warning {
+    /// The last line ends in the middle of an event.
+    TruncatedLastLine {
+        /// The file as given.
+        file: String,
+        /// The line, from 1.
+        line: u64,
+    },
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self::TruncatedLastLine { file, line } = self;
+        write!(
+            f,
+            "{file}:{line}: the last line is cut off and was left out"
+        )
+    }
+}
+
+impl Reader {
+    /// Opens `file`, or standard input for `-`: plain, gzip or zstd.
+    ///
+    /// # Errors
+    /// When the file cannot be opened, or is not text.
+    pub fn open(file: &str) -> Result<Self, TraceError> {
+        let name = if file == "-" { "standard input" } else { file };
+        Ok(Self::new(name, input::open(file)?))
+    }
+
+    /// Reads the text of `input`, called `file` in errors.
+    #[must_use]
+    pub fn new(file: &str, input: Box<dyn BufRead + Send>) -> Self {
+        Self {
+            file: file.to_owned(),
+            input,
+            buffer: Vec::new(),
+            line: 0,
+            latest_ns: 0,
+            ignored: BTreeMap::new(),
+            warning: None,
+            state: State::Reading,
+        }
+    }
+
+    /// Lines read so far.
+    #[must_use]
+    pub fn lines(&self) -> u64 {
+        self.line
+    }
+
+    /// Other events so far, by name.
+    #[must_use]
+    pub fn ignored(&self) -> &BTreeMap<String, u64> {
+        &self.ignored
+    }
+
+    /// What was odd about the end of the file.
+    #[must_use]
+    pub fn warning(&self) -> Option<&Warning> {
+        self.warning.as_ref()
+    }
+
+    /// The name of the input in messages.
+    #[must_use]
+    pub fn file(&self) -> &str {
+        &self.file
+    }
+
+    fn next_record(&mut self) -> Result<Option<Record>, TraceError> {
+        // Ends: each turn takes a line from a finite input.
+        loop {
+            self.buffer.clear();
+            self.line += 1;
+            let read = self.input.read_until(b'\n', &mut self.buffer);
+            let (file, line) = (&self.file, self.line);
+            let count = read.map_err(|source| TraceError::Read {
+                file: file.clone(),
+                line,
+                source,
+            })?;
+            if count == 0 {
+                self.line -= 1;
+                return Ok(None);
+            }
+            let whole = self.buffer.last() == Some(&b'\n');
+            match parse(self.buffer.trim_ascii_end()) {
+                Ok(Line::Record(record)) => return self.in_time(record).map(Some),
+                Ok(Line::Blank) => {}
+                Ok(Line::Other(name)) => count_name(&mut self.ignored, name),
+                Err(_) if !whole => {
+                    self.warning = Some(Warning::TruncatedLastLine {
+                        file: file.clone(),
+                        line,
+                    });
+                    return Ok(None);
+                }
+                Err(expected) => return Err(self.bad_line(expected)),
+            }
+        }
+    }
+
+    fn in_time(&mut self, record: Record) -> Result<Record, TraceError> {
+        let back_ns = self.latest_ns.saturating_sub(record.time_ns);
+        if back_ns > BACKWARDS_NS_MAX {
+            return Err(TraceError::Backwards {
+                file: self.file.clone(),
+                line: self.line,
+                back_ns,
+            });
+        }
+        self.latest_ns = self.latest_ns.max(record.time_ns);
+        Ok(record)
+    }
+
+    #[cold]
+    fn bad_line(&self, expected: Expected) -> TraceError {
+        let text = String::from_utf8_lossy(self.buffer.trim_ascii());
+        let mut shown: String = text.chars().take(SHOWN_CHARS).collect();
+        if text.chars().nth(SHOWN_CHARS).is_some() {
+            shown.push('…');
+        }
+        // A binary file must not reach the terminal as it is.
+        let shown = shown.replace(char::is_control, "�");
+        TraceError::Line {
+            file: self.file.clone(),
+            line: self.line,
+            expected,
+            text: shown,
+        }
+    }
+}
+
+/// Counts without allocating for a name that is known.
+fn count_name(counts: &mut BTreeMap<String, u64>, name: &[u8]) {
+    let name = String::from_utf8_lossy(name);
+    match counts.get_mut(&*name) {
+        Some(count) => *count += 1,
+        None => drop(counts.insert(name.into_owned(), 1)),
+    }
+}
+
+impl Iterator for Reader {
+    type Item = Result<Record, TraceError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.state == State::Done {
+            return None;
+        }
+        let next = self.next_record().transpose();
+        if !matches!(next, Some(Ok(_))) {
+            self.state = State::Done;
+        }
+        next
+    }
+}
+
+impl fmt::Debug for Reader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reader")
+            .field("file", &self.file)
+            .field("line", &self.line)
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Cursor;
+
+    use ruzstd::encoding::{CompressionLevel, compress_to_vec};
+
+    use super::*;
+
+    const LINE: &str = "perf 500 [001] 10.000001: kmem:mm_page_free: pfn=0x1 order=0\n";
+
+    fn read(text: &str) -> (Vec<Result<Record, String>>, Reader) {
+        let mut reader = Reader::new("f.txt", Box::new(Cursor::new(text.to_owned())));
+        let records = reader
+            .by_ref()
+            .map(|it| it.map_err(|error| error.to_string()))
+            .collect();
+        (records, reader)
+    }
+
+    fn error(text: &str) -> String {
+        let (mut records, _) = read(text);
+        records
+            .pop()
+            .and_then(Result::err)
+            .expect("the last record is an error")
+    }
+
+    #[test]
+    fn comments_empty_lines_and_other_events_are_passed_over() {
+        let other = LINE.replace("mm_page_free", "rss_stat");
+        let (records, reader) = read(&format!("# perf script\n\n{LINE}{other}{other}{LINE}"));
+        assert_eq!(
+            (records.len(), reader.lines(), reader.warning()),
+            (2, 6, None)
+        );
+        assert_eq!(reader.ignored()["kmem:rss_stat"], 2);
+    }
+
+    #[test]
+    fn a_bad_line_is_an_error_with_file_line_expectation_and_text() {
+        assert_eq!(
+            error(&format!("{LINE}\n{}", LINE.replace("order=0", "order=11"))),
+            "f.txt:3: expected an order from 0 to 10, \
+             found `perf 500 [001] 10.000001: kmem:mm_page_free: pfn=0x1 order=11`"
+        );
+        let long = error(&format!("{}\n", "x\u{7}".repeat(500)));
+        assert!(long.ends_with("…`") && long.chars().count() < 250, "{long}");
+        assert!(
+            !long.contains('\u{7}'),
+            "control characters stay out of the terminal"
+        );
+    }
+
+    #[test]
+    fn reading_ends_at_the_first_error() {
+        let (records, _) = read(&format!("{LINE}bad\n{LINE}"));
+        assert!(matches!(&*records, [Ok(_), Err(_)]));
+    }
+
+    #[test]
+    fn a_last_line_that_is_cut_off_is_a_warning() {
+        let (records, reader) = read(&format!("{LINE}{}", &LINE[..40]));
+        assert_eq!(records.len(), 1);
+        let text = reader.warning().expect("a warning").to_string();
+        assert_eq!(text, "f.txt:2: the last line is cut off and was left out");
+    }
+
+    #[test]
+    fn a_last_line_that_only_lacks_its_newline_counts() {
+        let (records, reader) = read(&format!("{LINE}{}", LINE.trim_end()));
+        assert_eq!((records.len(), reader.warning()), (2, None));
+    }
+
+    #[test]
+    fn a_small_step_back_in_time_is_allowed_and_a_large_one_is_not() {
+        let earlier = LINE.replace("10.000001", "9.100000");
+        assert_eq!(read(&format!("{LINE}{earlier}")).0.len(), 2);
+        let much_earlier = LINE.replace("10.000001", "8.900000");
+        assert_eq!(
+            error(&format!("{LINE}{much_earlier}")),
+            "f.txt:2: expected events in order of time, found one 1.100 s before an earlier line; \
+             is this more than one recording?"
+        );
+    }
+
+    #[test]
+    fn a_file_that_is_not_there_is_an_error_that_names_it() {
+        let error = Reader::open("no/such/file")
+            .expect_err("it is not there")
+            .to_string();
+        assert!(error.starts_with("cannot open no/such/file: "), "{error}");
+        assert!(Reader::open("/").is_err(), "a folder is no recording");
+    }
+
+    #[test]
+    fn packed_data_that_ends_early_names_the_line_it_reached() {
+        let text = LINE.repeat(20_000);
+        let packed = compress_to_vec(text.as_bytes(), CompressionLevel::Uncompressed);
+        let cut = Cursor::new(packed[..packed.len() / 2].to_vec());
+        let input = input::unpack("f.zst", Box::new(cut)).expect("its beginning is whole");
+        let last = Reader::new("f.zst", input)
+            .last()
+            .expect("a record or an error");
+        let error = last.expect_err("half of it is missing").to_string();
+        assert!(error.starts_with("f.zst:"), "{error}");
+        assert!(
+            error.contains(": cannot read further: damaged or cut zstd data"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn windows_line_ends_are_line_ends() {
+        let (records, _) = read(&LINE.replace('\n', "\r\n"));
+        assert_eq!(records.len(), 1);
+    }
+}

@@ -1,0 +1,165 @@
+//! A whole recording as what happened: allocations, frees, drains, in order of time.
+
+use std::collections::HashMap;
+
+use plimsoll_mm::units::Order;
+
+use super::error::TraceError;
+use super::reader::{Reader, Warning};
+use super::summary::Summary;
+use super::{Event, Record};
+
+/// A recording in memory.
+#[derive(Clone, Debug)]
+pub struct Recording {
+    /// Everything that happened, in order of time: every free once, and no
+    /// [`Event::FreeBatched`].
+    pub records: Vec<Record>,
+    /// How much of what there was.
+    pub summary: Summary,
+    /// What is odd about the file.
+    pub warnings: Vec<Warning>,
+}
+
+impl Recording {
+    /// Reads `file` to its end, or standard input for `-`.
+    ///
+    /// # Errors
+    /// When the file cannot be read, a line is not an event, or no event is of use.
+    pub fn read(file: &str) -> Result<Self, TraceError> {
+        Self::collect(Reader::open(file)?)
+    }
+
+    /// Reads what `reader` has left.
+    ///
+    /// # Errors
+    /// As [`Recording::read`].
+    pub fn collect(mut reader: Reader) -> Result<Self, TraceError> {
+        let mut records = reader
+            .by_ref()
+            .collect::<Result<Vec<Record>, TraceError>>()?;
+        let happened = |record: &Record| !matches!(record.event, Event::PcpuDrain { .. });
+        if !records.iter().any(happened) {
+            let (file, lines) = (reader.file().to_owned(), reader.lines());
+            return Err(TraceError::Empty { file, lines });
+        }
+        // Stable, and nearly free on what perf has all but sorted.
+        records.sort_by_key(|record| record.time_ns);
+        if !records
+            .iter()
+            .any(|record| matches!(record.event, Event::Free { .. }))
+        {
+            batched_are_the_frees(&mut records);
+        }
+        let mut summary = Summary::of(&records);
+        summary.lines = reader.lines();
+        summary.ignored = reader.ignored().clone();
+        records.retain(|record| !matches!(record.event, Event::FreeBatched { .. }));
+        Ok(Self {
+            records,
+            summary,
+            warnings: reader.warning().cloned().into_iter().collect(),
+        })
+    }
+}
+
+/// Makes every batched event a free, of the order that its page was allocated with.
+fn batched_are_the_frees(records: &mut [Record]) {
+    let mut live = HashMap::new();
+    for record in records {
+        match record.event {
+            Event::Alloc { pfn, order } => drop(live.insert(pfn, order)),
+            Event::FreeBatched { pfn } => {
+                let order = live.remove(&pfn).unwrap_or(Order::ZERO);
+                record.event = Event::Free { pfn, order };
+            }
+            Event::AllocFailed { .. } | Event::Free { .. } | Event::PcpuDrain { .. } => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Cursor;
+
+    use super::*;
+
+    fn recording(lines: &[&str]) -> Result<Recording, TraceError> {
+        let line = |line: &&str| format!("perf 500 [001] {line}\n");
+        let text: String = lines.iter().map(line).collect();
+        Recording::collect(Reader::new("f.txt", Box::new(Cursor::new(text))))
+    }
+
+    #[test]
+    fn a_batched_free_confirms_and_does_not_free_again() {
+        let recording = recording(&[
+            "1.000001: kmem:mm_page_alloc: pfn=0x8 order=0",
+            "1.000002: kmem:mm_page_free: pfn=0x8 order=0",
+            "1.000003: kmem:mm_page_free_batched: pfn=0x8 order=0",
+        ])
+        .unwrap();
+        assert_eq!(recording.records.len(), 2);
+        let Summary {
+            frees,
+            unmatched_frees,
+            batched_confirmed,
+            ..
+        } = recording.summary;
+        assert_eq!((frees, unmatched_frees, batched_confirmed), (1, 0, 1));
+    }
+
+    #[test]
+    fn without_other_frees_the_batched_ones_are_the_frees() {
+        let recording = recording(&[
+            "1.000001: kmem:mm_page_alloc: pfn=0x8 order=2",
+            "1.000003: kmem:mm_page_free_batched: pfn=0x8 order=0",
+            "1.000004: kmem:mm_page_free_batched: pfn=0x9 order=0",
+        ])
+        .unwrap();
+        let freed = recording.records[1].event;
+        assert_eq!(
+            freed,
+            Event::Free {
+                pfn: 8,
+                order: Order::new(2).expect("legal")
+            }
+        );
+        let Summary {
+            frees,
+            unmatched_frees,
+            never_freed,
+            ..
+        } = recording.summary;
+        assert_eq!((frees, unmatched_frees, never_freed), (2, 1, 0));
+    }
+
+    #[test]
+    fn late_events_are_put_where_they_belong_and_equal_times_keep_their_order() {
+        let recording = recording(&[
+            "1.000002: kmem:mm_page_free: pfn=0x8 order=0",
+            "1.000001: kmem:mm_page_alloc: pfn=0x8 order=0",
+            "1.000002: kmem:mm_page_alloc: pfn=0x9 order=0",
+        ])
+        .unwrap();
+        let pfn = |record: &Record| match record.event {
+            Event::Alloc { pfn, .. } => ("alloc", pfn),
+            Event::Free { pfn, .. } => ("free", pfn),
+            _ => ("other", 0),
+        };
+        let order: Vec<_> = recording.records.iter().map(pfn).collect();
+        assert_eq!(order, [("alloc", 8), ("free", 8), ("alloc", 9)]);
+        assert_eq!(recording.summary.unmatched_frees, 0);
+    }
+
+    #[test]
+    fn a_recording_without_any_use_is_an_error_that_says_how_to_make_one() {
+        let error = recording(&["1.000001: kmem:kmalloc: ptr=0x1"]).expect_err("nothing of use");
+        assert!(
+            error
+                .to_string()
+                .contains("found none in 1 lines; record with"),
+            "{error}"
+        );
+        recording(&[]).expect_err("nothing at all");
+    }
+}

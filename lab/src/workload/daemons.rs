@@ -1,0 +1,47 @@
+//! What runs on every machine besides the workload: short wake-ups, and a few pages now and then.
+//!
+//! They matter to timers: a deferrable one fires only when something wakes its CPU.
+
+use std::rc::Rc;
+
+use plimsoll_mm::machine::Machine;
+use plimsoll_mm::units::{CpuId, Nanos};
+use rand::RngExt;
+
+use super::{Mapping, about, around, think};
+use crate::room::Room;
+
+/// What each CPU's daemons do.
+#[derive(Clone, Copy, Debug)]
+pub struct Daemons {
+    /// The mean time between two wake-ups.
+    pub every: Nanos,
+    /// The mean length of one.
+    pub work: Nanos,
+    /// The mean number of pages they keep. Their number changes whenever they are exchanged, and
+    /// that leaves differentials behind.
+    pub pages: usize,
+    /// At one wake-up in so many the pages are exchanged for others.
+    pub exchange_one_in: u32,
+}
+
+impl Daemons {
+    /// Starts them on each of `cpus`; they stop at `until`.
+    pub fn start(self, room: &Room, cpus: impl IntoIterator<Item = CpuId>, until: Nanos) {
+        for cpu in cpus {
+            let mm = Rc::clone(&room.mm);
+            room.sim.spawn(cpu, move |sim| {
+                let mut kept = Mapping::new(&mm);
+                while sim.now() < until {
+                    sim.sleep(about(sim, self.every));
+                    think(sim, about(sim, self.work));
+                    if sim.rng().random_ratio(1, self.exchange_one_in) {
+                        kept.unmap(sim);
+                        kept.fault(sim, around(sim, self.pages));
+                    }
+                }
+                kept.unmap(sim);
+            });
+        }
+    }
+}

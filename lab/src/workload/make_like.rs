@@ -1,0 +1,58 @@
+//! Like `make -j`: many short-lived processes, each on whatever CPU it is put.
+
+use std::rc::Rc;
+
+use plimsoll_mm::machine::Machine;
+use plimsoll_mm::site::Work;
+use plimsoll_mm::units::{CpuId, Nanos};
+use plimsoll_sim::Sim;
+use rand::RngExt;
+
+use super::{Mapping, about, around, think};
+use crate::room::Room;
+
+/// What the processes are like.
+#[derive(Clone, Copy, Debug)]
+pub struct MakeLike {
+    /// How many run at once (make: `-j`).
+    pub jobs: u32,
+    /// Pages each touches, on average.
+    pub pages: usize,
+    /// Its own work between two faults, on average.
+    pub think_ns_per_page: u32,
+    /// The mean pause between the end of a process and the start of the next.
+    pub pause: Nanos,
+}
+
+impl MakeLike {
+    /// Starts the jobs; no process starts after `until`.
+    pub fn start(self, room: &Room, until: Nanos) {
+        let cpus = room.sim.topology().cpus();
+        for job in 0..self.jobs {
+            let mm = Rc::clone(&room.mm);
+            room.sim.spawn(CpuId(job % cpus), move |sim| {
+                while sim.now() < until {
+                    sim.sleep(about(sim, self.pause));
+                    let cpu = sim.rng().random_range(0..cpus);
+                    sim.migrate(CpuId(cpu));
+                    self.process(sim, &mut Mapping::new(&mm));
+                }
+            });
+        }
+    }
+
+    fn process(&self, sim: &Sim, mapping: &mut Mapping<'_>) {
+        /// Pages touched between two stretches of the process's own work.
+        const STEP: usize = 16;
+        sim.spend(Work::Process, 1);
+        let pages = around(sim, self.pages);
+        for _ in 0..pages.div_ceil(STEP) {
+            if !mapping.fault(sim, STEP) {
+                break;
+            }
+            let mean = u64::from(self.think_ns_per_page) * STEP as u64;
+            think(sim, about(sim, Nanos(mean)));
+        }
+        mapping.unmap(sim);
+    }
+}

@@ -1,0 +1,108 @@
+//! What CPUs do: programs in terms of faults, unmaps and time.
+
+pub mod daemons;
+pub mod make_like;
+pub mod stress_vm;
+
+use plimsoll_mm::machine::Machine;
+use plimsoll_mm::page::Request;
+use plimsoll_mm::site::Work;
+use plimsoll_mm::units::{Nanos, Order, Pfn};
+use plimsoll_mm::vmstat::Manager;
+use plimsoll_mm::vmstat::counters::{NodeItem, ZoneItem};
+use plimsoll_sim::Sim;
+use rand::RngExt;
+
+/// Pages whose counters change together (Linux: pages reach the LRU in batches of 31).
+const COUNTED_TOGETHER: usize = 31;
+
+/// Pages unmapped before they are given back (Linux: one chunk of a gather).
+const UNMAPPED_TOGETHER: usize = 512;
+
+/// Anonymous memory of one mapping, page by page.
+#[derive(Debug)]
+pub struct Mapping<'a> {
+    mm: &'a Manager<Sim>,
+    pages: Vec<Pfn>,
+    /// Pages that are not counted yet.
+    uncounted: usize,
+}
+
+impl<'a> Mapping<'a> {
+    /// Nothing mapped yet.
+    #[must_use]
+    pub fn new(mm: &'a Manager<Sim>) -> Self {
+        Self {
+            mm,
+            pages: Vec::new(),
+            uncounted: 0,
+        }
+    }
+
+    /// Faults `pages` fresh pages in. Stops early, with `false`, when memory runs out.
+    pub fn fault(&mut self, sim: &Sim, pages: usize) -> bool {
+        self.pages.reserve(pages);
+        for _ in 0..pages {
+            sim.spend(Work::Fault, 1);
+            let Ok(pfn) = self.mm.pages().alloc(sim, Request::new(Order::ZERO)) else {
+                return false;
+            };
+            self.pages.push(pfn);
+            self.uncounted += 1;
+            if self.uncounted == COUNTED_TOGETHER {
+                self.count(sim);
+            }
+        }
+        self.count(sim);
+        true
+    }
+
+    /// Unmaps everything and gives it back.
+    ///
+    /// # Panics
+    /// When the manager refuses a page it handed out.
+    pub fn unmap(&mut self, sim: &Sim) {
+        self.count(sim);
+        for chunk in self.pages.chunks(UNMAPPED_TOGETHER) {
+            sim.spend(Work::Unmap, u32::try_from(chunk.len()).unwrap_or(u32::MAX));
+            self.note(sim, chunk[0], -i64::try_from(chunk.len()).unwrap_or(0));
+            let freed = self.mm.pages().free_pages(sim, chunk);
+            freed.expect("pages are given back as they were handed out");
+        }
+        self.pages.clear();
+    }
+
+    fn count(&mut self, sim: &Sim) {
+        if let Some(&last) = self.pages.last()
+            && self.uncounted > 0
+        {
+            self.note(sim, last, i64::try_from(self.uncounted).unwrap_or(0));
+            self.uncounted = 0;
+        }
+    }
+
+    fn note(&self, sim: &Sim, pfn: Pfn, delta: i64) {
+        self.mm.pages().count(sim, pfn, ZoneItem::Anon, delta);
+        self.mm.count_node(sim, NodeItem::AnonMapped, delta);
+    }
+}
+
+/// Lets `span` pass, spread evenly between none and twice its length.
+fn about(sim: &Sim, span: Nanos) -> Nanos {
+    Nanos(sim.rng().random_range(0..=2 * span.0))
+}
+
+/// A number of pages, spread evenly around `pages` by half of it.
+fn around(sim: &Sim, pages: usize) -> usize {
+    sim.rng().random_range(pages / 2..=pages + pages / 2)
+}
+
+/// Computes for `span` without memory.
+fn think(sim: &Sim, span: Nanos) {
+    let mut left = span.0;
+    while left > 0 {
+        let step = u32::try_from(left).unwrap_or(u32::MAX);
+        sim.spend(Work::Think, step);
+        left -= u64::from(step);
+    }
+}

@@ -1,0 +1,110 @@
+//! `stress-ng --vm`: workers that map memory, write every page, check it, unmap, and repeat.
+//!
+//! In bursts there is a pause between two rounds, so that CPUs go idle and their vmstat work
+//! goes dormant.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use plimsoll_mm::machine::Machine;
+use plimsoll_mm::units::{CpuId, Nanos, Pages};
+
+use plimsoll_sim::Sim;
+
+use super::{Mapping, about, around, think};
+use crate::room::Room;
+
+/// What each worker does.
+#[derive(Clone, Copy, Debug)]
+pub struct StressVm {
+    /// Memory per worker and round (stress-ng: `--vm-bytes`).
+    pub bytes: u64,
+    /// Writing a pattern to a mapped page and reading it back. Zero measures the page allocator
+    /// alone, as will-it-scale's `page_fault1` does.
+    pub use_ns_per_page: u32,
+    /// What comes between two rounds.
+    pub pause: Pause,
+}
+
+/// What a worker does between two rounds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pause {
+    /// Nothing: the next round begins.
+    No,
+    /// It sleeps for so long on average; its CPU may go idle.
+    Asleep(Nanos),
+    /// It computes for so long on average, without memory; its CPU stays busy.
+    Awake(Nanos),
+}
+
+impl Pause {
+    fn take(self, sim: &Sim) {
+        match self {
+            Self::No => {}
+            Self::Asleep(mean) => sim.sleep(about(sim, mean)),
+            Self::Awake(mean) => think(sim, about(sim, mean)),
+        }
+    }
+}
+
+/// What all workers did.
+#[derive(Clone, Debug, Default)]
+pub struct Done {
+    pages: Rc<Cell<u64>>,
+}
+
+impl Done {
+    /// Pages that were faulted in.
+    #[must_use]
+    pub fn pages(&self) -> u64 {
+        self.pages.get()
+    }
+
+    fn add(&self, pages: usize) {
+        self.pages.set(self.pages.get() + pages as u64);
+    }
+}
+
+impl StressVm {
+    /// Starts a worker on each of `cpus`; they stop at `until`.
+    pub fn start(self, room: &Room, cpus: impl IntoIterator<Item = CpuId>, until: Nanos) -> Done {
+        let done = Done::default();
+        for cpu in cpus {
+            let (mm, done) = (Rc::clone(&room.mm), done.clone());
+            room.sim.spawn(cpu, move |sim| {
+                // Workers start at different moments of a round.
+                match self.pause {
+                    Pause::No => sim.sleep(about(sim, Nanos::from_ms(1))),
+                    pause => pause.take(sim),
+                }
+                let mut mapping = Mapping::new(&mm);
+                while sim.now() < until {
+                    self.round(sim, &mut mapping, &done, until);
+                }
+            });
+        }
+        done
+    }
+
+    fn round(&self, sim: &Sim, mapping: &mut Mapping<'_>, done: &Done, until: Nanos) {
+        /// Pages faulted before the worker looks at the clock.
+        const STEP: usize = 256;
+        let wanted = Pages::from_bytes(self.bytes).index();
+        let wanted = match self.pause {
+            Pause::No => wanted,
+            _ => around(sim, wanted),
+        };
+        let mut mapped = 0;
+        while mapped < wanted && sim.now() < until {
+            let step = STEP.min(wanted - mapped);
+            if !mapping.fault(sim, step) {
+                break;
+            }
+            mapped += step;
+        }
+        done.add(mapped);
+        think(sim, Nanos(u64::from(self.use_ns_per_page) * mapped as u64));
+        mapping.unmap(sim);
+        self.pause.take(sim);
+    }
+}

@@ -1,0 +1,76 @@
+//! What a lock costs between two CPUs of this computer, and how long its waiters wait.
+//!
+//! `cargo run --release -p plimsoll-host --example two_cpus`
+#![expect(clippy::print_stdout, reason = "printing is what it is for")]
+
+use std::time::Duration;
+
+use plimsoll_host::measure::{self, CannotMeasure, Load, Pair, Price};
+
+/// Think and hold times, in nanoseconds.
+const LOADS: [(u32, u32); 5] = [
+    (2000, 500),
+    (500, 500),
+    (5000, 200),
+    (10_000, 2330),
+    (20_000, 5000),
+];
+
+const DURATION: Duration = Duration::from_secs(1);
+
+/// Prices that differ by more are those of other cores.
+const DRIFT_MAX: f64 = 1.5;
+
+fn main() {
+    if let Err(why) = report() {
+        println!("cannot measure here: {why}");
+    }
+}
+
+fn report() -> Result<(), CannotMeasure> {
+    let pair = Pair::find()?;
+    let [one, other] = pair.cpus();
+    println!("CPUs {one} and {other}; ns: median (p10 to p90, timings)");
+    let prices = measure::prices(pair)?;
+    print_price("line transfer, one way", prices.transfer);
+    print_price("hand-over to a waiter", prices.handover);
+    print_price("own free lock", prices.own);
+    print_price("remote free lock", prices.remote);
+    if prices.look_like_one_core() {
+        println!("these CPUs look like two threads of one core: nothing moves between caches");
+    }
+    println!();
+    println!("think/hold ns  contended     mean    p50    p90    p99  p99.9 ns     kept");
+    for (think_ns, hold_ns) in LOADS {
+        print!("{:>13}", format!("{think_ns}/{hold_ns}"));
+        match measure::lock_waits(pair, Load { think_ns, hold_ns }, DURATION) {
+            Err(why) => println!("  cannot measure: {why}"),
+            Ok(waits) => {
+                print!("  {:>7.1} %", waits.contended_share * 100.0);
+                print!("  {:>7.0}{:>7.0}", waits.mean_ns, waits.p50_ns);
+                print!(
+                    "{:>7.0}{:>7.0}{:>7.0}",
+                    waits.p90_ns, waits.p99_ns, waits.p999_ns
+                );
+                println!("     {:>4.0} %, {}", waits.kept_share * 100.0, waits.kept);
+            }
+        }
+    }
+    println!();
+    let drift = prices.drift(&measure::prices(pair)?);
+    println!("prices taken again: up to {drift:.2} times as high or low");
+    if drift > DRIFT_MAX {
+        println!("the CPUs moved meanwhile: do not compare the waits with the prices");
+    }
+    Ok(())
+}
+
+fn print_price(what: &str, price: Price) {
+    let Price {
+        median_ns,
+        p10_ns,
+        p90_ns,
+        timings,
+    } = price;
+    println!("{what:<23}{median_ns:>7.1}  ({p10_ns:.1} to {p90_ns:.1}, {timings})");
+}

@@ -1,0 +1,115 @@
+//! Which real CPUs a thread may run on, and which it runs on. Linux only; elsewhere nothing can
+//! be pinned and every thread seems to run on CPU 0.
+
+use std::io;
+
+pub use imp::{current, pin};
+
+/// The CPUs a thread may run on, ascending.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CpuMask(Vec<u32>);
+
+impl CpuMask {
+    /// Where the calling thread may run now; empty if that cannot be known.
+    #[must_use]
+    pub fn of_this_thread() -> Self {
+        Self(imp::allowed().unwrap_or_default())
+    }
+
+    /// Only `cpu`.
+    #[must_use]
+    pub fn only(cpu: u32) -> Self {
+        Self(vec![cpu])
+    }
+
+    /// The CPUs, ascending.
+    #[must_use]
+    pub fn cpus(&self) -> &[u32] {
+        &self.0
+    }
+
+    /// The real CPU on which a thread that plays `cpu` is pinned: itself if it may run, otherwise
+    /// the CPUs of the mask in turn. `None` for an empty mask.
+    #[must_use]
+    pub fn real(&self, cpu: u32) -> Option<u32> {
+        let turn = cpu as usize % self.0.len().max(1);
+        if self.0.contains(&cpu) {
+            Some(cpu)
+        } else {
+            self.0.get(turn).copied()
+        }
+    }
+}
+
+#[cfg(target_os = "linux")]
+mod imp {
+    use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
+
+    use super::{CpuMask, io};
+
+    /// The real CPU the calling thread runs on; stale at once.
+    #[must_use]
+    pub fn current() -> u32 {
+        u32::try_from(sched_getcpu()).unwrap_or(0)
+    }
+
+    /// Lets the calling thread run on `mask` only.
+    ///
+    /// # Errors
+    /// What the kernel says, for one when no CPU of the mask is online.
+    pub fn pin(mask: &CpuMask) -> io::Result<()> {
+        let mut set = CpuSet::new();
+        for &cpu in mask
+            .cpus()
+            .iter()
+            .filter(|&&cpu| (cpu as usize) < CpuSet::MAX_CPU)
+        {
+            set.set(cpu as usize);
+        }
+        Ok(sched_setaffinity(None, &set)?)
+    }
+
+    pub(super) fn allowed() -> io::Result<Vec<u32>> {
+        let set = sched_getaffinity(None)?;
+        let ids = (0..CpuSet::MAX_CPU).filter(|&id| set.is_set(id));
+        Ok(ids.filter_map(|id| u32::try_from(id).ok()).collect())
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+mod imp {
+    use super::{CpuMask, io};
+
+    /// Not known here: CPU 0.
+    #[must_use]
+    pub fn current() -> u32 {
+        0
+    }
+
+    /// Not possible here.
+    ///
+    /// # Errors
+    /// Always.
+    pub fn pin(_mask: &CpuMask) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    pub(super) fn allowed() -> io::Result<Vec<u32>> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_played_cpu_maps_to_itself_or_to_the_mask_in_turn() {
+        let mask = CpuMask(vec![2, 5]);
+        assert_eq!(
+            [0, 1, 2, 3, 5].map(|cpu| mask.real(cpu)),
+            [2, 5, 2, 5, 5].map(Some)
+        );
+        assert_eq!(CpuMask(Vec::new()).real(3), None);
+    }
+}

@@ -1,0 +1,198 @@
+//! The prices of a lock between two CPUs, each the median of many timings.
+//!
+//! The median needs no watch: a thread that was interrupted spoils the timing at hand only.
+//! Every wait for the other CPU has a limit.
+
+use std::cell::Cell;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Acquire, Release};
+
+use super::clock::{Rate, ticks, ticks_after_loads};
+use super::contend::reading_ticks;
+use super::{CannotMeasure, Pair, Price, Prices, quantile};
+use crate::locks::TicketLock;
+
+/// The prices are taken in turns: virtual CPUs wander, and then all prices change.
+const ROUNDS: u32 = 8;
+
+/// Timings of one price in one round.
+const TIMINGS: u64 = 2000;
+
+/// Steps per timing where one step is too short to time.
+const STEPS: u32 = 64;
+
+/// A line's CPU has settled when it did nothing with it for so long.
+const SETTLE_NS: f64 = 400.0;
+
+/// How long a holder holds while the other waits; long enough for it to be waiting.
+const HOLD_NS: f64 = 500.0;
+
+/// The longest wait for the other CPU.
+const PATIENCE_NS: f64 = 3e9;
+
+/// What `pair` pays for a lock. Takes a fraction of a second if the CPUs are free.
+///
+/// # Errors
+/// If a thread cannot be pinned, or the CPUs are too busy to meet.
+pub fn prices(pair: Pair) -> Result<Prices, CannotMeasure> {
+    let rate = Rate::measure();
+    let mut timings: [Vec<f64>; 4] = Default::default();
+    for _ in 0..ROUNDS {
+        timings[0].extend(transfer(pair, rate)?);
+        timings[1].extend(handover(pair, rate)?);
+        timings[2].extend(own(pair, rate)?);
+        timings[3].extend(remote(pair, rate)?);
+    }
+    let [transfer, handover, own, remote] = timings.map(price);
+    Ok(Prices {
+        transfer: transfer?,
+        handover: handover?,
+        own: own?,
+        remote: remote?,
+    })
+}
+
+/// A counter in cache lines of its own.
+#[derive(Default)]
+#[repr(align(128))]
+struct Line(AtomicU64);
+
+impl Line {
+    /// Waits until it holds `value`.
+    fn wait_for(&self, value: u64, rate: Rate) -> Result<(), CannotMeasure> {
+        const LOOKS_PER_READING: u32 = 1 << 12;
+        let mut patience_end = None;
+        loop {
+            for _ in 0..LOOKS_PER_READING {
+                // Acquire pairs with the Release in `put`.
+                if self.0.load(Acquire) == value {
+                    return Ok(());
+                }
+            }
+            let end = *patience_end.get_or_insert_with(|| ticks() + rate.ticks(PATIENCE_NS));
+            if ticks() > end {
+                return Err(CannotMeasure::Stalled);
+            }
+        }
+    }
+
+    fn put(&self, value: u64) {
+        // Release pairs with the Acquire in `wait_for`.
+        self.0.store(value, Release);
+    }
+}
+
+/// One line goes back and forth: half a round trip.
+fn transfer(pair: Pair, rate: Rate) -> Result<Vec<f64>, CannotMeasure> {
+    let line = Line::default();
+    let trips = TIMINGS * u64::from(STEPS);
+    let ping = || {
+        let mut timings = Vec::new();
+        let mut start = ticks();
+        for trip in 0..trips {
+            line.put(2 * trip + 1);
+            line.wait_for(2 * trip + 2, rate)?;
+            if (trip + 1).is_multiple_of(u64::from(STEPS)) {
+                let now = ticks();
+                timings.push(rate.ns(now.saturating_sub(start)) / f64::from(2 * STEPS));
+                start = now;
+            }
+        }
+        Ok(timings)
+    };
+    let pong = || {
+        (0..trips).try_for_each(|trip| {
+            line.wait_for(2 * trip + 1, rate)?;
+            line.put(2 * trip + 2);
+            Ok(())
+        })
+    };
+    let (timings, answered): (Result<Vec<f64>, _>, Result<(), _>) = pair.run(ping, pong)?;
+    answered?;
+    timings
+}
+
+/// Both CPUs want the lock all the time: from the release by one to the first look by the other.
+fn handover(pair: Pair, rate: Rate) -> Result<Vec<f64>, CannotMeasure> {
+    // When it was released last, and by whom.
+    let lock = TicketLock::new((0_u64, 0_u8));
+    let side = |me: u8| {
+        let mut timings = Vec::new();
+        for _ in 0..TIMINGS {
+            let waited = Cell::new(false);
+            lock.with_relax(
+                |_looks| waited.set(true),
+                |last| {
+                    let (released, by) = *last;
+                    let got = ticks_after_loads();
+                    if waited.get() && by != me {
+                        timings.push(rate.ns(got.saturating_sub(released)));
+                    }
+                    let end = got + rate.ticks(HOLD_NS);
+                    while ticks() < end {}
+                    *last = (ticks(), me);
+                },
+            );
+        }
+        timings
+    };
+    let (one, other) = pair.run(|| side(1), || side(2))?;
+    Ok([one, other].concat())
+}
+
+/// One CPU takes and releases a lock again and again.
+fn own(pair: Pair, rate: Rate) -> Result<Vec<f64>, CannotMeasure> {
+    let lock = TicketLock::new(0_u64);
+    let side = || {
+        let timing = |_| {
+            let start = ticks();
+            for _ in 0..STEPS {
+                lock.with_relax(|_| (), |turns| *turns = std::hint::black_box(*turns) + 1);
+            }
+            rate.ns(ticks_after_loads().saturating_sub(start)) / f64::from(STEPS)
+        };
+        (0..TIMINGS).map(timing).collect()
+    };
+    Ok(pair.run(side, || ())?.0)
+}
+
+/// The CPUs take turns with a lock that is free whenever it is asked for.
+fn remote(pair: Pair, rate: Rate) -> Result<Vec<f64>, CannotMeasure> {
+    let (lock, turn) = (TicketLock::new(0_u64), Line::default());
+    let side = |me: u64| {
+        let mut timings = Vec::new();
+        for round in 0..TIMINGS {
+            turn.wait_for(2 * round + me, rate)?;
+            let settled = ticks() + rate.ticks(SETTLE_NS);
+            while ticks() < settled {}
+            let start = ticks_after_loads();
+            let got = lock.with_relax(
+                |_looks| (),
+                |turns| {
+                    *turns = std::hint::black_box(*turns) + 1;
+                    ticks_after_loads()
+                },
+            );
+            timings.push(rate.ns(got.saturating_sub(start + reading_ticks())));
+            turn.put(2 * round + me + 1);
+        }
+        Ok(timings)
+    };
+    let (one, other): (Result<Vec<f64>, _>, Result<Vec<f64>, _>) =
+        pair.run(|| side(0), || side(1))?;
+    Ok([one?, other?].concat())
+}
+
+fn price(mut timings: Vec<f64>) -> Result<Price, CannotMeasure> {
+    if timings.is_empty() {
+        // The CPUs never waited for each other: one was always doing something else.
+        return Err(CannotMeasure::TooBusy { kept_share: 0.0 });
+    }
+    timings.sort_unstable_by(f64::total_cmp);
+    Ok(Price {
+        median_ns: quantile(&timings, 0.5),
+        p10_ns: quantile(&timings, 0.1),
+        p90_ns: quantile(&timings, 0.9),
+        timings: timings.len(),
+    })
+}

@@ -1,0 +1,109 @@
+//! A clock that is quick to read: the time-stamp counter on x86-64, elsewhere the system's.
+#![cfg_attr(
+    target_arch = "x86_64",
+    expect(unsafe_code, reason = "the time-stamp counter is read by an intrinsic")
+)]
+
+use std::time::{Duration, Instant};
+
+pub(super) use imp::{ticks, ticks_after_loads};
+
+/// How long to compare the two clocks.
+const COMPARED: Duration = Duration::from_millis(20);
+
+/// Readings of both clocks, of which the closest together counts.
+const READINGS: u32 = 32;
+
+/// The rate of [`ticks`].
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rate {
+    ns_per_tick: f64,
+}
+
+impl Rate {
+    /// Compares with the system's clock.
+    pub(super) fn measure() -> Self {
+        let (start_ticks, start) = both_clocks();
+        std::thread::sleep(COMPARED);
+        let (end_ticks, end) = both_clocks();
+        let elapsed_ns = end.duration_since(start).as_secs_f64() * 1e9;
+        Self {
+            ns_per_tick: elapsed_ns / as_f64(end_ticks.saturating_sub(start_ticks).max(1)),
+        }
+    }
+
+    pub(super) fn ns(self, ticks: u64) -> f64 {
+        as_f64(ticks) * self.ns_per_tick
+    }
+
+    pub(super) fn ticks(self, ns: f64) -> u64 {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "spans of a measurement, positive and far below 2^53"
+        )]
+        let ticks = (ns / self.ns_per_tick) as u64;
+        ticks
+    }
+}
+
+/// The two clocks at the same time: of several readings, the one with the least between them.
+fn both_clocks() -> (u64, Instant) {
+    let reading = || {
+        let before = ticks();
+        let now = Instant::now();
+        let after = ticks_after_loads();
+        (after.saturating_sub(before), before.midpoint(after), now)
+    };
+    let closest = (1..READINGS)
+        .map(|_| reading())
+        .fold(reading(), |a, b| if b.0 < a.0 { b } else { a });
+    (closest.1, closest.2)
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "spans of a measurement, far below 2^53"
+)]
+fn as_f64(ticks: u64) -> f64 {
+    ticks as f64
+}
+
+#[cfg(target_arch = "x86_64")]
+mod imp {
+    use std::arch::x86_64::{__rdtscp, _rdtsc};
+
+    /// Now, in ticks.
+    #[inline]
+    pub(in crate::measure) fn ticks() -> u64 {
+        // SAFETY: every x86-64 has the counter, and Linux leaves it readable.
+        unsafe { _rdtsc() }
+    }
+
+    /// As [`ticks`], once every load before it in the program has its value.
+    #[inline]
+    pub(in crate::measure) fn ticks_after_loads() -> u64 {
+        let mut cpu = 0;
+        // SAFETY: every x86-64 of the last fifteen years has the instruction, and it writes
+        // `cpu` only.
+        unsafe { __rdtscp(&raw mut cpu) }
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+mod imp {
+    use std::sync::LazyLock;
+    use std::time::Instant;
+
+    static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+
+    /// Now, in ticks: nanoseconds since the first reading.
+    pub(in crate::measure) fn ticks() -> u64 {
+        u64::try_from(START.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// As [`ticks`]; the system's clock is read slowly enough for loads to be over.
+    pub(in crate::measure) fn ticks_after_loads() -> u64 {
+        ticks()
+    }
+}

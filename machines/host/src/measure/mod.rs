@@ -1,0 +1,295 @@
+//! Times a lock between two CPUs of this computer, to check simulated machines against.
+//!
+//! [`prices`] takes what a simulated machine is told; [`lock_waits`] what it then has to
+//! predict. Neither panics where it cannot measure: [`CannotMeasure`] says why.
+//!
+//! A computer that does something else meanwhile is no obstacle by itself. Each thread watches
+//! its own clock; where it jumps, the thread did not run, and samples of either thread near such
+//! a jump are dropped ([`Waits::kept_share`]). This takes clocks that agree between CPUs, as
+//! time-stamp counters of the last fifteen years do.
+
+mod calibrate;
+mod clock;
+mod contend;
+mod watch;
+
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::{Acquire, Release};
+use std::{fmt, io, panic, thread};
+
+pub use calibrate::prices;
+pub use contend::lock_waits;
+
+use crate::affinity::{self, CpuMask};
+
+/// Two real CPUs that this thread may use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pair([u32; 2]);
+
+impl Pair {
+    /// The first two CPUs that the calling thread may run on.
+    ///
+    /// # Errors
+    /// If there are not two, or a thread cannot be pinned to one of them.
+    pub fn find() -> Result<Self, CannotMeasure> {
+        let mask = CpuMask::of_this_thread();
+        let &[first, second, ..] = mask.cpus() else {
+            return Err(CannotMeasure::OneCpu);
+        };
+        let pinned = [first, second].map(|cpu| {
+            let pinned = affinity::pin(&CpuMask::only(cpu));
+            pinned.map_err(|why| CannotMeasure::PinRefused { cpu, why })
+        });
+        affinity::pin(&mask).map_err(|why| CannotMeasure::PinRefused { cpu: first, why })?;
+        pinned.into_iter().collect::<Result<(), _>>()?;
+        Ok(Self([first, second]))
+    }
+
+    /// The two CPUs.
+    #[must_use]
+    pub fn cpus(self) -> [u32; 2] {
+        self.0
+    }
+
+    /// Runs both at the same time, each on its CPU.
+    fn run<A: Send, B: Send>(
+        self,
+        a: impl FnOnce() -> A + Send,
+        b: impl FnOnce() -> B + Send,
+    ) -> Result<(A, B), CannotMeasure> {
+        let missing = AtomicU32::new(2);
+        thread::scope(|scope| {
+            let other = scope.spawn(|| on_cpu(self.0[1], &missing, b));
+            // A thread of its own as well, so that the caller's affinity stays as it is.
+            let one = scope.spawn(|| on_cpu(self.0[0], &missing, a));
+            let one = one.join().unwrap_or_else(|bug| panic::resume_unwind(bug));
+            let other = other.join().unwrap_or_else(|bug| panic::resume_unwind(bug));
+            Ok((one?, other?))
+        })
+    }
+}
+
+/// Pins the calling thread, waits for the other one and runs `f`. Runs it also if the other one
+/// could not be pinned: whatever waits for it has a limit.
+fn on_cpu<R>(cpu: u32, missing: &AtomicU32, f: impl FnOnce() -> R) -> Result<R, CannotMeasure> {
+    let pinned = affinity::pin(&CpuMask::only(cpu));
+    // Release and Acquire: the usual pair of a barrier, though nothing is passed through it.
+    missing.fetch_sub(1, Release);
+    while missing.load(Acquire) != 0 {
+        thread::yield_now();
+    }
+    pinned.map_err(|why| CannotMeasure::PinRefused { cpu, why })?;
+    Ok(f())
+}
+
+/// What two threads do with one lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Load {
+    /// Mean time between a release and the next attempt, exponentially distributed.
+    pub think_ns: u32,
+    /// Time between an acquisition and its release, always the same.
+    pub hold_ns: u32,
+}
+
+/// How long acquisitions of a lock took: from asking to the first look at what it guards.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Waits {
+    /// Acquisitions that found the lock taken, of those kept; 0 to 1.
+    pub contended_share: f64,
+    /// The mean wait.
+    pub mean_ns: f64,
+    /// The median wait.
+    pub p50_ns: f64,
+    /// Nine of ten waits are no longer.
+    pub p90_ns: f64,
+    /// 99 of 100 waits are no longer.
+    pub p99_ns: f64,
+    /// 999 of 1000 waits are no longer.
+    pub p999_ns: f64,
+    /// How many acquisitions were kept.
+    pub kept: usize,
+    /// Kept acquisitions of all; 0 to 1.
+    pub kept_share: f64,
+}
+
+/// What one step costs: the middle of many timings.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Price {
+    /// The median.
+    pub median_ns: f64,
+    /// One of ten timings is shorter.
+    pub p10_ns: f64,
+    /// One of ten timings is longer.
+    pub p90_ns: f64,
+    /// How many timings there were.
+    pub timings: usize,
+}
+
+/// What two lines cost at least to move between cores, on anything built so far: the nearest
+/// cores in published tables are 20 ns apart.
+const TWO_LINES_NS: f64 = 30.0;
+
+/// What two CPUs pay for a lock.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Prices {
+    /// One cache line from one CPU to the other, one way.
+    pub transfer: Price,
+    /// From a release to the first look of the waiter at what the lock guards.
+    pub handover: Price,
+    /// Taking and releasing a free lock that this CPU held last.
+    pub own: Price,
+    /// Taking a free lock that the other CPU held last, up to the first look.
+    pub remote: Price,
+}
+
+impl Prices {
+    /// Whether the two CPUs were mostly threads of one core, whatever the kernel says: then no
+    /// line moved for a remote lock.
+    #[must_use]
+    pub fn look_like_one_core(&self) -> bool {
+        self.remote.median_ns < self.own.median_ns + TWO_LINES_NS
+    }
+
+    /// How far apart prices taken at two times are: the largest ratio of the two medians of one
+    /// price, 1 if all are the same.
+    ///
+    /// A hypervisor moves its virtual CPUs between cores as it likes, and a measurement between
+    /// two sets of prices that differ belongs to neither.
+    #[must_use]
+    pub fn drift(&self, other: &Self) -> f64 {
+        let pairs = [
+            (self.transfer, other.transfer),
+            (self.handover, other.handover),
+            (self.remote, other.remote),
+        ];
+        let ratio = |(a, b): (Price, Price)| {
+            // At least a tick of the clock, so that no price is zero.
+            let (a, b) = (a.median_ns.max(1.0), b.median_ns.max(1.0));
+            a.max(b) / a.min(b)
+        };
+        pairs.map(ratio).into_iter().fold(1.0, f64::max)
+    }
+}
+
+/// Why there is no measurement here.
+#[derive(Debug)]
+pub enum CannotMeasure {
+    /// The calling thread may run on fewer than two CPUs.
+    OneCpu,
+    /// A thread cannot be kept on a CPU.
+    PinRefused {
+        /// Which.
+        cpu: u32,
+        /// What the kernel said.
+        why: io::Error,
+    },
+    /// Too few samples were undisturbed.
+    TooBusy {
+        /// Kept samples of all; 0 to 1.
+        kept_share: f64,
+    },
+    /// One CPU did not answer the other for seconds.
+    Stalled,
+}
+
+impl fmt::Display for CannotMeasure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::OneCpu => f.write_str("this thread may not run on two CPUs"),
+            Self::PinRefused { cpu, why } => {
+                write!(f, "a thread cannot be pinned to CPU {cpu}: {why}")
+            }
+            Self::TooBusy { kept_share } => {
+                let percent = kept_share * 100.0;
+                write!(
+                    f,
+                    "the CPUs are too busy: {percent:.0} % of the samples were undisturbed"
+                )
+            }
+            Self::Stalled => f.write_str("one CPU did not answer the other for seconds"),
+        }
+    }
+}
+
+impl std::error::Error for CannotMeasure {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::PinRefused { why, .. } => Some(why),
+            Self::OneCpu | Self::TooBusy { .. } | Self::Stalled => None,
+        }
+    }
+}
+
+/// The value that `share` of `sorted` do not exceed (nearest rank); zero if there are none.
+fn quantile(sorted: &[f64], share: f64) -> f64 {
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::cast_precision_loss,
+        reason = "a rank within a slice that fits memory"
+    )]
+    let rank = (share * sorted.len() as f64).ceil() as usize;
+    sorted.get(rank.max(1) - 1).copied().unwrap_or(0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_nearest_ranks() {
+        let sorted = [1.0, 2.0, 3.0, 4.0];
+        assert!((quantile(&sorted, 0.5) - 2.0).abs() < 1e-9);
+        assert!((quantile(&sorted, 0.51) - 3.0).abs() < 1e-9);
+        assert!((quantile(&sorted, 0.0) - 1.0).abs() < 1e-9);
+        assert!((quantile(&sorted, 1.0) - 4.0).abs() < 1e-9);
+        assert!(quantile(&[], 0.5).abs() < 1e-9);
+    }
+
+    #[test]
+    fn drift_is_the_worst_ratio_of_medians() {
+        let price = |median_ns| Price {
+            median_ns,
+            p10_ns: 0.0,
+            p90_ns: 0.0,
+            timings: 1,
+        };
+        let prices = |handover, remote| Prices {
+            transfer: price(50.0),
+            handover: price(handover),
+            own: price(6.0),
+            remote: price(remote),
+        };
+        let (near, far) = (prices(90.0, 30.0), prices(360.0, 90.0));
+        assert!((near.drift(&far) - 4.0).abs() < 1e-9 && (far.drift(&near) - 4.0).abs() < 1e-9);
+        assert!((near.drift(&near) - 1.0).abs() < 1e-9);
+        assert!(near.look_like_one_core() && !far.look_like_one_core());
+    }
+
+    #[test]
+    fn measuring_answers_or_says_why_not() {
+        let pair = match Pair::find() {
+            Ok(pair) => pair,
+            Err(why) => return assert!(!why.to_string().is_empty()),
+        };
+        let brief = std::time::Duration::from_millis(30);
+        match lock_waits(
+            pair,
+            Load {
+                think_ns: 2000,
+                hold_ns: 500,
+            },
+            brief,
+        ) {
+            Ok(waits) => {
+                assert!((0.0..=1.0).contains(&waits.contended_share), "{waits:?}");
+                assert!(
+                    waits.p50_ns <= waits.p90_ns && waits.p90_ns <= waits.p999_ns,
+                    "{waits:?}"
+                );
+                assert!(waits.kept_share >= 0.2 && waits.kept > 0, "{waits:?}");
+            }
+            Err(why) => assert!(!why.to_string().is_empty()),
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! Words and tags: hardware atomics.
+//!
+//! A [`SharedWord`] is alone in 128 bytes, since many CPUs write it and x86 prefetches lines in
+//! pairs. A [`CpuWord`] is not: words of one CPU belong side by side.
+
+use std::sync::atomic::Ordering::{self, Relaxed};
+use std::sync::atomic::{AtomicI64, AtomicU8};
+
+use plimsoll_mm::machine::{LocalWord, Tags, Word};
+use plimsoll_mm::units::{Order, Pages};
+
+use crate::Host;
+
+/// An atomic integer alone in its pair of cache lines.
+#[derive(Debug)]
+#[repr(align(128))]
+pub struct SharedWord(AtomicI64);
+
+const _: () = assert!(
+    size_of::<SharedWord>() == 128,
+    "one word, one pair of cache lines"
+);
+
+impl SharedWord {
+    pub(crate) fn new(value: i64) -> Self {
+        Self(AtomicI64::new(value))
+    }
+}
+
+impl Word<Host> for SharedWord {
+    #[inline]
+    fn load(&self, _machine: &Host, order: Ordering) -> i64 {
+        self.0.load(order)
+    }
+
+    #[inline]
+    fn store(&self, _machine: &Host, value: i64, order: Ordering) {
+        self.0.store(value, order);
+    }
+
+    #[inline]
+    fn add(&self, _machine: &Host, delta: i64, order: Ordering) -> i64 {
+        self.0.fetch_add(delta, order).wrapping_add(delta)
+    }
+
+    #[inline]
+    fn swap(&self, _machine: &Host, value: i64, order: Ordering) -> i64 {
+        self.0.swap(value, order)
+    }
+
+    #[inline]
+    fn compare_exchange(
+        &self,
+        _machine: &Host,
+        old: i64,
+        new: i64,
+        order: Ordering,
+    ) -> Result<i64, i64> {
+        // Relaxed on failure: a value that was not written orders nothing.
+        self.0.compare_exchange(old, new, order, Relaxed)
+    }
+}
+
+/// An atomic integer of one CPU. All relaxed, as the seam promises nothing more.
+#[derive(Debug)]
+pub struct CpuWord(AtomicI64);
+
+impl CpuWord {
+    pub(crate) fn new(value: i64) -> Self {
+        Self(AtomicI64::new(value))
+    }
+}
+
+impl LocalWord<Host> for CpuWord {
+    #[inline]
+    fn add(&self, _machine: &Host, delta: i64) -> i64 {
+        self.0.fetch_add(delta, Relaxed).wrapping_add(delta)
+    }
+
+    #[inline]
+    fn set(&self, _machine: &Host, value: i64) {
+        self.0.store(value, Relaxed);
+    }
+
+    #[inline]
+    fn take(&self, _machine: &Host) -> i64 {
+        self.0.swap(0, Relaxed)
+    }
+
+    #[inline]
+    fn read(&self, _machine: &Host) -> i64 {
+        self.0.load(Relaxed)
+    }
+}
+
+/// One byte per page, all of them stored. Relaxed, as the seam says.
+#[derive(Debug)]
+pub struct PageTags(Box<[AtomicU8]>);
+
+impl PageTags {
+    pub(crate) fn new(pages: Pages) -> Self {
+        let fresh = |page: u32| {
+            let heads = page.is_multiple_of(Order::MAX.pages().0);
+            AtomicU8::new(if heads { Self::FRESH_HEAD } else { 0 })
+        };
+        Self((0..pages.0).map(fresh).collect())
+    }
+}
+
+impl Tags for PageTags {
+    #[inline]
+    fn get(&self, page: u32) -> u8 {
+        self.0[page as usize].load(Relaxed)
+    }
+
+    #[inline]
+    fn set(&self, page: u32, tag: u8) {
+        self.0[page as usize].store(tag, Relaxed);
+    }
+
+    #[inline]
+    fn replace(&self, page: u32, old: u8, new: u8) -> Result<(), u8> {
+        self.0[page as usize]
+            .compare_exchange(old, new, Relaxed, Relaxed)
+            .map(|_old| ())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fresh_tags_head_one_largest_block_after_the_other() {
+        let tags = PageTags::new(Pages(2050));
+        let heads: Vec<u32> = (0..2050).filter(|&page| tags.get(page) != 0).collect();
+        assert_eq!(heads, [0, 1024, 2048]);
+        assert_eq!(tags.get(1024), PageTags::FRESH_HEAD);
+        assert_eq!(tags.replace(1, 7, 9), Err(0));
+        assert_eq!(tags.replace(1, 0, 9), Ok(()));
+        assert_eq!(tags.get(1), 9);
+    }
+}

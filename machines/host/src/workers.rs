@@ -1,0 +1,147 @@
+//! The threads that run deferred work, one per CPU.
+//!
+//! One per CPU and not one per machine: a job then runs on its CPU, as the seam promises, and a
+//! slow job of one CPU does not delay another's. A sleeping thread costs its stack only.
+
+use std::panic;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Acquire, Release};
+use std::thread::{self, JoinHandle};
+use std::{fmt, io};
+
+use plimsoll_mm::machine::{Job, Machine};
+use plimsoll_mm::units::CpuId;
+
+use crate::Host;
+
+impl Host {
+    /// Starts the workers: from now on deferred jobs run, each by `handler`, on a thread that
+    /// plays its CPU and is pinned to it where that is possible.
+    ///
+    /// # Errors
+    /// If the machine has workers already, or a thread could not be made.
+    pub fn start(
+        &self,
+        handler: impl Fn(&Self, Job) + Send + Sync + 'static,
+    ) -> Result<Workers, StartError> {
+        // Acquire pairs with the Release in `Workers::finish`: the desks are open again.
+        if self.shared().served.swap(true, Acquire) {
+            return Err(StartError::Started);
+        }
+        let handler: Arc<Handler> = Arc::new(handler);
+        let mut workers = Workers {
+            host: self.clone(),
+            threads: Vec::new(),
+        };
+        for cpu in self.topology().ids() {
+            let (host, handler) = (self.clone(), Arc::clone(&handler));
+            let thread = thread::Builder::new().name(format!("plimsoll/{cpu}"));
+            // On an error the drop of `workers` stops those that run.
+            workers
+                .threads
+                .push(thread.spawn(move || serve(&host, cpu, &*handler))?);
+        }
+        Ok(workers)
+    }
+}
+
+type Handler = dyn Fn(&Host, Job) + Send + Sync;
+
+/// Runs the jobs of `cpu` until its desk closes.
+fn serve(host: &Host, cpu: CpuId, handler: &Handler) {
+    let _entered = host
+        .enter_pinned(cpu)
+        .unwrap_or_else(|_unpinned| host.enter(cpu));
+    while let Some(running) = host.shared().desks[cpu.index()].next(|| host.now()) {
+        handler(host, running.job);
+    }
+}
+
+/// The threads that run a machine's deferred work; stops and joins them when dropped.
+///
+/// Jobs that wait then keep waiting, for workers started later. A handler may drop its own
+/// workers, but the machine gets no others then.
+#[must_use = "dropping it stops the workers"]
+pub struct Workers {
+    host: Host,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Workers {
+    /// Lets running jobs finish and ends the threads. Returns what the first handler that
+    /// panicked had to say.
+    fn finish(&mut self) -> thread::Result<()> {
+        let desks = &self.host.shared().desks;
+        desks.iter().for_each(|desk| desk.close());
+        let (mut outcome, mut served) = (Ok(()), false);
+        let mut threads = self.threads.drain(..);
+        for desk in desks {
+            match threads.next() {
+                // A handler that drops its own workers cannot wait for itself. Its thread ends
+                // when it returns; its desk stays closed for that.
+                Some(own) if own.thread().id() == thread::current().id() => served = true,
+                Some(thread) => {
+                    outcome = outcome.and(thread.join());
+                    desk.open();
+                }
+                None => desk.open(),
+            }
+        }
+        // Release pairs with the Acquire in `Host::start`.
+        self.host.shared().served.store(served, Release);
+        outcome
+    }
+}
+
+impl Drop for Workers {
+    /// # Panics
+    /// With the panic of a handler, unless this thread is panicking already.
+    fn drop(&mut self) {
+        if let Err(payload) = self.finish()
+            && !thread::panicking()
+        {
+            panic::resume_unwind(payload);
+        }
+    }
+}
+
+impl fmt::Debug for Workers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Workers")
+            .field("threads", &self.threads.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Why a machine's workers did not start.
+#[derive(Debug)]
+pub enum StartError {
+    /// They run already.
+    Started,
+    /// A thread could not be made.
+    Thread(io::Error),
+}
+
+impl From<io::Error> for StartError {
+    fn from(why: io::Error) -> Self {
+        Self::Thread(why)
+    }
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Started => f.write_str("the machine has workers already"),
+            Self::Thread(why) => write!(f, "a worker thread could not be made: {why}"),
+        }
+    }
+}
+
+impl std::error::Error for StartError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Started => None,
+            Self::Thread(why) => Some(why),
+        }
+    }
+}

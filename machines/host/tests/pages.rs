@@ -1,0 +1,26 @@
+//! The memory manager's laws on real threads.
+
+use plimsoll_host::law::run_law;
+use plimsoll_mm::laws;
+
+const ROUNDS: u32 = 2000;
+
+#[test]
+fn drain_against_local() {
+    run_law(&laws::drain_against_local(), 2, ROUNDS);
+}
+
+#[test]
+fn churn_against_churn() {
+    run_law(&laws::churn_against_churn(), 4, ROUNDS);
+}
+
+#[test]
+fn double_free_is_refused() {
+    run_law(&laws::double_free_is_refused(), 2, ROUNDS);
+}
+
+#[test]
+fn folding_against_counting() {
+    run_law(&laws::folding_against_counting(), 2, ROUNDS);
+}

@@ -1,0 +1,371 @@
+//! A machine inside loom: every interleaving of a few bodies, on weak memory.
+//!
+//! Words and tags are loom's, with the orderings they are given; loom takes `SeqCst` accesses
+//! for `AcqRel`, so it may find a failure that the total order rules out. Locks are its mutexes:
+//! any waiter may be next, which allows more than a queued lock does.
+//!
+//! The time is not a word: reading it is no step of its own.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{self, Relaxed};
+use std::sync::atomic::{AtomicU8, AtomicU64};
+
+use ::loom::sync::Mutex;
+use ::loom::sync::atomic::{AtomicI64, AtomicU8 as ModelU8};
+use ::loom::{model, thread};
+use plimsoll_mm::event::Event;
+use plimsoll_mm::laws::Law;
+use plimsoll_mm::machine::{
+    CpuLock, Due, Job, JobState, LocalWord, Lock, Machine, Tags, WhenIdle, Word,
+};
+use plimsoll_mm::site::{LockClass, Site, Work};
+use plimsoll_mm::topology::Topology;
+use plimsoll_mm::units::{CpuId, Hz, Nanos, Pages};
+
+use crate::jobs::{Deferral, JobTable};
+use crate::{HZ, MODELLED_TAGS_MAX, fresh_tag};
+
+/// The most bodies: with more, no law ends within minutes.
+const BODIES_MAX: usize = 3;
+
+/// Preemptions tried in one interleaving, unless `LOOM_MAX_PREEMPTIONS` says otherwise. Nearly
+/// all races need two at most.
+const PREEMPTIONS: usize = 3;
+
+/// Steps of one interleaving; a law that needs more is too large for loom.
+const BRANCHES_MAX: usize = 10_000;
+
+/// Tries every interleaving of the bodies of `law` on a machine of `cpus` CPUs.
+///
+/// # Panics
+/// If the law is broken. Also if it has more bodies than CPUs, more than three, or needs more
+/// steps than loom can try.
+pub fn run_law<S: Send + Sync + 'static>(law: &Law<LoomMachine, S>, cpus: u32) {
+    let Law {
+        name,
+        setup,
+        bodies,
+        check,
+    } = law;
+    assert!(
+        bodies.len() <= cpus as usize,
+        "law {name:?} needs a CPU per body"
+    );
+    assert!(
+        bodies.len() <= BODIES_MAX,
+        "law {name:?} has too many bodies for loom"
+    );
+    let _says = SaysWhich { law: name };
+    let (setup, bodies, check) = (*setup, bodies.clone(), *check);
+    let mut builder = model::Builder::new();
+    builder.preemption_bound.get_or_insert(PREEMPTIONS);
+    builder.max_branches = builder.max_branches.max(BRANCHES_MAX);
+    builder.check(move || {
+        let machine = LoomMachine::new(cpus);
+        let state = Arc::new(setup(&machine));
+        let run = |(cpu, &body): (CpuId, &fn(&LoomMachine, &S))| {
+            let (machine, state) = (machine.on(cpu), Arc::clone(&state));
+            thread::spawn(move || body(&machine, &state))
+        };
+        let threads: Vec<_> = (0..).map(CpuId).zip(&bodies).map(run).collect();
+        for thread in threads {
+            thread
+                .join()
+                .expect("a body that panics ends the whole model");
+        }
+        check(&machine, &state);
+    });
+}
+
+/// Says what ran, if it panics.
+struct SaysWhich<'a> {
+    law: &'a str,
+}
+
+impl Drop for SaysWhich<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!(
+                "law {:?} is broken under loom; LOOM_LOG=trace shows the steps",
+                self.law
+            );
+        }
+    }
+}
+
+/// One CPU of a machine inside loom.
+#[derive(Clone)]
+pub struct LoomMachine {
+    shared: Arc<Shared>,
+    cpu: CpuId,
+}
+
+struct Shared {
+    topology: Topology,
+    now_ns: AtomicU64,
+    jobs: Mutex<JobTable>,
+}
+
+impl LoomMachine {
+    /// A machine of `cpus` equal CPUs, seen from CPU 0. Only inside a model.
+    #[must_use]
+    pub fn new(cpus: u32) -> Self {
+        let (topology, jobs) = (Topology::flat(cpus), Mutex::new(JobTable::new(cpus)));
+        let shared = Shared {
+            topology,
+            now_ns: AtomicU64::new(0),
+            jobs,
+        };
+        Self {
+            shared: Arc::new(shared),
+            cpu: CpuId(0),
+        }
+    }
+
+    /// The same machine seen from `cpu`.
+    #[must_use]
+    pub fn on(&self, cpu: CpuId) -> Self {
+        Self {
+            shared: Arc::clone(&self.shared),
+            cpu,
+        }
+    }
+
+    /// Sets the time, for all CPUs.
+    pub fn set_now(&self, now: Nanos) {
+        // Relaxed: model threads run one at a time.
+        self.shared.now_ns.store(now.0, Relaxed);
+    }
+
+    /// How `job` of `cpu` was deferred, if it is pending.
+    #[must_use]
+    pub fn deferral(&self, cpu: CpuId, job: Job) -> Option<Deferral> {
+        self.jobs(|jobs| jobs.pending(cpu, job))
+    }
+
+    /// Runs this CPU's pending jobs by `handler`, each once, as if their time had come. Returns
+    /// how many there were.
+    pub fn run_pending(&self, handler: impl Fn(&Self, Job)) -> u32 {
+        let mut runs = 0;
+        for job in Job::ALL {
+            if self.jobs(|jobs| jobs.begin(self.cpu, job)) {
+                handler(self, job);
+                self.jobs(|jobs| jobs.end(self.cpu, job));
+                runs += 1;
+            }
+        }
+        runs
+    }
+
+    fn jobs<R>(&self, f: impl FnOnce(&mut JobTable) -> R) -> R {
+        f(&mut self
+            .shared
+            .jobs
+            .lock()
+            .expect("no panic happens inside the table"))
+    }
+}
+
+impl fmt::Debug for LoomMachine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LoomMachine")
+            .field("cpu", &self.cpu)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Machine for LoomMachine {
+    type Word = ModelWord;
+    type LocalWord = ModelWord;
+    type Lock<T> = ModelLock<T>;
+    type CpuLock<T> = ModelLock<T>;
+    type Tags = ModelTags;
+
+    fn topology(&self) -> &Topology {
+        &self.shared.topology
+    }
+
+    fn this_cpu(&self) -> CpuId {
+        self.cpu
+    }
+
+    fn now(&self) -> Nanos {
+        // Relaxed: as in `set_now`.
+        Nanos(self.shared.now_ns.load(Relaxed))
+    }
+
+    fn hz(&self) -> Hz {
+        HZ
+    }
+
+    fn word(&self, value: i64) -> ModelWord {
+        ModelWord(AtomicI64::new(value))
+    }
+
+    fn local_word(&self, _cpu: CpuId, value: i64) -> ModelWord {
+        ModelWord(AtomicI64::new(value))
+    }
+
+    fn lock<T>(&self, _class: LockClass, _home: CpuId, value: T) -> ModelLock<T> {
+        ModelLock(Mutex::new(value))
+    }
+
+    fn cpu_lock<T>(&self, _class: LockClass, _cpu: CpuId, value: T) -> ModelLock<T> {
+        ModelLock(Mutex::new(value))
+    }
+
+    fn tags(&self, pages: Pages) -> ModelTags {
+        ModelTags::new(pages)
+    }
+
+    fn spend(&self, _work: Work, _n: u32) {}
+
+    fn pinned<R>(&self, f: impl FnOnce() -> R) -> R {
+        f()
+    }
+
+    fn defer(&self, cpu: CpuId, job: Job, due: Due, idle: WhenIdle) {
+        self.jobs(|jobs| jobs.set(cpu, job, Some(Deferral { due, idle })));
+    }
+
+    fn cancel(&self, cpu: CpuId, job: Job) {
+        self.jobs(|jobs| jobs.set(cpu, job, None));
+    }
+
+    /// A job that runs and was deferred again meanwhile is pending.
+    fn job_state(&self, cpu: CpuId, job: Job) -> JobState {
+        self.jobs(|jobs| jobs.state(cpu, job))
+    }
+
+    fn emit(&self, _event: Event) {}
+}
+
+/// An atomic integer of the model.
+#[derive(Debug)]
+pub struct ModelWord(AtomicI64);
+
+impl Word<LoomMachine> for ModelWord {
+    fn load(&self, _machine: &LoomMachine, order: Ordering) -> i64 {
+        self.0.load(order)
+    }
+
+    fn store(&self, _machine: &LoomMachine, value: i64, order: Ordering) {
+        self.0.store(value, order);
+    }
+
+    fn add(&self, _machine: &LoomMachine, delta: i64, order: Ordering) -> i64 {
+        self.0.fetch_add(delta, order).wrapping_add(delta)
+    }
+
+    fn swap(&self, _machine: &LoomMachine, value: i64, order: Ordering) -> i64 {
+        self.0.swap(value, order)
+    }
+
+    fn compare_exchange(
+        &self,
+        _machine: &LoomMachine,
+        old: i64,
+        new: i64,
+        order: Ordering,
+    ) -> Result<i64, i64> {
+        self.0.compare_exchange(old, new, order, Relaxed)
+    }
+}
+
+impl LocalWord<LoomMachine> for ModelWord {
+    fn add(&self, _machine: &LoomMachine, delta: i64) -> i64 {
+        self.0.fetch_add(delta, Relaxed).wrapping_add(delta)
+    }
+
+    fn set(&self, _machine: &LoomMachine, value: i64) {
+        self.0.store(value, Relaxed);
+    }
+
+    fn take(&self, _machine: &LoomMachine) -> i64 {
+        self.0.swap(0, Relaxed)
+    }
+
+    fn read(&self, _machine: &LoomMachine) -> i64 {
+        self.0.load(Relaxed)
+    }
+}
+
+/// A mutex of the model.
+#[derive(Debug)]
+pub struct ModelLock<T>(Mutex<T>);
+
+impl<T> ModelLock<T> {
+    fn wait<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
+        f(&mut self.0.lock().expect("a panic ends the whole model"))
+    }
+
+    fn attempt<R>(&self, f: impl FnOnce(&mut T) -> R) -> Option<R> {
+        self.0.try_lock().ok().map(|mut value| f(&mut value))
+    }
+}
+
+impl<T> Lock<LoomMachine, T> for ModelLock<T> {
+    fn with<R>(&self, _: &LoomMachine, _: Site, f: impl FnOnce(&mut T) -> R) -> R {
+        self.wait(f)
+    }
+
+    fn try_with<R>(&self, _: &LoomMachine, _: Site, f: impl FnOnce(&mut T) -> R) -> Option<R> {
+        self.attempt(f)
+    }
+}
+
+impl<T> CpuLock<LoomMachine, T> for ModelLock<T> {
+    fn try_local<R>(&self, _: &LoomMachine, _: Site, f: impl FnOnce(&mut T) -> R) -> Option<R> {
+        self.attempt(f)
+    }
+
+    fn with<R>(&self, _: &LoomMachine, _: Site, f: impl FnOnce(&mut T) -> R) -> R {
+        self.wait(f)
+    }
+}
+
+/// Tags of a zone: of the model if the zone is small, plain if not.
+#[derive(Debug)]
+pub enum ModelTags {
+    /// Each access is a step of the model.
+    Modelled(Vec<ModelU8>),
+    /// No access is.
+    Plain(Vec<AtomicU8>),
+}
+
+impl ModelTags {
+    fn new(pages: Pages) -> Self {
+        let fresh = (0..pages.0).map(|page| fresh_tag(Self::FRESH_HEAD, page));
+        if pages.0 <= MODELLED_TAGS_MAX {
+            Self::Modelled(fresh.map(ModelU8::new).collect())
+        } else {
+            Self::Plain(fresh.map(AtomicU8::new).collect())
+        }
+    }
+}
+
+impl Tags for ModelTags {
+    fn get(&self, page: u32) -> u8 {
+        match self {
+            Self::Modelled(tags) => tags[page as usize].load(Relaxed),
+            Self::Plain(tags) => tags[page as usize].load(Relaxed),
+        }
+    }
+
+    fn set(&self, page: u32, tag: u8) {
+        match self {
+            Self::Modelled(tags) => tags[page as usize].store(tag, Relaxed),
+            Self::Plain(tags) => tags[page as usize].store(tag, Relaxed),
+        }
+    }
+
+    fn replace(&self, page: u32, old: u8, new: u8) -> Result<(), u8> {
+        let page = page as usize;
+        let replaced = match self {
+            Self::Modelled(tags) => tags[page].compare_exchange(old, new, Relaxed, Relaxed),
+            Self::Plain(tags) => tags[page].compare_exchange(old, new, Relaxed, Relaxed),
+        };
+        replaced.map(|_old| ())
+    }
+}

@@ -1,0 +1,391 @@
+//! A machine inside shuttle: random interleavings of several bodies.
+//!
+//! Words and tags are shuttle's: sequentially consistent, whatever ordering they are given.
+//! Locks are its mutexes: any waiter may be next, which allows more than a queued lock does.
+//!
+//! The time is not a word: reading it is no step of its own.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{self, Relaxed};
+use std::sync::atomic::{AtomicU8, AtomicU64};
+
+use ::shuttle::scheduler::{PctScheduler, RandomScheduler, ReplayScheduler, Scheduler};
+use ::shuttle::sync::Mutex;
+use ::shuttle::sync::atomic::{AtomicI64, AtomicU8 as ModelU8};
+use ::shuttle::{Config, Runner, thread};
+use plimsoll_mm::event::Event;
+use plimsoll_mm::laws::Law;
+use plimsoll_mm::machine::{
+    CpuLock, Due, Job, JobState, LocalWord, Lock, Machine, Tags, WhenIdle, Word,
+};
+use plimsoll_mm::site::{LockClass, Site, Work};
+use plimsoll_mm::topology::Topology;
+use plimsoll_mm::units::{CpuId, Hz, Nanos, Pages};
+
+use crate::jobs::{Deferral, JobTable};
+use crate::{HZ, MODELLED_TAGS_MAX, fresh_tag};
+
+/// Where the random choices start from: a law that failed fails again.
+const SEED: u64 = 0x706c_696d;
+
+/// Preemptions that the second half of the iterations looks for.
+const PCT_DEPTH: usize = 3;
+
+/// Tries `iterations` interleavings of the bodies of `law` on a machine of `cpus` CPUs: half of
+/// them uniformly random, half with few preemptions in rare places (PCT).
+///
+/// # Panics
+/// If the law is broken; shuttle prints the schedule, for [`replay_law`]. Also if it has more
+/// bodies than CPUs.
+pub fn run_law<S: Send + Sync + 'static>(law: &Law<ShuttleMachine, S>, cpus: u32, iterations: u32) {
+    let random_iterations = iterations.div_ceil(2) as usize;
+    let random = RandomScheduler::new_from_seed(SEED, random_iterations);
+    run_schedules(law, cpus, random);
+    let pct_iterations = iterations as usize - random_iterations;
+    if law.bodies.len() > 1 && pct_iterations > 0 {
+        run_schedules(
+            law,
+            cpus,
+            PctScheduler::new_from_seed(SEED, PCT_DEPTH, pct_iterations),
+        );
+    }
+}
+
+/// Runs `law` once, in the `schedule` that a failure printed.
+///
+/// # Panics
+/// If the law is broken, as is expected of it.
+pub fn replay_law<S: Send + Sync + 'static>(
+    law: &Law<ShuttleMachine, S>,
+    cpus: u32,
+    schedule: &str,
+) {
+    run_schedules(law, cpus, ReplayScheduler::new_from_encoded(schedule));
+}
+
+fn run_schedules<S: Send + Sync + 'static>(
+    law: &Law<ShuttleMachine, S>,
+    cpus: u32,
+    scheduler: impl Scheduler + 'static,
+) {
+    let Law {
+        name,
+        setup,
+        bodies,
+        check,
+    } = law;
+    assert!(
+        bodies.len() <= cpus as usize,
+        "law {name:?} needs a CPU per body"
+    );
+    let _says = SaysWhich { law: name };
+    let (setup, bodies, check) = (*setup, bodies.clone(), *check);
+    let mut config = Config::new();
+    // It warns that orderings are ignored; the file header does.
+    config.silence_warnings = true;
+    Runner::new(scheduler, config).run(move || {
+        let machine = ShuttleMachine::new(cpus);
+        let state = Arc::new(setup(&machine));
+        let run = |(cpu, &body): (CpuId, &fn(&ShuttleMachine, &S))| {
+            let (machine, state) = (machine.on(cpu), Arc::clone(&state));
+            thread::spawn(move || body(&machine, &state))
+        };
+        let threads: Vec<_> = (0..).map(CpuId).zip(&bodies).map(run).collect();
+        for thread in threads {
+            thread
+                .join()
+                .expect("a body that panics ends the whole model");
+        }
+        check(&machine, &state);
+    });
+}
+
+/// Says what ran, if it panics.
+struct SaysWhich<'a> {
+    law: &'a str,
+}
+
+impl Drop for SaysWhich<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("law {:?} is broken under shuttle", self.law);
+        }
+    }
+}
+
+/// One CPU of a machine inside loom.
+#[derive(Clone)]
+pub struct ShuttleMachine {
+    shared: Arc<Shared>,
+    cpu: CpuId,
+}
+
+struct Shared {
+    topology: Topology,
+    now_ns: AtomicU64,
+    jobs: Mutex<JobTable>,
+}
+
+impl ShuttleMachine {
+    /// A machine of `cpus` equal CPUs, seen from CPU 0. Only inside a model.
+    #[must_use]
+    pub fn new(cpus: u32) -> Self {
+        let (topology, jobs) = (Topology::flat(cpus), Mutex::new(JobTable::new(cpus)));
+        let shared = Shared {
+            topology,
+            now_ns: AtomicU64::new(0),
+            jobs,
+        };
+        Self {
+            shared: Arc::new(shared),
+            cpu: CpuId(0),
+        }
+    }
+
+    /// The same machine seen from `cpu`.
+    #[must_use]
+    pub fn on(&self, cpu: CpuId) -> Self {
+        Self {
+            shared: Arc::clone(&self.shared),
+            cpu,
+        }
+    }
+
+    /// Sets the time, for all CPUs.
+    pub fn set_now(&self, now: Nanos) {
+        // Relaxed: model threads run one at a time.
+        self.shared.now_ns.store(now.0, Relaxed);
+    }
+
+    /// How `job` of `cpu` was deferred, if it is pending.
+    #[must_use]
+    pub fn deferral(&self, cpu: CpuId, job: Job) -> Option<Deferral> {
+        self.jobs(|jobs| jobs.pending(cpu, job))
+    }
+
+    /// Runs this CPU's pending jobs by `handler`, each once, as if their time had come. Returns
+    /// how many there were.
+    pub fn run_pending(&self, handler: impl Fn(&Self, Job)) -> u32 {
+        let mut runs = 0;
+        for job in Job::ALL {
+            if self.jobs(|jobs| jobs.begin(self.cpu, job)) {
+                handler(self, job);
+                self.jobs(|jobs| jobs.end(self.cpu, job));
+                runs += 1;
+            }
+        }
+        runs
+    }
+
+    fn jobs<R>(&self, f: impl FnOnce(&mut JobTable) -> R) -> R {
+        f(&mut self
+            .shared
+            .jobs
+            .lock()
+            .expect("no panic happens inside the table"))
+    }
+}
+
+impl fmt::Debug for ShuttleMachine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ShuttleMachine")
+            .field("cpu", &self.cpu)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Machine for ShuttleMachine {
+    type Word = ModelWord;
+    type LocalWord = ModelWord;
+    type Lock<T> = ModelLock<T>;
+    type CpuLock<T> = ModelLock<T>;
+    type Tags = ModelTags;
+
+    fn topology(&self) -> &Topology {
+        &self.shared.topology
+    }
+
+    fn this_cpu(&self) -> CpuId {
+        self.cpu
+    }
+
+    fn now(&self) -> Nanos {
+        // Relaxed: as in `set_now`.
+        Nanos(self.shared.now_ns.load(Relaxed))
+    }
+
+    fn hz(&self) -> Hz {
+        HZ
+    }
+
+    fn word(&self, value: i64) -> ModelWord {
+        ModelWord(AtomicI64::new(value))
+    }
+
+    fn local_word(&self, _cpu: CpuId, value: i64) -> ModelWord {
+        ModelWord(AtomicI64::new(value))
+    }
+
+    fn lock<T>(&self, _class: LockClass, _home: CpuId, value: T) -> ModelLock<T> {
+        ModelLock(Mutex::new(value))
+    }
+
+    fn cpu_lock<T>(&self, _class: LockClass, _cpu: CpuId, value: T) -> ModelLock<T> {
+        ModelLock(Mutex::new(value))
+    }
+
+    fn tags(&self, pages: Pages) -> ModelTags {
+        ModelTags::new(pages)
+    }
+
+    fn spend(&self, _work: Work, _n: u32) {}
+
+    fn pinned<R>(&self, f: impl FnOnce() -> R) -> R {
+        f()
+    }
+
+    fn defer(&self, cpu: CpuId, job: Job, due: Due, idle: WhenIdle) {
+        self.jobs(|jobs| jobs.set(cpu, job, Some(Deferral { due, idle })));
+    }
+
+    fn cancel(&self, cpu: CpuId, job: Job) {
+        self.jobs(|jobs| jobs.set(cpu, job, None));
+    }
+
+    /// A job that runs and was deferred again meanwhile is pending.
+    fn job_state(&self, cpu: CpuId, job: Job) -> JobState {
+        self.jobs(|jobs| jobs.state(cpu, job))
+    }
+
+    fn emit(&self, _event: Event) {}
+}
+
+/// An atomic integer of the model.
+#[derive(Debug)]
+pub struct ModelWord(AtomicI64);
+
+impl Word<ShuttleMachine> for ModelWord {
+    fn load(&self, _machine: &ShuttleMachine, order: Ordering) -> i64 {
+        self.0.load(order)
+    }
+
+    fn store(&self, _machine: &ShuttleMachine, value: i64, order: Ordering) {
+        self.0.store(value, order);
+    }
+
+    fn add(&self, _machine: &ShuttleMachine, delta: i64, order: Ordering) -> i64 {
+        self.0.fetch_add(delta, order).wrapping_add(delta)
+    }
+
+    fn swap(&self, _machine: &ShuttleMachine, value: i64, order: Ordering) -> i64 {
+        self.0.swap(value, order)
+    }
+
+    fn compare_exchange(
+        &self,
+        _machine: &ShuttleMachine,
+        old: i64,
+        new: i64,
+        order: Ordering,
+    ) -> Result<i64, i64> {
+        self.0.compare_exchange(old, new, order, Relaxed)
+    }
+}
+
+impl LocalWord<ShuttleMachine> for ModelWord {
+    fn add(&self, _machine: &ShuttleMachine, delta: i64) -> i64 {
+        self.0.fetch_add(delta, Relaxed).wrapping_add(delta)
+    }
+
+    fn set(&self, _machine: &ShuttleMachine, value: i64) {
+        self.0.store(value, Relaxed);
+    }
+
+    fn take(&self, _machine: &ShuttleMachine) -> i64 {
+        self.0.swap(0, Relaxed)
+    }
+
+    fn read(&self, _machine: &ShuttleMachine) -> i64 {
+        self.0.load(Relaxed)
+    }
+}
+
+/// A mutex of the model.
+#[derive(Debug)]
+pub struct ModelLock<T>(Mutex<T>);
+
+impl<T> ModelLock<T> {
+    fn wait<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
+        f(&mut self.0.lock().expect("a panic ends the whole model"))
+    }
+
+    fn attempt<R>(&self, f: impl FnOnce(&mut T) -> R) -> Option<R> {
+        self.0.try_lock().ok().map(|mut value| f(&mut value))
+    }
+}
+
+impl<T> Lock<ShuttleMachine, T> for ModelLock<T> {
+    fn with<R>(&self, _: &ShuttleMachine, _: Site, f: impl FnOnce(&mut T) -> R) -> R {
+        self.wait(f)
+    }
+
+    fn try_with<R>(&self, _: &ShuttleMachine, _: Site, f: impl FnOnce(&mut T) -> R) -> Option<R> {
+        self.attempt(f)
+    }
+}
+
+impl<T> CpuLock<ShuttleMachine, T> for ModelLock<T> {
+    fn try_local<R>(&self, _: &ShuttleMachine, _: Site, f: impl FnOnce(&mut T) -> R) -> Option<R> {
+        self.attempt(f)
+    }
+
+    fn with<R>(&self, _: &ShuttleMachine, _: Site, f: impl FnOnce(&mut T) -> R) -> R {
+        self.wait(f)
+    }
+}
+
+/// Tags of a zone: of the model if the zone is small, plain if not.
+#[derive(Debug)]
+pub enum ModelTags {
+    /// Each access is a step of the model.
+    Modelled(Vec<ModelU8>),
+    /// No access is.
+    Plain(Vec<AtomicU8>),
+}
+
+impl ModelTags {
+    fn new(pages: Pages) -> Self {
+        let fresh = (0..pages.0).map(|page| fresh_tag(Self::FRESH_HEAD, page));
+        if pages.0 <= MODELLED_TAGS_MAX {
+            Self::Modelled(fresh.map(ModelU8::new).collect())
+        } else {
+            Self::Plain(fresh.map(AtomicU8::new).collect())
+        }
+    }
+}
+
+impl Tags for ModelTags {
+    fn get(&self, page: u32) -> u8 {
+        match self {
+            Self::Modelled(tags) => tags[page as usize].load(Relaxed),
+            Self::Plain(tags) => tags[page as usize].load(Relaxed),
+        }
+    }
+
+    fn set(&self, page: u32, tag: u8) {
+        match self {
+            Self::Modelled(tags) => tags[page as usize].store(tag, Relaxed),
+            Self::Plain(tags) => tags[page as usize].store(tag, Relaxed),
+        }
+    }
+
+    fn replace(&self, page: u32, old: u8, new: u8) -> Result<(), u8> {
+        let page = page as usize;
+        let replaced = match self {
+            Self::Modelled(tags) => tags[page].compare_exchange(old, new, Relaxed, Relaxed),
+            Self::Plain(tags) => tags[page].compare_exchange(old, new, Relaxed, Relaxed),
+        };
+        replaced.map(|_old| ())
+    }
+}

@@ -1,0 +1,34 @@
+//! Laws under loom, and what only loom has to say.
+
+mod laws;
+
+use std::panic::catch_unwind;
+
+use plimsoll_mm::laws::Law;
+use plimsoll_model::loom::{LoomMachine as M, ModelLock, ModelWord, run_law};
+
+/// Bodies beside the folder.
+const COUNTERS: usize = 1;
+/// What each of them adds.
+const STEPS: i64 = 3;
+
+fn run<S: Send + Sync + 'static>(law: &Law<M, S>) {
+    run_law(law, 3);
+}
+
+/// What the panic said that broke `law`, if one did.
+fn broken_by<S: Send + Sync + 'static>(law: &Law<M, S>) -> Option<String> {
+    let payload = catch_unwind(|| run(law)).err()?;
+    Some(
+        payload
+            .downcast_ref::<String>()
+            .cloned()
+            .unwrap_or_default(),
+    )
+}
+
+#[test]
+fn a_relaxed_flag_is_caught() {
+    let why = broken_by(&laws::a_relaxed_flag_publishes());
+    assert!(why.is_some_and(|why| why.contains("left == right")));
+}

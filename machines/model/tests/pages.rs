@@ -1,0 +1,42 @@
+//! The memory manager's laws under loom, exhaustively, and under shuttle, at random.
+
+use plimsoll_mm::laws;
+use plimsoll_model::{loom, shuttle};
+
+/// Schedules per law: seconds in a debug build.
+const SCHEDULES: u32 = 2000;
+
+#[test]
+fn loom_drain_against_local() {
+    loom::run_law(&laws::drain_against_local(), 2);
+}
+
+#[test]
+fn loom_double_free_is_refused() {
+    loom::run_law(&laws::double_free_is_refused(), 2);
+}
+
+#[test]
+fn loom_folding_against_counting() {
+    loom::run_law(&laws::folding_against_counting(), 2);
+}
+
+#[test]
+fn shuttle_drain_against_local() {
+    shuttle::run_law(&laws::drain_against_local(), 2, SCHEDULES);
+}
+
+#[test]
+fn shuttle_churn_against_churn() {
+    shuttle::run_law(&laws::churn_against_churn(), 4, SCHEDULES);
+}
+
+#[test]
+fn shuttle_double_free_is_refused() {
+    shuttle::run_law(&laws::double_free_is_refused(), 2, SCHEDULES);
+}
+
+#[test]
+fn shuttle_folding_against_counting() {
+    shuttle::run_law(&laws::folding_against_counting(), 2, SCHEDULES);
+}

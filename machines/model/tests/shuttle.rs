@@ -1,0 +1,33 @@
+//! Laws under shuttle, and what only shuttle has to say.
+
+mod laws;
+
+use std::panic::catch_unwind;
+
+use plimsoll_mm::laws::Law;
+use plimsoll_model::shuttle::{ModelLock, ModelWord, ShuttleMachine as M, run_law};
+
+/// Bodies beside the folder.
+const COUNTERS: usize = 3;
+/// What each of them adds.
+const STEPS: i64 = 6;
+
+fn run<S: Send + Sync + 'static>(law: &Law<M, S>) {
+    run_law(law, 4, 2000);
+}
+
+/// What the panic said that broke `law`, if one did.
+fn broken_by<S: Send + Sync + 'static>(law: &Law<M, S>) -> Option<String> {
+    let payload = catch_unwind(|| run(law)).err()?;
+    Some(
+        payload
+            .downcast_ref::<String>()
+            .cloned()
+            .unwrap_or_default(),
+    )
+}
+
+#[test]
+fn a_relaxed_flag_is_not_caught_as_memory_is_sequential() {
+    assert_eq!(broken_by(&laws::a_relaxed_flag_publishes()), None);
+}

@@ -1,0 +1,71 @@
+//! The machines that come with the simulator.
+
+use super::error::{Problem, ProfileError, nearest};
+use super::text::ProfileText;
+
+/// File names and texts, in the order they are listed.
+const FILES: [(&str, &str); 7] = [
+    ("grace-72", include_str!("../../profiles/grace-72.toml")),
+    (
+        "bergamo-176",
+        include_str!("../../profiles/bergamo-176.toml"),
+    ),
+    ("turin-316", include_str!("../../profiles/turin-316.toml")),
+    (
+        "epyc-9654-2s",
+        include_str!("../../profiles/epyc-9654-2s.toml"),
+    ),
+    ("phone-8", include_str!("../../profiles/phone-8.toml")),
+    ("laptop-2", include_str!("../../profiles/laptop-2.toml")),
+    ("many-1024", include_str!("../../profiles/many-1024.toml")),
+];
+
+/// A machine as a list of machines shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// What [`super::Profile::load`] takes.
+    pub name: String,
+    /// One line about it.
+    pub about: String,
+}
+
+/// The machines, each followed by its variants.
+pub(super) fn list() -> Vec<Listed> {
+    let entries = |text: ProfileText| {
+        let variants = text.variants.iter().map(|variant| Listed {
+            name: format!("{}+{}", text.name, variant.name),
+            about: format!("{}, {}", text.about, variant.about),
+        });
+        let variants: Vec<Listed> = variants.collect();
+        [Listed {
+            name: text.name,
+            about: text.about,
+        }]
+        .into_iter()
+        .chain(variants)
+    };
+    FILES
+        .iter()
+        .filter_map(|(name, _)| describe(name).ok())
+        .flat_map(entries)
+        .collect()
+}
+
+/// What the file of machine `name` says, `+variant` applied.
+pub(super) fn describe(name: &str) -> Result<ProfileText, ProfileError> {
+    let (machine, variant) = name
+        .split_once('+')
+        .map_or((name, None), |(m, v)| (m, Some(v)));
+    let Some((_, toml)) = FILES.iter().find(|(known, _)| *known == machine) else {
+        let known: Vec<String> = FILES.iter().map(|(known, _)| (*known).to_owned()).collect();
+        let problem = Problem::UnknownMachine(nearest(machine, &known));
+        return Err(ProfileError {
+            file: machine.to_owned(),
+            line: None,
+            key: None,
+            problem,
+        });
+    };
+    let text = ProfileText::parse(machine, toml)?;
+    variant.map_or(Ok(text.clone()), |variant| text.variant(variant))
+}

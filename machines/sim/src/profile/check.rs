@@ -1,0 +1,146 @@
+//! What a profile may hold once every key is there: memory that fits, costs in order.
+
+use plimsoll_mm::topology::{Distance, Topology};
+use plimsoll_mm::units::PAGE_SIZE;
+
+use super::Card;
+use super::error::ProfileError;
+use super::key::{CostKey, DISTANCES};
+use super::read::{Section, Value};
+use super::size;
+use super::text::{Cost, Range};
+
+/// Below this a node has no room for page lists.
+const NODE_BYTES_MIN: u64 = 16 << 20;
+/// A node is at most one zone, and a zone's page numbers stay well inside 32 bits.
+const NODE_BYTES_MAX: u64 = 8 << 40;
+/// Every page frame of a machine has a 32-bit number.
+const PAGES_MAX: u64 = u32::MAX as u64;
+/// A step that takes a second is a typing error.
+const COST_NS_MAX: u32 = 1_000_000_000;
+
+/// Reads `node_memory`: one size for every node, or a list with one for each.
+pub(super) fn node_bytes(root: &Section<'_>, nodes: u32) -> Result<Vec<u64>, ProfileError> {
+    let value = root.need(
+        "node_memory",
+        "write the memory of each node, such as \"480 GB\"",
+    )?;
+    let bytes = match value.list() {
+        Some(list) => list.iter().map(one_node).collect::<Result<Vec<u64>, _>>()?,
+        None => vec![one_node(&value)?; nodes as usize],
+    };
+    if bytes.len() < nodes as usize {
+        let given = bytes.len();
+        return Err(value.absurd(format!(
+            "{given} sizes for {nodes} nodes; write one for each"
+        )));
+    }
+    let pages: u64 = bytes.iter().map(|bytes| bytes / PAGE_SIZE).sum();
+    if pages > PAGES_MAX {
+        let why = format!("{pages} pages in all; a machine has at most {PAGES_MAX} (16 TiB)");
+        return Err(value.absurd(why));
+    }
+    Ok(bytes)
+}
+
+/// One node's size, in whole pages.
+fn one_node(value: &Value<'_>) -> Result<u64, ProfileError> {
+    let written = value.text("write a size such as \"480 GB\" or \"8 GiB\"")?;
+    let bytes = size::parse(written).ok_or_else(|| {
+        let units = "a whole number and B, KB, MB, GB, TB, KiB, MiB, GiB or TiB";
+        value.absurd(format!("{written:?} is no size; write {units}"))
+    })?;
+    if bytes < NODE_BYTES_MIN {
+        return Err(value.absurd(format!(
+            "{written} is too small; a node has at least 16 MiB"
+        )));
+    }
+    if bytes > NODE_BYTES_MAX {
+        return Err(value.absurd(format!("{written} is too big; a node has at most 8 TiB")));
+    }
+    Ok(bytes / PAGE_SIZE * PAGE_SIZE)
+}
+
+/// Reads one `{ low, mid, high, source }` of a section.
+pub(super) fn cost(section: &Section<'_>, key: CostKey) -> Result<Cost, ProfileError> {
+    const SHAPE: &str = "write { low = …, mid = …, high = …, source = \"…\" } in nanoseconds";
+    let value = section.need(key.name(), SHAPE)?;
+    let table = value.section(SHAPE)?;
+    table.only(&["low", "mid", "high", "source"])?;
+    let end = |card: Card| {
+        let name = card.name();
+        let value = table.need(name, &format!("write the {name} end of its range in ns"))?;
+        let ns = value.number()?;
+        if ns == 0 && !key.may_be_zero() {
+            return Err(value.absurd("0 ns: nothing is free; write at least 1".to_owned()));
+        }
+        if ns > COST_NS_MAX {
+            return Err(value.absurd(format!("{ns} ns is more than a second; prices are in ns")));
+        }
+        Ok(ns)
+    };
+    let range = Range {
+        low: end(Card::Low)?,
+        mid: end(Card::Mid)?,
+        high: end(Card::High)?,
+    };
+    in_order(&table, range)?;
+    let source = "write where the numbers come from, or \"estimate: …\" and why";
+    let source = table.need("source", source)?.text(source)?.to_owned();
+    Ok(Cost { key, range, source })
+}
+
+/// That low is not above mid, nor mid above high.
+pub(super) fn in_order(table: &Section<'_>, range: Range) -> Result<(), ProfileError> {
+    let Range { low, mid, high } = range;
+    if low > mid {
+        return Err(table.absurd("low", "is above mid; order them low, mid, high".to_owned()));
+    }
+    if mid > high {
+        return Err(table.absurd("mid", "is above high; order them low, mid, high".to_owned()));
+    }
+    Ok(())
+}
+
+/// The distances two CPUs of a machine can have; a profile gives a price for each.
+pub(super) fn distances(topology: &Topology) -> Vec<Distance> {
+    let places = || topology.ids().map(|cpu| topology.place(cpu));
+    let count = |mut ids: Vec<u32>| {
+        ids.sort_unstable();
+        ids.dedup();
+        ids.len()
+    };
+    // A core is in one cache and a cache in one socket, so that counting shows who shares.
+    let sockets = count(places().map(|place| place.socket).collect());
+    let llcs = count(places().map(|place| place.llc).collect());
+    let cores = count(places().map(|place| place.core).collect());
+    let exists = |distance: &Distance| match distance {
+        Distance::Same => true,
+        Distance::Core => cores < places().count(),
+        Distance::Llc => llcs < cores,
+        Distance::Socket => sockets < llcs,
+        Distance::Remote => sockets > 1,
+    };
+    DISTANCES.into_iter().filter(exists).collect()
+}
+
+/// That no line costs more over a shorter way, at any card.
+pub(super) fn nearer_is_cheaper(
+    section: &Section<'_>,
+    transfers: &[Cost],
+) -> Result<(), ProfileError> {
+    for pair in transfers.windows(2) {
+        let [near, far] = pair else { continue };
+        let dearer = Card::ALL
+            .into_iter()
+            .find(|card| near.range.at(*card) > far.range.at(*card));
+        if let Some(card) = dearer {
+            let (ns, far_ns) = (near.range.at(card), far.range.at(card));
+            let (near, far) = (near.key.name(), far.key.name());
+            let order = "same ≤ core ≤ llc ≤ socket ≤ remote";
+            let why = format!("{ns} ns at {card}, but {far} is {far_ns} ns; keep {order}");
+            return Err(section.absurd(near, why));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,157 @@
+//! The name of each cost, and its place among the prices.
+
+use std::fmt;
+use std::str::FromStr;
+
+use plimsoll_mm::site::Work;
+use plimsoll_mm::topology::Distance;
+
+use super::Costs;
+use super::error::{join, nearest};
+
+/// One cost of a machine; it prints as its key in a profile, such as `work.fault`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum CostKey {
+    /// A kind of local work; [`Work::Think`] is always 1 ns and no profile may set it.
+    Work(Work),
+    /// Moving a dirty cache line over a distance.
+    Transfer(Distance),
+    /// [`Costs::lock_own_ns`].
+    LockOwn,
+    /// [`Costs::lock_remote_extra_ns`].
+    LockRemoteExtra,
+    /// [`Costs::lock_handover_extra_ns`].
+    LockHandoverExtra,
+    /// [`Costs::word_own_ns`].
+    WordOwn,
+}
+
+/// Every distance, nearest first.
+pub(super) const DISTANCES: [Distance; 5] = [
+    Distance::Same,
+    Distance::Core,
+    Distance::Llc,
+    Distance::Socket,
+    Distance::Remote,
+];
+
+impl CostKey {
+    /// Every cost a profile gives, in the order of its sections.
+    pub fn all() -> impl Iterator<Item = Self> {
+        let works = Work::ALL
+            .into_iter()
+            .filter(|work| *work != Work::Think)
+            .map(Self::Work);
+        let lines = DISTANCES.into_iter().map(Self::Transfer);
+        let locks = [
+            Self::LockOwn,
+            Self::LockRemoteExtra,
+            Self::LockHandoverExtra,
+            Self::WordOwn,
+        ];
+        works.chain(lines).chain(locks)
+    }
+
+    /// The table of a profile it is in.
+    #[must_use]
+    pub const fn section(self) -> &'static str {
+        match self {
+            Self::Work(_) => "work",
+            Self::Transfer(_) => "transfer",
+            Self::LockOwn | Self::LockRemoteExtra | Self::LockHandoverExtra => "lock",
+            Self::WordOwn => "word",
+        }
+    }
+
+    /// Its key in that table.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Work(work) => work.name(),
+            Self::Transfer(Distance::Same) => "same",
+            Self::Transfer(Distance::Core) => "core",
+            Self::Transfer(Distance::Llc) => "llc",
+            Self::Transfer(Distance::Socket) => "socket",
+            Self::Transfer(Distance::Remote) => "remote",
+            Self::LockOwn | Self::WordOwn => "own",
+            Self::LockRemoteExtra => "remote_extra",
+            Self::LockHandoverExtra => "handover_extra",
+        }
+    }
+
+    /// Whether a variant such as `kasan` makes it dearer: work the kernel's own compiled code
+    /// does. Switching, interrupts and IPIs are mostly hardware, and so are lines and locks.
+    #[must_use]
+    pub const fn is_kernel_work(self) -> bool {
+        !matches!(
+            self,
+            Self::Work(Work::ContextSwitch | Work::Interrupt | Work::Ipi | Work::Think)
+                | Self::Transfer(_)
+                | Self::LockOwn
+                | Self::LockRemoteExtra
+                | Self::LockHandoverExtra
+                | Self::WordOwn
+        )
+    }
+
+    /// Whether it may be 0 ns: only what is added to another price.
+    #[must_use]
+    pub(super) const fn may_be_zero(self) -> bool {
+        matches!(self, Self::LockRemoteExtra | Self::LockHandoverExtra)
+    }
+
+    /// Its price among `costs`, or `None` for [`Work::Think`], which has none to change.
+    pub(super) const fn slot(self, costs: &mut Costs) -> Option<&mut u32> {
+        match self {
+            Self::Work(Work::Think) => None,
+            Self::Work(work) => Some(&mut costs.work_ns[work as usize]),
+            Self::Transfer(distance) => Some(&mut costs.transfer_ns[distance as usize]),
+            Self::LockOwn => Some(&mut costs.lock_own_ns),
+            Self::LockRemoteExtra => Some(&mut costs.lock_remote_extra_ns),
+            Self::LockHandoverExtra => Some(&mut costs.lock_handover_extra_ns),
+            Self::WordOwn => Some(&mut costs.word_own_ns),
+        }
+    }
+}
+
+impl fmt::Display for CostKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&format!("{}.{}", self.section(), self.name()))
+    }
+}
+
+/// A name that is no cost.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownCost {
+    name: String,
+    near: Vec<String>,
+}
+
+impl fmt::Display for UnknownCost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "unknown cost {:?}; did you mean {}?",
+            self.name,
+            join(&self.near)
+        )
+    }
+}
+
+impl std::error::Error for UnknownCost {}
+
+impl FromStr for CostKey {
+    type Err = UnknownCost;
+
+    fn from_str(name: &str) -> Result<Self, UnknownCost> {
+        Self::all()
+            .find(|key| key.to_string() == name)
+            .ok_or_else(|| {
+                let names: Vec<String> = Self::all().map(|key| key.to_string()).collect();
+                UnknownCost {
+                    name: name.to_owned(),
+                    near: nearest(name, &names),
+                }
+            })
+    }
+}

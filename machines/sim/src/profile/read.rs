@@ -1,0 +1,223 @@
+//! A walk over a TOML file that knows where it is, so that an error names line and key.
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::error::{Problem, ProfileError, similar};
+
+/// The text of one file, to turn places into lines.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Source<'a> {
+    pub(super) file: &'a str,
+    pub(super) text: &'a str,
+}
+
+/// One table of the file.
+#[derive(Clone, Debug)]
+pub(super) struct Section<'a> {
+    source: Source<'a>,
+    path: String,
+    table: &'a DeTable<'a>,
+    /// Where it starts, for what is missing from it.
+    at: usize,
+}
+
+/// One value of the file.
+#[derive(Clone, Debug)]
+pub(super) struct Value<'a> {
+    source: Source<'a>,
+    path: String,
+    value: &'a Spanned<DeValue<'a>>,
+}
+
+impl<'a> Source<'a> {
+    /// The file as a table.
+    pub(super) fn parse(self) -> Result<Spanned<DeTable<'a>>, ProfileError> {
+        DeTable::parse(self.text).map_err(|error| ProfileError {
+            file: self.file.to_owned(),
+            line: error.span().map(|span| self.line(span.start)),
+            key: None,
+            problem: Problem::Syntax(error.message().to_owned()),
+        })
+    }
+
+    /// The whole file.
+    pub(super) fn root(self, table: &'a Spanned<DeTable<'a>>) -> Section<'a> {
+        Section {
+            source: self,
+            path: String::new(),
+            table: table.get_ref(),
+            at: 0,
+        }
+    }
+
+    fn line(self, at: usize) -> usize {
+        self.text
+            .bytes()
+            .take(at)
+            .filter(|byte| *byte == b'\n')
+            .count()
+            + 1
+    }
+
+    fn error(self, at: Option<usize>, path: &str, problem: Problem) -> ProfileError {
+        ProfileError {
+            file: self.file.to_owned(),
+            line: at.map(|at| self.line(at)),
+            key: Some(path.to_owned()),
+            problem,
+        }
+    }
+}
+
+impl<'a> Section<'a> {
+    /// An error for any key not among `keys`.
+    pub(super) fn only(&self, keys: &[&str]) -> Result<(), ProfileError> {
+        let unknown = self
+            .table
+            .keys()
+            .filter(|key| !keys.contains(&key.get_ref().as_ref()));
+        // The table is sorted by name; the reader wants the first in the file.
+        let Some(key) = unknown.min_by_key(|key| key.span().start) else {
+            return Ok(());
+        };
+        let known: Vec<String> = keys.iter().map(|key| (*key).to_owned()).collect();
+        let near = Problem::UnknownKey(similar(key.get_ref(), &known));
+        Err(self
+            .source
+            .error(Some(key.span().start), &self.path_of(key.get_ref()), near))
+    }
+
+    /// The value of `key`, if given.
+    pub(super) fn get(&self, key: &str) -> Option<Value<'a>> {
+        let value = self.table.get(key)?;
+        Some(Value {
+            source: self.source,
+            path: self.path_of(key),
+            value,
+        })
+    }
+
+    /// The value of `key`; `write_this` is what to write when there is none.
+    pub(super) fn need(&self, key: &str, write_this: &str) -> Result<Value<'a>, ProfileError> {
+        self.get(key).ok_or_else(|| self.missing(key, write_this))
+    }
+
+    /// The error that `key` is missing.
+    pub(super) fn missing(&self, key: &str, write_this: &str) -> ProfileError {
+        // A key missing from the top of the file has no line of its own.
+        let at = (!self.path.is_empty()).then_some(self.at);
+        self.source.error(
+            at,
+            &self.path_of(key),
+            Problem::Missing(write_this.to_owned()),
+        )
+    }
+
+    /// The error that `key`, given or not, is absurd.
+    pub(super) fn absurd(&self, key: &str, why: String) -> ProfileError {
+        match self.get(key) {
+            Some(value) => value.absurd(why),
+            None => self
+                .source
+                .error(Some(self.at), &self.path_of(key), Problem::Absurd(why)),
+        }
+    }
+
+    /// Its keys in the order of the file.
+    pub(super) fn keys(&self) -> Vec<&'a str> {
+        let mut keys: Vec<_> = self.table.keys().collect();
+        keys.sort_by_key(|key| key.span().start);
+        keys.into_iter().map(|key| key.get_ref().as_ref()).collect()
+    }
+
+    fn path_of(&self, key: &str) -> String {
+        if self.path.is_empty() {
+            key.to_owned()
+        } else {
+            format!("{}.{key}", self.path)
+        }
+    }
+}
+
+impl<'a> Value<'a> {
+    /// The error that it is absurd.
+    pub(super) fn absurd(&self, why: String) -> ProfileError {
+        self.source.error(
+            Some(self.value.span().start),
+            &self.path,
+            Problem::Absurd(why),
+        )
+    }
+
+    /// As a table.
+    pub(super) fn section(&self, write_this: &str) -> Result<Section<'a>, ProfileError> {
+        let table = self.value.get_ref().as_table();
+        let table = table.ok_or_else(|| self.not(write_this))?;
+        let (source, path, at) = (self.source, self.path.clone(), self.value.span().start);
+        Ok(Section {
+            source,
+            path,
+            table,
+            at,
+        })
+    }
+
+    /// As a list; each value's key carries its index.
+    pub(super) fn list(&self) -> Option<Vec<Self>> {
+        let list = self.value.get_ref().as_array()?;
+        let path = |nth| format!("{}[{nth}]", self.path);
+        let value = |(nth, value)| Self {
+            source: self.source,
+            path: path(nth),
+            value,
+        };
+        Some(list.iter().enumerate().map(value).collect())
+    }
+
+    /// As a line of text with something in it.
+    pub(super) fn text(&self, write_this: &str) -> Result<&'a str, ProfileError> {
+        let text = self
+            .value
+            .get_ref()
+            .as_str()
+            .ok_or_else(|| self.not(write_this))?;
+        if text.trim().is_empty() {
+            return Err(self.absurd(format!("empty; {write_this}")));
+        }
+        Ok(text)
+    }
+
+    /// As a whole number of at least 0 and less than 2³².
+    pub(super) fn number(&self) -> Result<u32, ProfileError> {
+        let whole = self.value.get_ref().as_integer();
+        let number = whole.and_then(|n| u32::from_str_radix(n.as_str(), n.radix()).ok());
+        number.ok_or_else(|| self.not("write a whole number from 0 to 4294967295"))
+    }
+
+    /// As a number in hundredths: `2` is 200, `2.5` is 250.
+    pub(super) fn hundredths(&self) -> Result<u32, ProfileError> {
+        let written = match self.value.get_ref() {
+            DeValue::Integer(whole) if whole.radix() == 10 => whole.as_str(),
+            DeValue::Float(float) => float.as_str(),
+            _ => "",
+        };
+        let (whole, part) = written.split_once('.').unwrap_or((written, ""));
+        let hundredths = format!("{whole}{part:0<2}").parse::<u32>();
+        let plain = part.len() <= 2 && part.bytes().all(|byte| byte.is_ascii_digit());
+        match hundredths {
+            Ok(number) if plain => Ok(number),
+            _ => Err(self.not("write a number with at most two decimals, such as 2.5")),
+        }
+    }
+
+    fn not(&self, write_this: &str) -> ProfileError {
+        let shown: String = match self.value.get_ref() {
+            DeValue::Integer(whole) => whole.as_str().to_owned(),
+            DeValue::Float(float) => float.as_str().to_owned(),
+            DeValue::String(text) => format!("{text:?}"),
+            other => format!("a value of type {}", other.type_str()),
+        };
+        self.absurd(format!("{shown} will not do; {write_this}"))
+    }
+}

@@ -1,0 +1,190 @@
+//! The CPUs of a profile: by counts when the machine is regular, by clusters when it is not.
+//!
+//! CPUs are numbered as Linux does on x86: the first thread of every core, in order of socket,
+//! node, cache and core, then the second thread of every core.
+
+use plimsoll_mm::topology::{CpuPlace, Topology};
+use plimsoll_mm::units::NodeId;
+
+use super::error::ProfileError;
+use super::read::Section;
+
+/// More CPUs than any machine has: a typing error, not a plan.
+const CPUS_MAX: u64 = 4096;
+
+/// One physical core, before it is split into CPUs.
+#[derive(Clone, Copy, Debug)]
+struct Core {
+    smt: u32,
+    llc: u32,
+    node: u32,
+    socket: u32,
+}
+
+/// Reads the `[topology]` table.
+pub(super) fn read(section: &Section<'_>) -> Result<Topology, ProfileError> {
+    let cores = match section.get("cluster") {
+        Some(_) => clusters(section)?,
+        None => counts(section)?,
+    };
+    check(section, &cores)?;
+    Ok(number(&cores))
+}
+
+fn counts(section: &Section<'_>) -> Result<Vec<Core>, ProfileError> {
+    section.only(&[
+        "sockets",
+        "nodes_per_socket",
+        "llcs_per_node",
+        "cores_per_node",
+        "cores_per_llc",
+        "smt",
+        "cluster",
+    ])?;
+    let sockets = count(section, "sockets", Some(1))?;
+    let nodes_per_socket = count(section, "nodes_per_socket", Some(1))?;
+    let cores_per_llc = count(section, "cores_per_llc", None)?;
+    let smt = count(section, "smt", Some(1))?;
+    let cores_per_node = match (section.get("llcs_per_node"), section.get("cores_per_node")) {
+        (Some(_), Some(both)) => {
+            return Err(both.absurd("give this or llcs_per_node, not both".to_owned()));
+        }
+        (None, Some(_)) => count(section, "cores_per_node", None)?,
+        (_, None) => {
+            let llcs = count(section, "llcs_per_node", Some(1))?;
+            llcs.saturating_mul(cores_per_llc)
+        }
+    };
+    let llcs_per_node = cores_per_node.div_ceil(cores_per_llc);
+    let nodes = sockets.saturating_mul(nodes_per_socket);
+    let cpus = u64::from(nodes) * u64::from(cores_per_node) * u64::from(smt);
+    limit(section, cpus)?;
+    let core = |node: u32, nth: u32| Core {
+        smt,
+        llc: node * llcs_per_node + nth / cores_per_llc,
+        node,
+        socket: node / nodes_per_socket,
+    };
+    Ok((0..nodes)
+        .flat_map(|node| (0..cores_per_node).map(move |nth| core(node, nth)))
+        .collect())
+}
+
+fn clusters(section: &Section<'_>) -> Result<Vec<Core>, ProfileError> {
+    const LIST: &str = "write [[topology.cluster]] once for each kind of core";
+    section.only(&["cluster"]).map_err(|mut error| {
+        error.problem = super::Problem::Absurd("counts and clusters cannot be mixed".to_owned());
+        error
+    })?;
+    let value = section.need("cluster", LIST)?;
+    let list = value.list().ok_or_else(|| value.absurd(LIST.to_owned()))?;
+    let mut cores = Vec::new();
+    for cluster in list {
+        let cluster = cluster.section(LIST)?;
+        cluster.only(&["name", "cores", "smt", "llc", "node", "socket"])?;
+        cluster
+            .need("name", "write what this kind of core is called")?
+            .text("write a name")?;
+        let count_here = count(&cluster, "cores", None)?;
+        let core = Core {
+            smt: count(&cluster, "smt", Some(1))?,
+            llc: cluster
+                .need("llc", "write the number of its last-level cache")?
+                .number()?,
+            node: cluster.get("node").map_or(Ok(0), |node| node.number())?,
+            socket: cluster
+                .get("socket")
+                .map_or(Ok(0), |socket| socket.number())?,
+        };
+        limit(&cluster, u64::from(count_here) * u64::from(core.smt))?;
+        cores.extend(std::iter::repeat_n(core, count_here as usize));
+    }
+    Ok(cores)
+}
+
+/// A count of at least 1.
+fn count(section: &Section<'_>, key: &str, default: Option<u32>) -> Result<u32, ProfileError> {
+    let value = match (section.get(key), default) {
+        (Some(value), _) => value,
+        (None, Some(default)) => return Ok(default),
+        (None, None) => return Err(section.missing(key, "write how many, at least 1")),
+    };
+    match value.number()? {
+        0 => Err(value.absurd("0 leaves no CPU; write at least 1".to_owned())),
+        count => Ok(count),
+    }
+}
+
+fn limit(section: &Section<'_>, cpus: u64) -> Result<(), ProfileError> {
+    if (1..=CPUS_MAX).contains(&cpus) {
+        return Ok(());
+    }
+    let key = if section.get("cores_per_llc").is_some() {
+        "cores_per_llc"
+    } else {
+        "cores"
+    };
+    Err(section.absurd(
+        key,
+        format!("makes {cpus} CPUs; a machine has 1 to {CPUS_MAX}"),
+    ))
+}
+
+fn check(section: &Section<'_>, cores: &[Core]) -> Result<(), ProfileError> {
+    let absurd = |why: String| Err(section.absurd("cluster", why));
+    let cpus: u64 = cores.iter().map(|core| u64::from(core.smt)).sum();
+    if !(1..=CPUS_MAX).contains(&cpus) {
+        return absurd(format!("makes {cpus} CPUs; a machine has 1 to {CPUS_MAX}"));
+    }
+    // At most as many nodes as cores, or the numbers have holes.
+    let nodes = cores
+        .iter()
+        .map(|core| u64::from(core.node) + 1)
+        .max()
+        .unwrap_or(0);
+    for node in 0..nodes.min(cores.len() as u64 + 1) {
+        if !cores.iter().any(|core| u64::from(core.node) == node) {
+            return absurd(format!(
+                "no core is on node {node}; number nodes from 0 without holes"
+            ));
+        }
+    }
+    for (nth, core) in cores.iter().enumerate() {
+        let split = cores[..nth]
+            .iter()
+            .find(|o| o.llc == core.llc && o.socket != core.socket);
+        if split.is_some() {
+            return absurd(format!(
+                "cache {} is on two sockets; give each its own",
+                core.llc
+            ));
+        }
+        let split = cores[..nth]
+            .iter()
+            .find(|o| o.node == core.node && o.socket != core.socket);
+        if split.is_some() {
+            return absurd(format!(
+                "node {} is on two sockets; give each its own",
+                core.node
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn number(cores: &[Core]) -> Topology {
+    let threads = cores.iter().map(|core| core.smt).max().unwrap_or(0);
+    let place = |(core, at): (u32, &Core)| CpuPlace {
+        core,
+        llc: at.llc,
+        node: NodeId(at.node),
+        socket: at.socket,
+    };
+    let round = |thread| {
+        (0..)
+            .zip(cores)
+            .filter(move |(_, at)| at.smt > thread)
+            .map(place)
+    };
+    Topology::new((0..threads).flat_map(round).collect())
+}

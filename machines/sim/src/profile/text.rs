@@ -1,0 +1,327 @@
+//! A profile as written: every cost with its range and source, before a card is chosen.
+
+use std::path::Path;
+
+use plimsoll_mm::site::Work;
+use plimsoll_mm::topology::Topology;
+use plimsoll_mm::units::Hz;
+
+use super::error::{Problem, ProfileError};
+use super::key::CostKey;
+use super::read::{Section, Source};
+use super::{Card, Costs, Profile, check, shape};
+
+/// Everything one profile says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProfileText {
+    /// Its name, with `+variant` where one is applied.
+    pub name: String,
+    /// One line about the machine.
+    pub about: String,
+    /// The architecture, as Linux distributions spell it.
+    pub arch: String,
+    /// Ticks per second.
+    pub hz: Hz,
+    /// CPUs and what they share.
+    pub topology: Topology,
+    /// Memory of each node in bytes, whole pages.
+    pub node_bytes: Vec<u64>,
+    /// Every cost of the machine, in the order of [`CostKey::all`]; a distance the machine does
+    /// not have may be absent.
+    pub costs: Vec<Cost>,
+    /// What can be added to the name after `+`.
+    pub variants: Vec<Variant>,
+}
+
+/// One cost as written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cost {
+    /// Which one.
+    pub key: CostKey,
+    /// In nanoseconds.
+    pub range: Range,
+    /// Where the numbers come from; `estimate: …` says that nobody published them.
+    pub source: String,
+}
+
+/// A kernel configuration that makes the same machine slower.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Variant {
+    /// What follows the `+`.
+    pub name: String,
+    /// A few words about it.
+    pub about: String,
+    /// What kernel work is multiplied by, in percent.
+    pub factor_percent: Range,
+    /// Where the factor comes from.
+    pub source: String,
+}
+
+/// A value at each card.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Range {
+    /// The cheapest plausible value.
+    pub low: u32,
+    /// The best estimate.
+    pub mid: u32,
+    /// The dearest plausible value.
+    pub high: u32,
+}
+
+impl ProfileText {
+    /// What a profile in TOML says; `file` is what errors call it.
+    ///
+    /// # Errors
+    /// The first thing wrong, with file, line and key.
+    pub fn parse(file: &str, toml: &str) -> Result<Self, ProfileError> {
+        let source = Source { file, text: toml };
+        let table = source.parse()?;
+        let root = source.root(&table);
+        root.only(&[
+            "name",
+            "about",
+            "arch",
+            "hz",
+            "node_memory",
+            "topology",
+            "work",
+            "transfer",
+            "lock",
+            "word",
+            "variant",
+        ])?;
+        let topology = root.need("topology", "write a [topology] table")?;
+        let topology = shape::read(&topology.section("write a [topology] table")?)?;
+        Ok(Self {
+            name: name(&root)?,
+            about: root.need("about", ABOUT)?.text(ABOUT)?.to_owned(),
+            arch: root.need("arch", ARCH)?.text(ARCH)?.to_owned(),
+            hz: hz(&root)?,
+            node_bytes: check::node_bytes(&root, topology.nodes())?,
+            costs: costs(&root, &topology)?,
+            variants: variants(&root)?,
+            topology,
+        })
+    }
+
+    /// What the file at `path` says; `path+variant` applies a variant of it.
+    ///
+    /// # Errors
+    /// For a file that cannot be read and for a bad profile.
+    pub fn from_path(path: &Path) -> Result<Self, ProfileError> {
+        let whole = path.to_string_lossy();
+        let (file, variant) = match whole.rsplit_once('+') {
+            Some((file, variant)) if !path.exists() => (file, Some(variant)),
+            _ => (whole.as_ref(), None),
+        };
+        let toml = std::fs::read_to_string(file).map_err(|error| ProfileError {
+            file: file.to_owned(),
+            line: None,
+            key: None,
+            problem: Problem::Unreadable(format!("cannot be read: {error}")),
+        })?;
+        let text = Self::parse(file, &toml)?;
+        variant.map_or(Ok(text.clone()), |variant| text.variant(variant))
+    }
+
+    /// The same machine with the variant `name` applied.
+    ///
+    /// # Errors
+    /// When it has no such variant, with those it has.
+    pub fn variant(&self, name: &str) -> Result<Self, ProfileError> {
+        let Some(variant) = self.variants.iter().find(|variant| variant.name == name) else {
+            let known = self
+                .variants
+                .iter()
+                .map(|variant| variant.name.clone())
+                .collect();
+            return Err(ProfileError {
+                file: self.name.clone(),
+                line: None,
+                key: Some(name.to_owned()),
+                problem: Problem::UnknownVariant(known),
+            });
+        };
+        let mut text = self.clone();
+        text.name = format!("{}+{name}", self.name);
+        text.about = format!("{}, {}", self.about, variant.about);
+        text.variants.clear();
+        for cost in text
+            .costs
+            .iter_mut()
+            .filter(|cost| cost.key.is_kernel_work())
+        {
+            for card in Card::ALL {
+                let factor = variant.factor_percent.at(card);
+                *cost.range.at_mut(card) = percent(cost.range.at(card), factor);
+            }
+            cost.source = format!("times the {name} factor: {}", cost.source);
+        }
+        Ok(text)
+    }
+
+    /// The machine at one card.
+    #[must_use]
+    pub fn at(&self, card: Card) -> Profile {
+        // Until every price is set; a distance that is not given keeps the nearer one's price.
+        let mut costs = Costs {
+            work_ns: [1; Work::ALL.len()],
+            transfer_ns: [1; 5],
+            lock_own_ns: 1,
+            lock_remote_extra_ns: 0,
+            lock_handover_extra_ns: 0,
+            word_own_ns: 1,
+        };
+        for cost in &self.costs {
+            let ns = cost.range.at(card);
+            if let CostKey::Transfer(distance) = cost.key {
+                costs.transfer_ns[distance as usize..].fill(ns);
+            } else if let Some(price_ns) = cost.key.slot(&mut costs) {
+                *price_ns = ns;
+            }
+        }
+        Profile {
+            name: self.name.clone(),
+            card,
+            topology: self.topology.clone(),
+            hz: self.hz,
+            node_bytes: self.node_bytes.clone(),
+            costs,
+        }
+    }
+
+    /// The cost `key`, unless the machine has no such distance.
+    #[must_use]
+    pub fn cost(&self, key: CostKey) -> Option<&Cost> {
+        self.costs.iter().find(|cost| cost.key == key)
+    }
+}
+
+impl Cost {
+    /// Whether nobody published or measured its middle: the source starts with `estimate:`.
+    #[must_use]
+    pub fn is_estimate(&self) -> bool {
+        let own = self
+            .source
+            .strip_prefix("times the ")
+            .and_then(|s| s.split_once(" factor: "));
+        own.map_or(self.source.as_str(), |(_, own)| own)
+            .starts_with("estimate:")
+    }
+}
+
+impl Range {
+    /// The value at `card`.
+    #[must_use]
+    pub const fn at(self, card: Card) -> u32 {
+        match card {
+            Card::Low => self.low,
+            Card::Mid => self.mid,
+            Card::High => self.high,
+        }
+    }
+
+    const fn at_mut(&mut self, card: Card) -> &mut u32 {
+        match card {
+            Card::Low => &mut self.low,
+            Card::Mid => &mut self.mid,
+            Card::High => &mut self.high,
+        }
+    }
+}
+
+/// `factor` percent of `value`, rounded, and at least 1 unless it is 0 already: a price that
+/// vanishes would let a CPU loop without time passing.
+pub(super) fn percent(value: u32, factor: u32) -> u32 {
+    let scaled = (u64::from(value) * u64::from(factor) + 50) / 100;
+    u32::try_from(scaled).unwrap_or(u32::MAX).max(value.min(1))
+}
+
+const ABOUT: &str = "write one line about the machine";
+const ARCH: &str = "write its architecture, such as \"x86_64\" or \"arm64\"";
+
+fn name(root: &Section<'_>) -> Result<String, ProfileError> {
+    const NAME: &str = "write a short name without spaces, such as \"my-laptop\"";
+    let value = root.need("name", NAME)?;
+    let name = value.text(NAME)?;
+    if name.contains(|c: char| c.is_whitespace() || c == '+') {
+        return Err(value.absurd(format!("{name:?} has a space or a +; {NAME}")));
+    }
+    Ok(name.to_owned())
+}
+
+fn hz(root: &Section<'_>) -> Result<Hz, ProfileError> {
+    const HZ: &str = "write the ticks per second, such as 250 (Linux: CONFIG_HZ)";
+    let value = root.need("hz", HZ)?;
+    let number = value.number()?;
+    let out = || {
+        value.absurd(format!(
+            "{number} is out of range; ticks per second are 1 to 10000"
+        ))
+    };
+    Hz::new(number).ok_or_else(out)
+}
+
+fn costs(root: &Section<'_>, topology: &Topology) -> Result<Vec<Cost>, ProfileError> {
+    let had = check::distances(topology);
+    let mut costs = Vec::new();
+    for name in ["work", "transfer", "lock", "word"] {
+        let keys: Vec<CostKey> = CostKey::all().filter(|key| key.section() == name).collect();
+        let write_this = format!("write a [{name}] table");
+        let section = root.need(name, &write_this)?.section(&write_this)?;
+        if let Some(think) = section.get("think").filter(|_| name == "work") {
+            let fixed = "is always 1 ns, the program's own time; leave it out";
+            return Err(think.absurd(fixed.to_owned()));
+        }
+        section.only(&keys.iter().map(|key| key.name()).collect::<Vec<_>>())?;
+        let start = costs.len();
+        for key in keys {
+            let needed = !matches!(key, CostKey::Transfer(distance) if !had.contains(&distance));
+            if needed || section.get(key.name()).is_some() {
+                costs.push(check::cost(&section, key)?);
+            }
+        }
+        if name == "transfer" {
+            check::nearer_is_cheaper(&section, &costs[start..])?;
+        }
+    }
+    Ok(costs)
+}
+
+fn variants(root: &Section<'_>) -> Result<Vec<Variant>, ProfileError> {
+    const SHAPE: &str = "write factor = { low = …, mid = …, high = …, source = \"…\" }";
+    const PERCENT: std::ops::RangeInclusive<u32> = 100..=10_000;
+    let Some(all) = root.get("variant") else {
+        return Ok(Vec::new());
+    };
+    let all = all.section("write a [variant.NAME] table")?;
+    let read = |name: &str| {
+        let value = all.need(name, SHAPE)?.section(SHAPE)?;
+        value.only(&["about", "factor"])?;
+        let about = "write a few words about it";
+        let factor = value.need("factor", SHAPE)?.section(SHAPE)?;
+        factor.only(&["low", "mid", "high", "source"])?;
+        let end = |card: Card| {
+            let value = factor.need(card.name(), SHAPE)?;
+            let percent = value.hundredths()?;
+            if !PERCENT.contains(&percent) {
+                return Err(value.absurd("is out of range; a factor is 1 to 100".to_owned()));
+            }
+            Ok(percent)
+        };
+        let range = Range {
+            low: end(Card::Low)?,
+            mid: end(Card::Mid)?,
+            high: end(Card::High)?,
+        };
+        check::in_order(&factor, range)?;
+        let source = "write where the factor comes from";
+        Ok(Variant {
+            name: name.to_owned(),
+            about: value.need("about", about)?.text(about)?.to_owned(),
+            factor_percent: range,
+            source: factor.need("source", source)?.text(source)?.to_owned(),
+        })
+    };
+    all.keys().into_iter().map(read).collect()
+}

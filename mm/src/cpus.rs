@@ -1,0 +1,126 @@
+//! Which CPUs are online, and each one's rank among those of its node.
+//!
+//! Ranks, not ids, are what work is spread by: ids may have holes.
+//!
+//! Locks: changes happen under the sizing lock; readers take none and may see an old rank.
+
+use alloc::boxed::Box;
+use core::fmt;
+use core::sync::atomic::Ordering::Relaxed;
+
+use crate::machine::{Machine, Word};
+use crate::units::{CpuId, NodeId};
+
+const OFFLINE: i64 = -1;
+
+/// The online CPUs of a machine. All possible ones are online at first.
+pub struct Cpus<M: Machine> {
+    /// Rank within the node, or `OFFLINE`.
+    ranks: Box<[M::Word]>,
+    online: M::Word,
+    nodes: Box<[M::Word]>,
+}
+
+/// A CPU's place among the online CPUs of its node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rank {
+    /// How many online CPUs of the node have a lower id.
+    pub rank: u32,
+    /// How many are online on the node, at least one.
+    pub of: u32,
+}
+
+impl<M: Machine> fmt::Debug for Cpus<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cpus")
+            .field("possible", &self.ranks.len())
+            .finish_non_exhaustive()
+    }
+}
+
+// Relaxed throughout: a stale rank moves one firing of periodic work, nothing else.
+impl<M: Machine> Cpus<M> {
+    pub(crate) fn new(machine: &M) -> Self {
+        let topology = machine.topology();
+        let cpus = Self {
+            ranks: topology.ids().map(|_| machine.word(0)).collect(),
+            online: machine.word(0),
+            nodes: (0..topology.nodes()).map(|_| machine.word(0)).collect(),
+        };
+        cpus.recount(machine);
+        cpus
+    }
+
+    /// Whether `cpu` is online.
+    pub fn is_online(&self, machine: &M, cpu: CpuId) -> bool {
+        self.ranks[cpu.index()].load(machine, Relaxed) != OFFLINE
+    }
+
+    /// How many CPUs are online.
+    pub fn online(&self, machine: &M) -> u32 {
+        u32::try_from(self.online.load(machine, Relaxed)).unwrap_or(0)
+    }
+
+    /// How many CPUs are online on `node`.
+    pub fn online_on(&self, machine: &M, node: NodeId) -> u32 {
+        let word = self.nodes.get(node.index());
+        word.map_or(0, |word| {
+            u32::try_from(word.load(machine, Relaxed)).unwrap_or(0)
+        })
+    }
+
+    /// The place of `cpu` among the online CPUs of its node, or `None` when it is offline.
+    pub fn rank(&self, machine: &M, cpu: CpuId) -> Option<Rank> {
+        let rank = u32::try_from(self.ranks[cpu.index()].load(machine, Relaxed)).ok()?;
+        let of = self.online_on(machine, machine.topology().place(cpu).node);
+        Some(Rank {
+            rank,
+            of: of.max(rank + 1),
+        })
+    }
+
+    /// The online CPUs, lowest id first.
+    pub fn iter<'a>(&'a self, machine: &'a M) -> impl Iterator<Item = CpuId> + 'a {
+        machine
+            .topology()
+            .ids()
+            .filter(|&cpu| self.is_online(machine, cpu))
+    }
+
+    /// Marks `cpu`; the caller holds the sizing lock.
+    pub(crate) fn set(&self, machine: &M, cpu: CpuId, state: Hotplug) {
+        let mark = match state {
+            Hotplug::Online => 0,
+            Hotplug::Offline => OFFLINE,
+        };
+        self.ranks[cpu.index()].store(machine, mark, Relaxed);
+        self.recount(machine);
+    }
+
+    fn recount(&self, machine: &M) {
+        let topology = machine.topology();
+        let mut online = 0;
+        for (node, word) in (0..).map(NodeId).zip(&self.nodes) {
+            let mut rank = 0;
+            for cpu in self
+                .iter(machine)
+                .filter(|&cpu| topology.place(cpu).node == node)
+            {
+                self.ranks[cpu.index()].store(machine, rank, Relaxed);
+                rank += 1;
+            }
+            word.store(machine, rank, Relaxed);
+            online += rank;
+        }
+        self.online.store(machine, online, Relaxed);
+    }
+}
+
+/// Whether a CPU comes or goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hotplug {
+    /// It runs tasks.
+    Online,
+    /// It does not.
+    Offline,
+}

@@ -1,0 +1,198 @@
+//! Handing out a block: page list, refill, next zone, drain, reclaimers.
+//!
+//! Linux tests watermarks on every allocation; here a page that already sits on this CPU's list
+//! is simply taken, since it left the zone when the list was refilled. The marks are tested where
+//! the zone must give.
+//!
+//! Locks: pcp lock, then zone lock, by `refill`; zone lock alone by `alloc_direct`.
+
+use super::pcp::{Pcp, list_of};
+use super::zone::{Ask, Mark, Zone};
+use super::{AllocError, PageAllocator, Request, Tried, tag};
+use crate::event::Event;
+use crate::machine::{CpuLock, LocalWord, Lock, Machine, Tags};
+use crate::site::{Site, Work};
+use crate::units::{Order, Pages, Pfn};
+
+/// How often reclaimers are asked again although nothing could be allocated (Linux:
+/// `MAX_RECLAIM_RETRIES`).
+const RECLAIM_ROUNDS_MAX: u32 = 16;
+
+impl<M: Machine> PageAllocator<M> {
+    /// Hands out a block of `1 << order` pages (Linux: `alloc_pages`).
+    ///
+    /// Takes the zones of the request's node first, from its kind downwards, then those of other
+    /// nodes. Never waits for another CPU on the fast path.
+    ///
+    /// # Errors
+    /// [`AllocError::OutOfMemory`] when no zone may give a block after every CPU's lists were
+    /// drained and every reclaimer asked; it says what was tried.
+    #[inline]
+    pub fn alloc(&self, machine: &M, request: Request) -> Result<Pfn, AllocError> {
+        let pfn = match self.try_zones(machine, request, Mark::Low) {
+            Some(pfn) => pfn,
+            None => self.alloc_slow(machine, request)?,
+        };
+        machine.emit(Event::PageAlloc {
+            pfn,
+            order: request.order,
+        });
+        Ok(pfn)
+    }
+
+    #[inline]
+    fn try_zones(&self, machine: &M, request: Request, mark: Mark) -> Option<Pfn> {
+        let Request {
+            order,
+            class,
+            urgency,
+            ..
+        } = request;
+        let ask = Ask {
+            order,
+            class,
+            urgency,
+            mark,
+        };
+        self.zonelist(machine, request)
+            .find_map(|zone| zone.alloc(machine, &ask))
+    }
+
+    /// Below the low watermark everywhere: min watermark, then drain, then reclaim.
+    #[cold]
+    fn alloc_slow(&self, machine: &M, request: Request) -> Result<Pfn, AllocError> {
+        let zones = u32::try_from(self.zonelist(machine, request).count()).unwrap_or(u32::MAX);
+        if zones == 0 {
+            return Err(AllocError::NoSuchZone);
+        }
+        let attempt = || self.try_zones(machine, request, Mark::Min);
+        if let Some(pfn) = attempt() {
+            return Ok(pfn);
+        }
+        let mut tried = Tried {
+            zones,
+            drained: self.drain_all(machine),
+            ..Tried::default()
+        };
+        if let Some(pfn) = attempt() {
+            return Ok(pfn);
+        }
+        for _round in 0..RECLAIM_ROUNDS_MAX {
+            let got = self.reclaim(machine, request.order, &mut tried);
+            tried.drained += self.drain_all(machine);
+            if let Some(pfn) = attempt() {
+                return Ok(pfn);
+            }
+            if got == Pages::ZERO {
+                break;
+            }
+        }
+        let has_block = |zone: &&Zone<M>| {
+            zone.buddy
+                .with(machine, Site::Control, |buddy| buddy.has(request.order))
+        };
+        let kept_back = self.zonelist(machine, request).filter(has_block).count();
+        tried.kept_back = u32::try_from(kept_back).unwrap_or(u32::MAX);
+        machine.emit(Event::OutOfMemory {
+            order: request.order,
+        });
+        Err(AllocError::OutOfMemory(tried))
+    }
+
+    /// Asks every reclaimer once.
+    fn reclaim(&self, machine: &M, order: Order, tried: &mut Tried) -> Pages {
+        let wanted = Pages(order.pages().0.max(32)); // Linux: SWAP_CLUSTER_MAX.
+        let mut got = Pages::ZERO;
+        tried.reclaimers = 0;
+        for reclaimer in &self.reclaimers {
+            tried.reclaimers += 1;
+            got += reclaimer.reclaim(machine, self, wanted);
+        }
+        tried.reclaimed += got;
+        got
+    }
+}
+
+impl<M: Machine> Zone<M> {
+    /// A block from this CPU's list or from the zone.
+    #[inline]
+    pub(super) fn alloc(&self, machine: &M, ask: &Ask) -> Option<Pfn> {
+        let page = match list_of(ask.order) {
+            Some(list) => self.alloc_listed(machine, list, ask)?,
+            None => self.alloc_direct(machine, ask)?,
+        };
+        Some(self.pfn(page))
+    }
+
+    #[inline]
+    fn alloc_listed(&self, machine: &M, list: usize, ask: &Ask) -> Option<u32> {
+        machine.spend(Work::PcpAlloc, 1);
+        let slot = self.slot(machine.this_cpu());
+        let taken = slot.pcp.try_local(machine, Site::PcpAlloc, |pcp| {
+            pcp.note_alloc();
+            let page = pcp.pop(list, ask.order).or_else(|| {
+                self.refill(machine, pcp, list, ask);
+                pcp.pop(list, ask.order)
+            });
+            slot.count.set(machine, i64::from(pcp.count()));
+            page
+        });
+        match taken {
+            Some(page) => page.inspect(|&page| self.tags.set(page, tag::allocated(ask.order))),
+            // Somebody drains these lists right now; the owner never waits.
+            None => self.alloc_direct(machine, ask),
+        }
+    }
+
+    /// Moves blocks from the zone to an empty list, in as many holds as the policy wants (Linux:
+    /// `rmqueue_bulk`).
+    #[cold]
+    fn refill(&self, machine: &M, pcp: &mut Pcp, list: usize, ask: &Ask) {
+        if !self.allows(machine, ask) {
+            return;
+        }
+        let mut wanted = pcp.refill_blocks(ask.order, &self.mood(machine));
+        if !pcp.reserve(list, wanted) {
+            wanted = 0; // No memory for the list: the caller finds it empty.
+        }
+        while wanted > 0 {
+            let mut gauge = self.gauge(machine, Site::Refill);
+            self.buddy.with(machine, Site::Refill, |buddy| {
+                gauge.start(machine);
+                while gauge.moved.blocks < wanted && gauge.admits(machine, ask.order) {
+                    let Some(page) = buddy.take(&self.tags, ask.order) else {
+                        break;
+                    };
+                    self.tags.set(page, tag::listed(ask.order));
+                    pcp.push_cold(list, ask.order, page);
+                    gauge.moved(machine, ask.order);
+                }
+                gauge.stop(machine);
+            });
+            if gauge.moved.blocks == 0 {
+                break; // The zone is empty.
+            }
+            self.note_hold(machine, Site::Refill, gauge.moved);
+            wanted -= gauge.moved.blocks;
+        }
+    }
+
+    /// A block straight from the zone (Linux: `rmqueue_buddy`).
+    #[cold]
+    fn alloc_direct(&self, machine: &M, ask: &Ask) -> Option<u32> {
+        if !self.allows(machine, ask) {
+            return None;
+        }
+        let mut gauge = self.gauge(machine, Site::AllocDirect);
+        let page = self.buddy.with(machine, Site::AllocDirect, |buddy| {
+            let page = buddy.take(&self.tags, ask.order)?;
+            // Under the lock: a free buddy's tag must not be seen on a page that was given away.
+            self.tags.set(page, tag::allocated(ask.order));
+            gauge.moved(machine, ask.order);
+            gauge.stop(machine);
+            Some(page)
+        })?;
+        self.note_hold(machine, Site::AllocDirect, gauge.moved);
+        Some(page)
+    }
+}

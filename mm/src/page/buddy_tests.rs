@@ -1,0 +1,155 @@
+//! The free lists against a model a child could write: a set of free pages.
+
+use alloc::collections::BTreeSet;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::cell::Cell;
+
+use proptest::prelude::*;
+
+use super::buddy::Buddy;
+use super::links::Metadata;
+use super::tag;
+use crate::machine::Tags;
+use crate::units::{Order, Pages};
+
+/// Tags of a small zone, fresh ones as the seam demands.
+struct TestTags(Vec<Cell<u8>>);
+
+impl Tags for TestTags {
+    fn get(&self, page: u32) -> u8 {
+        self.0[page as usize].get()
+    }
+    fn set(&self, page: u32, tag: u8) {
+        self.0[page as usize].set(tag);
+    }
+    fn replace(&self, page: u32, old: u8, new: u8) -> Result<(), u8> {
+        let found = self.get(page);
+        if found != old {
+            return Err(found);
+        }
+        self.set(page, new);
+        Ok(())
+    }
+}
+
+fn zone(pages: u32, metadata: Metadata) -> (Buddy, TestTags) {
+    let head = |page: u32| {
+        if page.is_multiple_of(1024) {
+            TestTags::FRESH_HEAD
+        } else {
+            0
+        }
+    };
+    let tags = TestTags((0..pages).map(|page| Cell::new(head(page))).collect());
+    let mut buddy = Buddy::new(Pages(pages), metadata);
+    for page in (0..pages).step_by(1024) {
+        if page + 1024 <= pages {
+            buddy.give_fresh(page);
+        } else {
+            (page..pages).for_each(|at| tags.set(at, tag::HOLE));
+            (page..pages).for_each(|at| buddy.give(&tags, at, Order::ZERO));
+        }
+    }
+    (buddy, tags)
+}
+
+/// The number of free blocks of each order if everything free is merged as far as it goes.
+fn merged(free: &BTreeSet<u32>, pages: u32) -> [u32; Order::COUNT] {
+    let mut left = free.clone();
+    let mut blocks = [0; Order::COUNT];
+    for order in Order::all().rev() {
+        let size = order.pages().0;
+        for head in (0..pages).step_by(size as usize) {
+            if (head..head + size).all(|page| left.contains(&page)) {
+                (head..head + size).for_each(|page| {
+                    left.remove(&page);
+                });
+                blocks[order.index()] += 1;
+            }
+        }
+    }
+    blocks
+}
+
+#[derive(Clone, Debug)]
+enum Op {
+    Take(u8),
+    Give(usize),
+}
+
+fn ops() -> impl Strategy<Value = Vec<Op>> {
+    let take = (0u8..=10).prop_map(Op::Take);
+    let give = any::<prop::sample::Index>().prop_map(|nth| Op::Give(nth.index(1 << 20)));
+    prop::collection::vec(prop_oneof![take, give], 1..200)
+}
+
+proptest! {
+    #[test]
+    fn blocks_are_disjoint_aligned_and_always_merged(
+        ops in ops(),
+        pages in 1u32..5000,
+        lazily in any::<bool>(),
+    ) {
+        let metadata = if lazily { Metadata::WhenSplit } else { Metadata::Eager };
+        let (mut buddy, tags) = zone(pages, metadata);
+        let mut free: BTreeSet<u32> = (0..pages).collect();
+        let mut held: Vec<(u32, Order)> = vec![];
+        for op in ops {
+            match op {
+                Op::Take(order) => {
+                    let order = Order::new(order).expect("up to 10");
+                    let exists = merged(&free, pages)[order.index()..].iter().any(|&n| n > 0);
+                    let taken = buddy.take(&tags, order);
+                    prop_assert_eq!(taken.is_some(), exists, "a block is found when there is one");
+                    if let Some(page) = taken {
+                        tags.set(page, tag::allocated(order));
+                        prop_assert_eq!(page % order.pages().0, 0);
+                        for at in page..page + order.pages().0 {
+                            prop_assert!(free.remove(&at), "page {} was free", at);
+                        }
+                        held.push((page, order));
+                    }
+                }
+                Op::Give(nth) if !held.is_empty() => {
+                    let (page, order) = held.swap_remove(nth % held.len());
+                    buddy.give(&tags, page, order);
+                    free.extend(page..page + order.pages().0);
+                }
+                Op::Give(_) => {}
+            }
+            prop_assert_eq!(buddy.free().index(), free.len());
+            let blocks: Vec<u32> = Order::all().map(|order| buddy.blocks(order)).collect();
+            prop_assert_eq!(blocks, merged(&free, pages).to_vec());
+        }
+    }
+}
+
+#[test]
+fn a_block_that_will_soon_merge_goes_to_the_tail() {
+    let (mut buddy, tags) = zone(1024, Metadata::Eager);
+    let pages: Vec<u32> = (0..8)
+        .filter_map(|_| buddy.take(&tags, Order::ZERO))
+        .collect();
+    assert_eq!(pages, [0, 1, 2, 3, 4, 5, 6, 7]);
+    pages
+        .iter()
+        .for_each(|&page| tags.set(page, tag::allocated(Order::ZERO)));
+    // Page 5's free: its pair's buddy, pages 6 and 7, is taken, so it goes to the head.
+    buddy.give(&tags, 5, Order::ZERO);
+    // Pages 0 and 1 merge; then page 2 is likely to merge with them, so it goes to the tail.
+    buddy.give(&tags, 0, Order::ZERO);
+    buddy.give(&tags, 1, Order::ZERO);
+    buddy.give(&tags, 2, Order::ZERO);
+    assert_eq!(buddy.take(&tags, Order::ZERO), Some(5));
+    assert_eq!(buddy.take(&tags, Order::ZERO), Some(2));
+}
+
+#[test]
+fn a_split_puts_upper_halves_at_the_heads() {
+    let (mut buddy, tags) = zone(2048, Metadata::WhenSplit);
+    assert_eq!(buddy.take(&tags, Order::ZERO), Some(0));
+    let blocks: Vec<u32> = Order::all().map(|order| buddy.blocks(order)).collect();
+    assert_eq!(blocks, [1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]);
+    assert_eq!(buddy.take(&tags, Order::HUGE), Some(512));
+}

@@ -1,0 +1,259 @@
+//! Taking blocks back: onto this CPU's list, and past `high` from there to the zone.
+//!
+//! A spill is one or more holds of the zone lock. Between two holds both locks are dropped, so
+//! that others get in; what is left is then looked for again on the same CPU's lists.
+//!
+//! Locks: pcp lock, then zone lock, by `spill_hold`; zone lock alone by `free_direct`.
+
+use super::holds::Leftover;
+use super::pcp::{Mood, Pcp, list_of};
+use super::zone::{Slot, Zone};
+use super::{FreeError, PageAllocator, tag};
+use crate::event::Event;
+use crate::machine::{CpuLock, LocalWord, Lock, Machine, Tags};
+use crate::site::{Site, Work};
+use crate::units::{CpuId, Order, Pfn};
+
+/// Pages handed to one pcp lock hold by [`PageAllocator::free_pages`] (Linux: folio batch).
+const FREE_BATCH: usize = 31;
+
+impl<M: Machine> PageAllocator<M> {
+    /// Takes back a block (Linux: `__free_pages`).
+    ///
+    /// # Errors
+    /// When `pfn` does not head a block handed out with `order`; nothing is changed then.
+    #[inline]
+    pub fn free(&self, machine: &M, pfn: Pfn, order: Order) -> Result<(), FreeError> {
+        let (zone, page) = self.locate(pfn).ok_or(FreeError::OutsideZones(pfn))?;
+        zone.reclaim_tag(page, order)?;
+        machine.emit(Event::PageFree { pfn, order });
+        match list_of(order) {
+            Some(list) => zone.free_listed(machine, &[page], (list, order)),
+            None => zone.free_direct(machine, page, order),
+        }
+        Ok(())
+    }
+
+    /// Takes back single pages, holding the page lists over runs of the same zone (Linux:
+    /// `free_unref_folios`).
+    ///
+    /// # Errors
+    /// At the first page that was not handed out as a single page: those before it are taken
+    /// back, it and those after it are not.
+    pub fn free_pages(&self, machine: &M, pfns: &[Pfn]) -> Result<(), FreeError> {
+        let mut run = [0; FREE_BATCH];
+        let mut rest = pfns;
+        while let Some(&first) = rest.first() {
+            let (zone, _) = self.locate(first).ok_or(FreeError::OutsideZones(first))?;
+            let mut len = 0;
+            let mut refused = None;
+            for &pfn in rest.iter().take(FREE_BATCH) {
+                let Some(page) = zone.page(pfn) else { break };
+                if let Err(error) = zone.reclaim_tag(page, Order::ZERO) {
+                    refused = Some(error);
+                    break;
+                }
+                machine.emit(Event::PageFree {
+                    pfn,
+                    order: Order::ZERO,
+                });
+                run[len] = page;
+                len += 1;
+            }
+            zone.free_listed(machine, &run[..len], (0, Order::ZERO));
+            if let Some(error) = refused {
+                return Err(error);
+            }
+            rest = &rest[len..];
+        }
+        Ok(())
+    }
+}
+
+/// What is to be given back: how many pages still, from which list on, and how many already were.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Excess {
+    pub(super) pages: u32,
+    pub(super) list: usize,
+    pub(super) given: u32,
+}
+
+impl<M: Machine> Zone<M> {
+    /// Takes the block from the caller, who must have had it with `order`.
+    #[inline]
+    fn reclaim_tag(&self, page: u32, order: Order) -> Result<(), FreeError> {
+        let pfn = self.pfn(page);
+        // Replaced in one step, so that of two callers who free the same block one is told.
+        match self
+            .tags
+            .replace(page, tag::allocated(order), tag::listed(order))
+        {
+            Ok(()) => Ok(()),
+            Err(found) => Err(match tag::allocated_order(found) {
+                Some(allocated) => FreeError::WrongOrder {
+                    pfn,
+                    allocated,
+                    freed: order,
+                },
+                None => FreeError::NotAllocated(pfn),
+            }),
+        }
+    }
+
+    /// Puts `pages`, all blocks of one order, on this CPU's list and spills what is too much.
+    #[inline]
+    fn free_listed(&self, machine: &M, pages: &[u32], (list, order): (usize, Order)) {
+        let mut rest = pages;
+        while let Some(&first) = rest.first() {
+            let cpu = machine.this_cpu();
+            let slot = self.slot(cpu);
+            let mut pushed = 0;
+            let excess = slot.pcp.try_local(machine, Site::PcpFree, |pcp| {
+                let mood = self.mood(machine);
+                let excess = push_run(pcp, rest, (list, order), &mood, &mut pushed);
+                let left = excess.map(|pages| {
+                    let owed = u32::try_from(slot.owed.take(machine)).unwrap_or(0);
+                    let excess = Excess {
+                        pages: pages + owed,
+                        list,
+                        given: 0,
+                    };
+                    self.spill_hold(machine, pcp, Site::Spill, excess)
+                });
+                slot.count.set(machine, i64::from(pcp.count()));
+                left
+            });
+            machine.spend(Work::PcpFree, pushed);
+            rest = &rest[pushed as usize..];
+            match excess {
+                Some(None) if !rest.is_empty() && pushed == 0 => {
+                    // No memory for the list.
+                    self.free_direct(machine, first, order);
+                    rest = &rest[1..];
+                }
+                Some(None) => {}
+                Some(Some(left)) => self.spill_rest(machine, cpu, left),
+                None => {
+                    // Somebody drains these lists right now; the owner never waits.
+                    self.free_direct(machine, first, order);
+                    rest = &rest[1..];
+                }
+            }
+        }
+    }
+
+    /// Holds after the first of a spill: each takes both locks anew.
+    fn spill_rest(&self, machine: &M, cpu: CpuId, mut left: Excess) {
+        let slot = self.slot(cpu);
+        while left.pages > 0 {
+            let here = machine.this_cpu() == cpu;
+            let held = here.then(|| {
+                slot.pcp.try_local(machine, Site::Spill, |pcp| {
+                    let left = self.spill_hold(machine, pcp, Site::Spill, left);
+                    slot.count.set(machine, i64::from(pcp.count()));
+                    left
+                })
+            });
+            match held.flatten() {
+                Some(next) => left = next,
+                None => {
+                    self.leave(machine, slot, left);
+                    break;
+                }
+            }
+        }
+        self.notice_plenty(machine);
+    }
+
+    /// The lists were lost between two holds.
+    #[cold]
+    fn leave(&self, machine: &M, slot: &Slot<M>, left: Excess) {
+        match self.holds.leftover() {
+            Leftover::Abandoned => {}
+            Leftover::Owed => {
+                slot.owed.add(machine, i64::from(left.pages));
+            }
+        }
+    }
+
+    /// One hold: the coldest pages go back to the zone. Returns what is left to do, nothing once
+    /// the lists are empty (Linux: `free_pcppages_bulk`).
+    pub(super) fn spill_hold(
+        &self,
+        machine: &M,
+        pcp: &mut Pcp,
+        site: Site,
+        excess: Excess,
+    ) -> Excess {
+        let Excess {
+            pages: wanted,
+            mut list,
+            given,
+        } = excess;
+        if wanted == 0 || pcp.count() == 0 {
+            return Excess { pages: 0, ..excess };
+        }
+        let mut gauge = self.gauge(machine, site);
+        self.buddy.with(machine, site, |buddy| {
+            gauge.start(machine);
+            while gauge.moved.pages < wanted {
+                let Some(coldest) = pcp.coldest(&mut list) else {
+                    break;
+                };
+                let order = coldest.order;
+                if !gauge.admits(machine, order) {
+                    break;
+                }
+                buddy.give(&self.tags, coldest.take(), order);
+                gauge.moved(machine, order);
+            }
+            gauge.stop(machine);
+        });
+        self.note_hold(machine, site, gauge.moved);
+        let moved = gauge.moved.pages;
+        let left = if pcp.count() == 0 {
+            0
+        } else {
+            wanted.saturating_sub(moved)
+        };
+        Excess {
+            pages: left,
+            list,
+            given: given + moved,
+        }
+    }
+
+    /// A block straight to the zone (Linux: `free_one_page`).
+    #[cold]
+    fn free_direct(&self, machine: &M, page: u32, order: Order) {
+        let mut gauge = self.gauge(machine, Site::FreeDirect);
+        self.buddy.with(machine, Site::FreeDirect, |buddy| {
+            buddy.give(&self.tags, page, order);
+            gauge.moved(machine, order);
+            gauge.stop(machine);
+        });
+        self.note_hold(machine, Site::FreeDirect, gauge.moved);
+    }
+}
+
+/// Pushes pages until one makes the lists too long; returns by how many pages.
+#[inline]
+fn push_run(
+    pcp: &mut Pcp,
+    pages: &[u32],
+    (list, order): (usize, Order),
+    mood: &Mood,
+    pushed: &mut u32,
+) -> Option<u32> {
+    for &page in pages {
+        if !pcp.push(list, order, page) {
+            return None;
+        }
+        *pushed += 1;
+        let excess = pcp.note_free(order, mood);
+        if excess > 0 {
+            return Some(excess);
+        }
+    }
+    None
+}

@@ -1,0 +1,49 @@
+//! How many pages one zone-lock hold moves: the variants, side by side.
+//!
+//! Everybody who wants the zone waits for the hold in progress, so its length is the others'
+//! latency. Linux moved up to 63 × 2⁵ = 2016 pages per hold.
+
+mod batched;
+mod bounded;
+mod unbatched;
+
+use core::fmt;
+
+pub use self::batched::Batched;
+pub use self::bounded::Bounded;
+pub use self::unbatched::Unbatched;
+use crate::site::Site;
+use crate::units::Pages;
+
+/// A policy for zone-lock holds.
+pub trait Holds: fmt::Debug + Sync {
+    /// Its name on the command line.
+    fn name(&self) -> &'static str;
+
+    /// What one hold at `site` may move when the zone's batch is `batch`.
+    fn limit(&self, site: Site, batch: Pages) -> Limit;
+
+    /// What becomes of the rest of a spill when the page lists are lost between two holds: a
+    /// drain has them, or the caller was migrated.
+    fn leftover(&self) -> Leftover;
+}
+
+/// What one zone-lock hold may move.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limit {
+    /// All there is to move.
+    None,
+    /// This many pages; the last block may exceed it.
+    About(Pages),
+    /// This many pages, or a single block; and as long as the knob `HoldTimeMax` says.
+    Strict(Pages),
+}
+
+/// What becomes of the rest of an interrupted spill.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leftover {
+    /// It stays on the lists until frees reach `high` again.
+    Abandoned,
+    /// The next spill or decay on that CPU gives it back too.
+    Owed,
+}

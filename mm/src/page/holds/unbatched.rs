@@ -1,0 +1,32 @@
+//! Linux up to 6.18: a refill, spill or decay is one hold, whatever its size.
+
+use super::{Holds, Leftover, Limit};
+use crate::site::Site;
+use crate::units::Pages;
+
+/// One hold per operation: up to 2016 pages.
+#[derive(Clone, Copy, Debug)]
+pub struct Unbatched;
+
+impl Holds for Unbatched {
+    fn name(&self) -> &'static str {
+        "unbatched"
+    }
+
+    fn limit(&self, site: Site, batch: Pages) -> Limit {
+        drain_limit(site, batch).unwrap_or(Limit::None)
+    }
+
+    fn leftover(&self) -> Leftover {
+        Leftover::Abandoned
+    }
+}
+
+/// Both Linux variants drain in steps of 32 batches and give a remote node's lists back by one.
+pub(super) fn drain_limit(site: Site, batch: Pages) -> Option<Limit> {
+    match site {
+        Site::Drain => Some(Limit::About(Pages(batch.0 << 5))),
+        Site::DrainRemoteNode => Some(Limit::About(batch)),
+        _ => None,
+    }
+}

@@ -1,0 +1,265 @@
+//! Where memory is: nodes, zones, holes; and what makes a layout impossible.
+
+use alloc::vec::Vec;
+use core::fmt;
+use core::ops::Range;
+
+use super::links::Metadata;
+use crate::units::{NodeId, Order, Pages, Pfn};
+
+/// What a zone is for, lowest first. A request may be served by its own kind or a lower one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum ZoneKind {
+    /// The first 16 MiB, for old devices.
+    Dma,
+    /// Below 4 GiB, for 32-bit devices.
+    Dma32,
+    /// Everything else.
+    Normal,
+    /// Memory that nothing immovable may be in.
+    Movable,
+}
+
+impl ZoneKind {
+    /// Every kind, lowest first.
+    pub const ALL: [Self; 4] = [Self::Dma, Self::Dma32, Self::Normal, Self::Movable];
+
+    /// The name in `/proc/zoneinfo`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Dma => "DMA",
+            Self::Dma32 => "DMA32",
+            Self::Normal => "Normal",
+            Self::Movable => "Movable",
+        }
+    }
+}
+
+/// One zone to be managed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ZoneLayout {
+    /// What it is for.
+    pub kind: ZoneKind,
+    /// Whose memory it is.
+    pub node: NodeId,
+    /// Its first page, at a multiple of 1024.
+    pub start: Pfn,
+    /// Its pages, holes included.
+    pub spanned: Pages,
+    /// What of it is not memory, by page number; ascending, apart.
+    pub holes: Vec<Range<u32>>,
+}
+
+impl ZoneLayout {
+    /// Pages that are memory.
+    #[must_use]
+    pub fn managed(&self) -> Pages {
+        let holes = self.holes.iter().map(|hole| hole.end - hole.start).sum();
+        self.spanned.saturating_sub(Pages(holes))
+    }
+
+    /// The page numbers it spans.
+    #[must_use]
+    pub fn span(&self) -> Range<u32> {
+        self.start.0..self.start.0.saturating_add(self.spanned.0)
+    }
+}
+
+/// All memory of a machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// Every zone.
+    pub zones: Vec<ZoneLayout>,
+    /// When page records come into being.
+    pub metadata: Metadata,
+}
+
+impl Layout {
+    /// One zone of `pages` pages from frame 0, for an embedder with an arena.
+    #[must_use]
+    pub fn arena(pages: Pages) -> Self {
+        Self::of([ZoneLayout {
+            kind: ZoneKind::Normal,
+            node: NodeId(0),
+            start: Pfn(0),
+            spanned: pages,
+            holes: Vec::new(),
+        }])
+    }
+
+    /// These zones, with all records made at once.
+    #[must_use]
+    pub fn of(zones: impl IntoIterator<Item = ZoneLayout>) -> Self {
+        Self {
+            zones: zones.into_iter().collect(),
+            metadata: Metadata::Eager,
+        }
+    }
+
+    /// Nodes of `bytes` each, laid out one after the other as on x86-64: the first 16 MiB are
+    /// DMA, the rest below 4 GiB DMA32, everything above Normal.
+    #[must_use]
+    pub fn of_nodes(bytes: &[u64]) -> Self {
+        const DMA_END: u32 = 16 << 8;
+        const DMA32_END: u32 = 4 << 18;
+        let mut zones = Vec::new();
+        let mut start = 0u32;
+        for (node, &bytes) in (0..).map(NodeId).zip(bytes) {
+            let pages = Pages::from_bytes(bytes).0 & !(Order::MAX.pages().0 - 1);
+            let end = start.saturating_add(pages);
+            for (kind, limit) in [
+                (ZoneKind::Dma, DMA_END),
+                (ZoneKind::Dma32, DMA32_END),
+                (ZoneKind::Normal, u32::MAX),
+            ] {
+                let zone_end = end.min(limit);
+                if start < zone_end {
+                    let spanned = Pages(zone_end - start);
+                    let (start, holes) = (Pfn(start), Vec::new());
+                    zones.push(ZoneLayout {
+                        kind,
+                        node,
+                        start,
+                        spanned,
+                        holes,
+                    });
+                }
+                start = start.max(zone_end);
+            }
+        }
+        Self {
+            zones,
+            metadata: Metadata::Eager,
+        }
+    }
+
+    /// The same, with page records made when a block is first split.
+    #[must_use]
+    pub fn lazily(mut self) -> Self {
+        self.metadata = Metadata::WhenSplit;
+        self
+    }
+
+    /// Whether it can be managed.
+    ///
+    /// # Errors
+    /// The first zone that cannot, and why.
+    pub fn check(&self) -> Result<(), LayoutError> {
+        if self.zones.is_empty() {
+            return Err(LayoutError::NoZone);
+        }
+        for (index, zone) in self.zones.iter().enumerate() {
+            if !zone.start.is_aligned(Order::MAX) {
+                return Err(LayoutError::Unaligned(index));
+            }
+            let fits = zone.start.0.checked_add(zone.spanned.0).is_some();
+            if zone.managed() == Pages::ZERO || !fits {
+                return Err(LayoutError::NoPages(index));
+            }
+            let span = zone.span();
+            let mut from = span.start;
+            for hole in &zone.holes {
+                if hole.start < from || hole.end <= hole.start || hole.end > span.end {
+                    return Err(LayoutError::BadHole(index));
+                }
+                from = hole.end;
+            }
+            let overlaps = |other: &ZoneLayout| {
+                let theirs = other.span();
+                theirs.start < span.end && span.start < theirs.end
+            };
+            if self.zones[..index].iter().any(overlaps) {
+                return Err(LayoutError::Overlap(index));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Why a layout cannot be managed; the number is the zone's index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LayoutError {
+    /// There is no zone.
+    NoZone,
+    /// A zone has no page, or ends past the last page number.
+    NoPages(usize),
+    /// A zone does not start at a multiple of 1024 pages.
+    Unaligned(usize),
+    /// A hole is empty, outside its zone, or not in ascending order.
+    BadHole(usize),
+    /// A zone shares pages with an earlier one.
+    Overlap(usize),
+}
+
+impl fmt::Display for LayoutError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoZone => write!(f, "a layout needs at least one zone"),
+            Self::NoPages(zone) => write!(f, "zone {zone} has no page, or ends past frame 2^32"),
+            Self::Unaligned(zone) => {
+                write!(f, "zone {zone} must start at a multiple of 1024 pages")
+            }
+            Self::BadHole(zone) => {
+                write!(
+                    f,
+                    "a hole of zone {zone} is empty, out of order or outside the zone"
+                )
+            }
+            Self::Overlap(zone) => write!(f, "zone {zone} overlaps an earlier zone"),
+        }
+    }
+}
+
+impl core::error::Error for LayoutError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    fn zone(start: u32, pages: u32) -> ZoneLayout {
+        let mut layout = Layout::arena(Pages(pages));
+        layout.zones[0].start = Pfn(start);
+        layout.zones.remove(0)
+    }
+
+    #[test]
+    fn nodes_are_cut_into_zones_as_on_x86() {
+        let layout = Layout::of_nodes(&[8 << 30, 4 << 30]);
+        let zones: Vec<_> = layout
+            .zones
+            .iter()
+            .map(|zone| (zone.kind, zone.node.0, zone.spanned.0))
+            .collect();
+        assert_eq!(
+            zones,
+            [
+                (ZoneKind::Dma, 0, 4096),
+                (ZoneKind::Dma32, 0, (4 << 18) - 4096),
+                (ZoneKind::Normal, 0, 4 << 18),
+                (ZoneKind::Normal, 1, 4 << 18),
+            ]
+        );
+        assert_eq!(layout.check(), Ok(()));
+    }
+
+    #[test]
+    fn an_impossible_layout_is_refused() {
+        let check = |zones: Vec<ZoneLayout>| Layout::of(zones).check();
+        assert_eq!(check(vec![]), Err(LayoutError::NoZone));
+        assert_eq!(check(vec![zone(0, 0)]), Err(LayoutError::NoPages(0)));
+        assert_eq!(check(vec![zone(!1023, 2048)]), Err(LayoutError::NoPages(0)));
+        assert_eq!(check(vec![zone(1, 4096)]), Err(LayoutError::Unaligned(0)));
+        assert_eq!(
+            check(vec![zone(0, 4096), zone(2048, 4096)]),
+            Err(LayoutError::Overlap(1))
+        );
+        let holed = ZoneLayout {
+            holes: vec![10..20, 15..30],
+            ..zone(0, 1024)
+        };
+        assert_eq!(check(vec![holed]), Err(LayoutError::BadHole(0)));
+    }
+}

@@ -1,0 +1,229 @@
+//! Physical memory: zones, free lists, per-CPU page lists.
+//!
+//! ```text
+//! alloc ──> pcp list of this CPU ──(empty)── refill ──> free lists ──(below low)──> next zone
+//! free  ──> pcp list of this CPU ──(≥ high)── spill ──> free lists      ──> drain ──> reclaimers
+//! ```
+//!
+//! `buddy`, `links`, `tag`: the free lists. `pcp`, `sizing`, `watermark`: decisions, no locks.
+//! `zone`: one zone. `alloc`, `free`, `drain`: the three ways pages move. `holds`: the variants.
+
+mod alloc;
+mod buddy;
+#[cfg(test)]
+mod buddy_tests;
+mod drain;
+mod error;
+mod free;
+pub mod holds;
+mod layout;
+mod links;
+mod pcp;
+mod setup;
+pub mod sizing;
+mod tag;
+pub mod watermark;
+mod zone;
+
+use ::alloc::boxed::Box;
+use ::alloc::vec::Vec;
+use core::fmt;
+use core::sync::atomic::Ordering::Relaxed;
+
+pub use self::error::{AllocError, FreeError, Tried};
+pub use self::layout::{Layout, LayoutError, ZoneKind, ZoneLayout};
+pub use self::links::Metadata;
+pub use self::setup::Config;
+use self::sizing::Sizes;
+use self::watermark::{Urgency, Watermarks};
+pub use self::zone::Reclaiming;
+pub(crate) use self::zone::Zone;
+use crate::cpus::Cpus;
+use crate::machine::{LocalWord, Lock, Machine, Word};
+use crate::site::Site;
+use crate::tunables::Tunables;
+use crate::units::{CpuId, Nanos, NodeId, Order, Pages, Pfn};
+use crate::vmstat::counters::ZoneItem;
+
+/// Bytes of records per managed page: one tag, and 8 bytes of links per pair of pages. Links of
+/// 4 MiB blocks come on top: 8 bytes per 1024 pages.
+pub const METADATA_BYTES_PER_PAGE: usize = 5;
+
+/// All physical memory of a machine.
+pub struct PageAllocator<M: Machine> {
+    zones: Vec<Zone<M>>,
+    /// For each node and kind, the zones to ask, best first.
+    zonelists: Vec<[Vec<u32>; ZoneKind::ALL.len()]>,
+    reclaimers: Vec<Box<dyn Reclaimer<M>>>,
+    cpus: Cpus<M>,
+    tunables: M::Lock<Tunables>,
+    draining: M::Lock<()>,
+    stat_interval_ms: M::Word,
+}
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// log₂ of the pages wanted.
+    pub order: Order,
+    /// The highest kind of zone that will do.
+    pub class: ZoneKind,
+    /// How far below a watermark the request may go.
+    pub urgency: Urgency,
+    /// The node to start from, or this CPU's.
+    pub node: Option<NodeId>,
+}
+
+impl Request {
+    /// A block of `order` from any zone but movable memory, from this CPU's node on.
+    #[must_use]
+    pub const fn new(order: Order) -> Self {
+        Self {
+            order,
+            class: ZoneKind::Normal,
+            urgency: Urgency::Normal,
+            node: None,
+        }
+    }
+
+    /// The same for somebody who may go below the watermarks.
+    #[must_use]
+    pub const fn urgent(self, urgency: Urgency) -> Self {
+        Self { urgency, ..self }
+    }
+}
+
+/// Gets memory back when zones run low: a page cache, a buffer pool, a garbage collector.
+pub trait Reclaimer<M: Machine>: Send + Sync {
+    /// What it is called in an out-of-memory report.
+    fn name(&self) -> &'static str;
+
+    /// Frees about `wanted` pages through `pages`, and says how many it freed. May be called on
+    /// any CPU, by several at once, and must not allocate.
+    fn reclaim(&self, machine: &M, pages: &PageAllocator<M>, wanted: Pages) -> Pages;
+}
+
+/// A zone, seen from outside. Exact when nothing is under way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ZoneView {
+    /// What it is for.
+    pub kind: ZoneKind,
+    /// Whose memory it is.
+    pub node: NodeId,
+    /// Pages that are memory.
+    pub managed: Pages,
+    /// Pages on the free lists.
+    pub free: Pages,
+    /// Free blocks of each order.
+    pub blocks: [u32; Order::COUNT],
+    /// Pages on CPUs' lists.
+    pub listed: Pages,
+    /// What the counter of free pages says, differentials included.
+    pub counted_free: u64,
+    /// Watermarks.
+    pub watermarks: Watermarks,
+    /// Sizes of each CPU's lists.
+    pub sizes: Sizes,
+}
+
+impl<M: Machine> fmt::Debug for PageAllocator<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PageAllocator")
+            .field("zones", &self.zones.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl<M: Machine> PageAllocator<M> {
+    /// Which CPUs are online.
+    pub fn cpus(&self) -> &Cpus<M> {
+        &self.cpus
+    }
+
+    pub(crate) fn zones(&self) -> &[Zone<M>] {
+        &self.zones
+    }
+
+    /// How often periodic work runs, read without a lock: a stale interval moves one firing.
+    pub(crate) fn stat_interval(&self, machine: &M) -> Nanos {
+        let ms = self.stat_interval_ms.load(machine, Relaxed);
+        Nanos::from_ms(u64::try_from(ms).unwrap_or(1))
+    }
+
+    /// Every zone, in layout order (Linux: `/proc/zoneinfo`, `/proc/buddyinfo`).
+    pub fn view(&self, machine: &M) -> Vec<ZoneView> {
+        self.zones.iter().map(|zone| zone.view(machine)).collect()
+    }
+
+    /// Pages on `cpu`'s lists in all zones, read without a lock.
+    pub fn listed(&self, machine: &M, cpu: CpuId) -> Pages {
+        let of = |zone: &Zone<M>| u32::try_from(zone.slot(cpu).count.read(machine)).unwrap_or(0);
+        Pages(self.zones.iter().map(of).sum())
+    }
+
+    /// Tells the page lists of every zone of `node` whether somebody reclaims there.
+    pub fn set_reclaiming(&self, machine: &M, node: NodeId, reclaiming: Reclaiming) {
+        for zone in self.zones.iter().filter(|zone| zone.node == node) {
+            zone.set_reclaiming(machine, reclaiming);
+        }
+    }
+
+    /// Counts `delta` pages more or fewer of an item in the zone of `pfn`, on this CPU. Nothing
+    /// happens for a frame in no zone.
+    #[inline]
+    pub fn count(&self, machine: &M, pfn: Pfn, item: ZoneItem, delta: i64) {
+        if let Some((zone, _)) = self.locate(pfn) {
+            zone.counters.add(machine, item as usize, delta);
+        }
+    }
+
+    /// The sum of an item over all zones, differentials included.
+    pub fn counted(&self, machine: &M, item: ZoneItem) -> u64 {
+        self.zones
+            .iter()
+            .map(|zone| zone.counters.snapshot(machine, item as usize))
+            .sum()
+    }
+
+    #[inline]
+    fn locate(&self, pfn: Pfn) -> Option<(&Zone<M>, u32)> {
+        // Highest first: most memory is there.
+        self.zones
+            .iter()
+            .rev()
+            .find_map(|zone| Some((zone, zone.page(pfn)?)))
+    }
+
+    #[inline]
+    fn zonelist(&self, machine: &M, request: Request) -> impl Iterator<Item = &Zone<M>> {
+        let local = || machine.topology().place(machine.this_cpu()).node;
+        let node = request.node.unwrap_or_else(local).index();
+        let node = node.min(self.zonelists.len() - 1);
+        let list = &self.zonelists[node][request.class as usize];
+        list.iter().map(|&zone| &self.zones[zone as usize])
+    }
+}
+
+impl<M: Machine> Zone<M> {
+    fn view(&self, machine: &M) -> ZoneView {
+        let (free, blocks) = self.buddy.with(machine, Site::Control, |buddy| {
+            let mut blocks = [0; Order::COUNT];
+            Order::all().for_each(|order| blocks[order.index()] = buddy.blocks(order));
+            (buddy.free(), blocks)
+        });
+        let listed: i64 = self.slots.iter().map(|slot| slot.count.read(machine)).sum();
+        ZoneView {
+            kind: self.kind,
+            node: self.node,
+            managed: self.managed,
+            free,
+            blocks,
+            listed: Pages(u32::try_from(listed).unwrap_or(0)),
+            counted_free: self
+                .counters
+                .snapshot(machine, ZoneItem::FreePages as usize),
+            watermarks: self.watermarks(machine),
+            sizes: self.sizes(machine),
+        }
+    }
+}

@@ -1,0 +1,448 @@
+//! Per-CPU page lists of one zone: the fast path of most allocations (Linux: `per_cpu_pages`).
+//!
+//! This file is the state and its decisions; taking locks and moving pages is `alloc`, `free` and
+//! `drain`. A list is a flat stack of page numbers, hot end at the back: links through cold page
+//! descriptors would cost a cache miss per page.
+//!
+//! Locks: whoever has a `&mut Pcp` holds its pcp lock.
+
+use alloc::collections::VecDeque;
+
+use super::sizing::Sizes;
+use crate::units::Order;
+
+/// Orders with a list of their own: 0 to 3, and that of huge pages.
+pub(super) const LISTS: usize = 5;
+
+/// The list of `order`, or `None` when blocks of that order bypass the lists.
+#[inline]
+pub(super) const fn list_of(order: Order) -> Option<usize> {
+    match order.index() {
+        small @ 0..=3 => Some(small),
+        9 => Some(4),
+        _ => None,
+    }
+}
+
+fn order_of(list: usize) -> Order {
+    let order = if list == 4 {
+        Order::HUGE.get()
+    } else {
+        u8::try_from(list).unwrap_or(0)
+    };
+    Order::new(order).expect("lists are of small orders")
+}
+
+/// What a decision depends on besides the lists.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Mood {
+    pub(super) sizes: Sizes,
+    /// log₂ of how many batches one move may grow to.
+    pub(super) scale_max: u32,
+    /// The zone was seen below its high watermark: free early, cache little.
+    pub(super) below_high: bool,
+    /// Somebody reclaims in this zone: cache little.
+    pub(super) reclaiming: bool,
+    /// The CPU's slice of data cache holds more than three batches.
+    pub(super) large_cache: bool,
+}
+
+/// One CPU's lists in one zone.
+#[derive(Debug, Default)]
+pub(crate) struct Pcp {
+    /// Pages on all lists.
+    count: u32,
+    /// Above this many pages, frees spill. Tuned between the zone's `high_min` and `high_max`.
+    high: u32,
+    /// Consecutive refills double the batch this many times.
+    alloc_factor: u32,
+    /// Pages freed in a row, halved by each allocation.
+    free_count: u32,
+    /// The last free was of order 1 to 3.
+    freed_high_order: bool,
+    /// Stat intervals until lists of a remote node are given back.
+    expire: u8,
+    lists: [VecDeque<u32>; LISTS],
+}
+
+impl Pcp {
+    /// Pages on all lists.
+    pub(super) fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// The hottest block of a list.
+    #[inline]
+    pub(super) fn pop(&mut self, list: usize, order: Order) -> Option<u32> {
+        let page = self.lists[list].pop_back()?;
+        self.count -= order.pages().0;
+        Some(page)
+    }
+
+    /// Notes an allocation: frees no longer come in a row.
+    #[inline]
+    pub(super) fn note_alloc(&mut self) {
+        self.free_count >>= 1;
+    }
+
+    /// Puts a block at the hot end, or returns `false` when there is no memory for the list.
+    #[inline]
+    pub(super) fn push(&mut self, list: usize, order: Order, page: u32) -> bool {
+        let stack = &mut self.lists[list];
+        if stack.len() == stack.capacity() && stack.try_reserve(64).is_err() {
+            return false;
+        }
+        stack.push_back(page);
+        self.count += order.pages().0;
+        true
+    }
+
+    /// Puts a block at the cold end: refilled blocks are handed out in the order they came.
+    pub(super) fn push_cold(&mut self, list: usize, order: Order, page: u32) {
+        self.lists[list].push_front(page);
+        self.count += order.pages().0;
+    }
+
+    /// Makes room for `blocks` more, or returns `false`.
+    pub(super) fn reserve(&mut self, list: usize, blocks: u32) -> bool {
+        self.lists[list].try_reserve(blocks as usize).is_ok()
+    }
+
+    /// How many blocks an empty list refills with (Linux: `nr_pcp_alloc`).
+    pub(super) fn refill_blocks(&mut self, order: Order, mood: &Mood) -> u32 {
+        let Sizes {
+            batch,
+            high_min,
+            high_max,
+        } = mood.sizes;
+        let (base, high_min, high_max) = (batch.0, high_min.0, high_max.0);
+        let mut high = self.high.clamp(high_min, high_max);
+        if high < base {
+            return 1;
+        }
+        let mut batch = if order == Order::ZERO {
+            base << self.alloc_factor
+        } else {
+            base
+        };
+        if high_min != high_max && !mood.below_high {
+            high = (high + batch).min(high_max);
+            self.high = high;
+        }
+        if order == Order::ZERO {
+            let room = high
+                .saturating_sub(self.count)
+                .saturating_sub(base)
+                .max(base);
+            if batch <= room && self.alloc_factor < mood.scale_max {
+                self.alloc_factor += 1;
+            }
+            batch = batch.min(room);
+        }
+        if batch > 1 {
+            (batch >> order.get()).max(2)
+        } else {
+            batch
+        }
+    }
+
+    /// Notes that a block of `order` was pushed; returns how many pages are now too many (Linux:
+    /// the first half of `free_frozen_page_commit`).
+    #[inline]
+    pub(super) fn note_free(&mut self, order: Order, mood: &Mood) -> u32 {
+        let batch = mood.sizes.batch.0;
+        self.alloc_factor >>= 1;
+        let high_order = (1..=3).contains(&order.get());
+        let flush = high_order
+            && self.freed_high_order
+            && self.free_count >= batch + mood.sizes.high_min.0 / 2
+            && (!mood.large_cache || self.count >= batch);
+        self.freed_high_order = high_order;
+        if self.free_count < batch << mood.scale_max {
+            self.free_count += order.pages().0;
+        }
+        let high = self.spill_threshold(flush, mood);
+        if self.count < high {
+            0
+        } else {
+            self.spill_pages(flush, high, mood)
+        }
+    }
+
+    /// The count from which on frees spill; tunes `high` (Linux: `nr_pcp_high`).
+    #[inline]
+    fn spill_threshold(&mut self, flush: bool, mood: &Mood) -> u32 {
+        let Sizes {
+            batch,
+            high_min,
+            high_max,
+        } = mood.sizes;
+        let (batch, high_min, high_max) = (batch.0, high_min.0, high_max.0);
+        let high = self.high.clamp(high_min, high_max);
+        if high == 0 {
+            return 0;
+        }
+        let lowered_by = |pages: u32| high.saturating_sub(pages).max(high_min);
+        if flush {
+            self.high = lowered_by(batch << mood.scale_max);
+            return 0;
+        }
+        if mood.reclaiming {
+            self.high = lowered_by(self.free_count.max(batch));
+            return self.high.min(4 * batch);
+        }
+        if high_min == high_max {
+            return high;
+        }
+        if mood.below_high {
+            self.high = lowered_by(self.free_count.max(batch));
+            return self.count.max(high_min);
+        }
+        let need = self.free_count + batch;
+        if self.count >= high && self.high < need {
+            self.high = need.clamp(high_min, high_max);
+        }
+        high
+    }
+
+    /// How many pages a spill gives back (Linux: `nr_pcp_free`).
+    fn spill_pages(&self, flush: bool, high: u32, mood: &Mood) -> u32 {
+        let batch = mood.sizes.batch.0;
+        if flush {
+            self.count.min(batch << mood.scale_max)
+        } else if high < batch {
+            1
+        } else {
+            self.free_count.clamp(batch, (high - batch).max(batch))
+        }
+    }
+
+    /// Lowers `high` by an eighth, or to what one drain would leave; returns how many pages are
+    /// now too many, and whether there is more to come (Linux: `decay_pcp_high`).
+    pub(super) fn decay(&mut self, mood: &Mood) -> (u32, bool) {
+        let (batch, high_min) = (mood.sizes.batch.0, mood.sizes.high_min.0);
+        let mut more = false;
+        if self.high > high_min {
+            let one_drain = self.count.saturating_sub(batch << mood.scale_max);
+            self.high = one_drain.max(self.high - self.high / 8).max(high_min);
+            more = self.high > high_min;
+        }
+        let excess = self.count.saturating_sub(self.high.max(high_min));
+        (excess, more || excess > 0)
+    }
+
+    /// Counts down to giving back the lists of a remote node. Returns `true` when it is time.
+    pub(super) fn expires(&mut self, used: bool) -> Expiry {
+        const INTERVALS: u8 = 3;
+        if used {
+            self.expire = INTERVALS;
+        }
+        if self.expire == 0 || self.count == 0 {
+            return Expiry::Never;
+        }
+        self.expire -= 1;
+        if self.expire == 0 {
+            Expiry::Now
+        } else {
+            Expiry::Later
+        }
+    }
+
+    /// The coldest block of the list `cursor` points at, moving on from empty lists.
+    #[inline]
+    pub(super) fn coldest(&mut self, cursor: &mut usize) -> Option<Coldest<'_>> {
+        let list = (0..LISTS).map(|step| (*cursor + step) % LISTS);
+        *cursor = list
+            .into_iter()
+            .find(|&list| !self.lists[list].is_empty())?;
+        let order = order_of(*cursor);
+        Some(Coldest {
+            pcp: self,
+            list: *cursor,
+            order,
+        })
+    }
+}
+
+/// Whether the lists of a remote node are due to be given back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Expiry {
+    /// Nothing there, or the node is this CPU's own.
+    Never,
+    /// Not yet.
+    Later,
+    /// This interval.
+    Now,
+}
+
+/// A block that may be given back next.
+pub(super) struct Coldest<'a> {
+    pcp: &'a mut Pcp,
+    list: usize,
+    /// Its size.
+    pub(super) order: Order,
+}
+
+impl Coldest<'_> {
+    /// Takes it off its list.
+    #[inline]
+    pub(super) fn take(self) -> u32 {
+        self.pcp.count -= self.order.pages().0;
+        self.pcp.lists[self.list]
+            .pop_front()
+            .expect("its list was seen non-empty")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::Pages;
+    use alloc::vec::Vec;
+
+    fn mood() -> Mood {
+        let sizes = Sizes {
+            batch: Pages(63),
+            high_min: Pages(675),
+            high_max: Pages(56_000),
+        };
+        Mood {
+            sizes,
+            scale_max: 5,
+            below_high: false,
+            reclaiming: false,
+            large_cache: true,
+        }
+    }
+
+    fn fill(pcp: &mut Pcp, blocks: u32, mood: &Mood) -> u32 {
+        let fresh: u32 = (0..blocks)
+            .map(|page| {
+                assert!(pcp.push(0, Order::ZERO, page));
+                pcp.note_free(Order::ZERO, mood)
+            })
+            .sum();
+        fresh
+    }
+
+    #[test]
+    fn refills_double_until_a_free_halves_them() {
+        let mut pcp = Pcp::default();
+        let refill = |pcp: &mut Pcp| pcp.refill_blocks(Order::ZERO, &mood());
+        // `high` grows with each refill, so there is room for the next.
+        let sizes: Vec<u32> = (0..7).map(|_| refill(&mut pcp)).collect();
+        assert_eq!(sizes, [63, 126, 252, 504, 1008, 2016, 2016]);
+        assert!(pcp.push(0, Order::ZERO, 1));
+        pcp.note_free(Order::ZERO, &mood());
+        assert_eq!(refill(&mut pcp), 63 << 2);
+    }
+
+    #[test]
+    fn a_disabled_list_frees_one_page_at_a_time_and_refills_with_one() {
+        let mood = Mood {
+            sizes: Sizes::BOOT,
+            ..mood()
+        };
+        let mut pcp = Pcp::default();
+        assert_eq!(pcp.refill_blocks(Order::ZERO, &mood), 1);
+        assert!(pcp.push(0, Order::ZERO, 7));
+        assert_eq!(pcp.note_free(Order::ZERO, &mood), 1);
+    }
+
+    #[test]
+    fn high_grows_with_frees_in_a_row_and_spills_up_to_2016_pages() {
+        let mut pcp = Pcp {
+            high: 675,
+            ..Pcp::default()
+        };
+        assert_eq!(fill(&mut pcp, 674, &mood()), 0);
+        let first = fill(&mut pcp, 1, &mood());
+        assert_eq!((first, pcp.high), (675 - 63, 675 + 63));
+        // Nothing is taken out here, so `high` follows the frees in a row up to its cap.
+        fill(&mut pcp, 5000, &mood());
+        assert_eq!(pcp.high, (63 << 5) + 63);
+        assert_eq!(fill(&mut pcp, 1, &mood()), 63 << 5);
+    }
+
+    #[test]
+    fn below_the_high_watermark_every_free_past_high_min_spills() {
+        let mut pcp = Pcp {
+            high: 5000,
+            ..Pcp::default()
+        };
+        let mood = Mood {
+            below_high: true,
+            ..mood()
+        };
+        assert_eq!(fill(&mut pcp, 674, &mood), 0);
+        assert!(fill(&mut pcp, 1, &mood) > 0);
+        assert!(pcp.high < 5000);
+    }
+
+    #[test]
+    fn high_order_frees_in_a_row_flush() {
+        let mut pcp = Pcp {
+            high: 5000,
+            ..Pcp::default()
+        };
+        let order = Order::new(3).expect("small");
+        let frees: Vec<u32> = (0..60)
+            .map(|block| {
+                assert!(pcp.push(3, order, block * 8));
+                pcp.note_free(order, &mood())
+            })
+            .collect();
+        // From 63 + 675 / 2 = 400 pages in a row on: 50 blocks, then each further one flushes.
+        assert_eq!(frees.iter().position(|&pages| pages > 0), Some(50));
+        assert_eq!(frees[50], 51 * 8);
+    }
+
+    #[test]
+    fn decay_takes_an_eighth_and_never_more_than_one_drain() {
+        let mut pcp = Pcp {
+            high: 8000,
+            count: 8000,
+            ..Pcp::default()
+        };
+        assert_eq!(pcp.decay(&mood()), (1000, true));
+        let mut full = Pcp {
+            high: 100_000,
+            count: 50_000,
+            ..Pcp::default()
+        };
+        assert_eq!(full.decay(&mood()), (0, true));
+        let mut calm = Pcp {
+            high: 675,
+            count: 100,
+            ..Pcp::default()
+        };
+        assert_eq!(calm.decay(&mood()), (0, false));
+    }
+
+    #[test]
+    fn remote_lists_expire_after_three_intervals_without_use() {
+        let mut pcp = Pcp {
+            count: 5,
+            ..Pcp::default()
+        };
+        let turns: Vec<Expiry> = [true, false, false, false]
+            .iter()
+            .map(|&used| pcp.expires(used))
+            .collect();
+        assert_eq!(
+            turns,
+            [Expiry::Later, Expiry::Later, Expiry::Now, Expiry::Never]
+        );
+    }
+
+    #[test]
+    fn the_coldest_comes_first_and_empty_lists_are_passed_over() {
+        let mut pcp = Pcp::default();
+        assert!(pcp.push(0, Order::ZERO, 1) && pcp.push(0, Order::ZERO, 2));
+        assert!(pcp.push(4, Order::HUGE, 512));
+        let mut cursor = 1;
+        let taken: Vec<u32> =
+            core::iter::from_fn(|| pcp.coldest(&mut cursor).map(Coldest::take)).collect();
+        assert_eq!((taken.as_slice(), pcp.count()), ([512, 1, 2].as_slice(), 0));
+    }
+}

@@ -1,0 +1,231 @@
+//! Making a page allocator, and what follows when a knob or the set of CPUs changes.
+//!
+//! Watermarks, list sizes, thresholds and reserves depend on each other; they are always
+//! recomputed together.
+//!
+//! Locks: the sizing lock (Linux: `pcp_batch_high_lock`) around each change.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering::Relaxed;
+use core::{array, fmt};
+
+use super::layout::{Layout, LayoutError, ZoneKind};
+use super::sizing::Sizes;
+use super::watermark::{self, Share};
+use super::zone::Zone;
+use super::{PageAllocator, Reclaimer};
+use crate::cpus::{Cpus, Hotplug};
+use crate::design::Design;
+use crate::machine::{Lock, Machine, Word};
+use crate::site::{LockClass, Site};
+use crate::tunables::{Knob, TunableError, Tunables};
+use crate::units::{CpuId, Nanos, Pages};
+use crate::vmstat::threshold;
+
+/// What a page allocator is made of.
+pub struct Config<M: Machine> {
+    /// Where memory is.
+    pub layout: Layout,
+    /// Which variant of each mechanism.
+    pub design: Design,
+    /// Knobs to start with.
+    pub tunables: Tunables,
+    /// Who gets memory back, in the order to be asked.
+    pub reclaimers: Vec<Box<dyn Reclaimer<M>>>,
+    /// A CPU's share of the last-level cache (Linux: `per_cpu_data_slice_size`). Lists of larger
+    /// shares keep freed blocks longer.
+    pub cache_slice: Pages,
+}
+
+impl<M: Machine> Config<M> {
+    /// This memory, everything else as we would have it.
+    #[must_use]
+    pub fn new(layout: Layout) -> Self {
+        Self {
+            layout,
+            design: Design::default(),
+            tunables: Tunables::default(),
+            reclaimers: Vec::new(),
+            cache_slice: Pages::from_bytes(1 << 20),
+        }
+    }
+}
+
+impl<M: Machine> fmt::Debug for Config<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Config")
+            .field("layout", &self.layout)
+            .field("design", &self.design)
+            .field("reclaimers", &self.reclaimers.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl<M: Machine> PageAllocator<M> {
+    /// All memory of `config`, free.
+    ///
+    /// # Errors
+    /// When the layout cannot be managed.
+    pub fn new(machine: &M, config: Config<M>) -> Result<Self, LayoutError> {
+        let Config {
+            layout,
+            design,
+            tunables,
+            reclaimers,
+            cache_slice,
+        } = config;
+        layout.check()?;
+        let zones: Vec<Zone<M>> = (0..)
+            .zip(&layout.zones)
+            .map(|(index, zone)| {
+                Zone::new(
+                    machine,
+                    index,
+                    zone,
+                    layout.metadata,
+                    (design.holds, cache_slice),
+                )
+            })
+            .collect();
+        let this = CpuId(0);
+        let pages = Self {
+            zonelists: zonelists(&zones, machine.topology().nodes()),
+            zones,
+            reclaimers,
+            cpus: Cpus::new(machine),
+            tunables: machine.lock(LockClass::Sizing, this, tunables),
+            draining: machine.lock(LockClass::DrainAll, this, ()),
+            stat_interval_ms: machine.word(0),
+        };
+        pages.tunables.with(machine, Site::Control, |tunables| {
+            pages.recompute(machine, tunables);
+        });
+        Ok(pages)
+    }
+
+    /// The value of a knob.
+    pub fn tunable(&self, machine: &M, knob: Knob) -> u64 {
+        self.tunables
+            .with(machine, Site::Control, |tunables| tunables.get(knob))
+    }
+
+    /// Sets a knob and recomputes what depends on it.
+    ///
+    /// # Errors
+    /// When the value is out of bounds; nothing is changed.
+    pub fn set_tunable(&self, machine: &M, knob: Knob, value: u64) -> Result<(), TunableError> {
+        self.tunables.with(machine, Site::Control, |tunables| {
+            tunables.set(knob, value)?;
+            self.recompute(machine, tunables);
+            Ok(())
+        })
+    }
+
+    /// Notes that a CPU came or went, and recomputes what depends on their number.
+    pub(crate) fn hotplug(&self, machine: &M, cpu: CpuId, state: Hotplug) {
+        self.tunables.with(machine, Site::Control, |tunables| {
+            self.cpus.set(machine, cpu, state);
+            self.recompute(machine, tunables);
+        });
+    }
+
+    fn recompute(&self, machine: &M, tunables: &Tunables) {
+        let interval_ms = i64::try_from(tunables.get(Knob::StatInterval)).unwrap_or(i64::MAX);
+        self.stat_interval_ms.store(machine, interval_ms, Relaxed);
+        let is_lowmem = |zone: &&Zone<M>| zone.kind != ZoneKind::Movable;
+        let lowmem = self
+            .zones
+            .iter()
+            .filter(is_lowmem)
+            .fold(Pages(0), |sum, z| sum + z.managed);
+        let min_free_kib = match tunables.get(Knob::MinFree) {
+            0 => watermark::min_free_kib(u64::from(lowmem.0) * 4),
+            set => set,
+        };
+        let min_free = Pages(u32::try_from(min_free_kib / 4).unwrap_or(u32::MAX));
+        for zone in &self.zones {
+            self.recompute_zone(machine, tunables, zone, (lowmem, min_free));
+        }
+    }
+
+    fn recompute_zone(
+        &self,
+        machine: &M,
+        tunables: &Tunables,
+        zone: &Zone<M>,
+        (lowmem, min_free): (Pages, Pages),
+    ) {
+        let share = if zone.kind == ZoneKind::Movable {
+            Share::Movable
+        } else {
+            Share::Lowmem
+        };
+        let scale = tunables.get(Knob::WatermarkScale);
+        let marks = watermark::marks(zone.managed, lowmem, min_free, scale, share);
+        let online = self.cpus.online(machine);
+        let normal = threshold::normal(online, zone.managed);
+        let distance = marks.low.saturating_sub(marks.min);
+        zone.counters.set_threshold(machine, normal);
+        let drift = threshold::drift_mark(online, normal, distance, marks.high);
+        zone.set_watermarks(machine, marks, drift);
+
+        // A node without CPUs is used by all of them.
+        let sharing = match self.cpus.online_on(machine, zone.node) {
+            0 => online,
+            cpus => cpus,
+        };
+        let fraction = tunables.get(Knob::HighFraction);
+        let sizes = Sizes::of(zone.managed, marks.low, sharing, fraction);
+        let hold = Nanos(tunables.get(Knob::HoldTimeMax));
+        zone.set_sizes(machine, sizes, tunables.get(Knob::BatchScaleMax), hold);
+        for class in ZoneKind::ALL {
+            zone.set_reserve(machine, class, self.reserve(tunables, zone, class));
+        }
+    }
+
+    /// Pages `zone` keeps from requests that higher zones of its node could serve (Linux:
+    /// `lowmem_reserve`).
+    fn reserve(&self, tunables: &Tunables, zone: &Zone<M>, class: ZoneKind) -> Pages {
+        let ratio = tunables.get(match zone.kind {
+            ZoneKind::Dma => Knob::ReserveRatioDma,
+            ZoneKind::Dma32 => Knob::ReserveRatioDma32,
+            ZoneKind::Normal => Knob::ReserveRatioNormal,
+            ZoneKind::Movable => return Pages::ZERO,
+        });
+        let above = |other: &&Zone<M>| {
+            other.node == zone.node && other.kind > zone.kind && other.kind <= class
+        };
+        let pages: u64 = self
+            .zones
+            .iter()
+            .filter(above)
+            .map(|other| u64::from(other.managed.0))
+            .sum();
+        Pages(u32::try_from(pages.checked_div(ratio).unwrap_or(0)).unwrap_or(u32::MAX))
+    }
+}
+
+/// For each node and kind: zones of the node from that kind downwards, then of the next nodes.
+fn zonelists<M: Machine>(zones: &[Zone<M>], nodes: u32) -> Vec<[Vec<u32>; ZoneKind::ALL.len()]> {
+    let nodes = zones
+        .iter()
+        .map(|zone| zone.node.0 + 1)
+        .max()
+        .unwrap_or(1)
+        .max(nodes);
+    let list = |from: u32, class: ZoneKind| {
+        let mut fitting: Vec<&Zone<M>> = zones.iter().filter(|zone| zone.kind <= class).collect();
+        fitting.sort_by_key(|zone| {
+            (
+                (zone.node.0 + nodes - from) % nodes,
+                core::cmp::Reverse(zone.kind),
+                zone.index,
+            )
+        });
+        fitting.iter().map(|zone| zone.index).collect()
+    };
+    (0..nodes)
+        .map(|from| array::from_fn(|class| list(from, ZoneKind::ALL[class])))
+        .collect()
+}

@@ -1,0 +1,148 @@
+//! How long per-CPU page lists may get.
+//!
+//! Pure arithmetic after Linux (`zone_batchsize`, `zone_highsize`). The three sizes travel in one
+//! shared word, so a reader never sees half of a change.
+
+use crate::units::Pages;
+
+/// The sizes of one zone's page lists; the same for each of its CPUs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sizes {
+    /// Pages moved per refill or spill.
+    pub batch: Pages,
+    /// The lowest `high` that tuning reaches.
+    pub high_min: Pages,
+    /// The highest; equal to `high_min` when tuning is off.
+    pub high_max: Pages,
+}
+
+/// `high` is kept in 27 bits: lists of 512 GiB per CPU are out of reach anyway.
+const HIGH_BITS: u32 = 27;
+const HIGH_MASK: u64 = (1 << HIGH_BITS) - 1;
+
+impl Sizes {
+    /// Before a zone is known: every free goes straight through (Linux: `boot_pageset`).
+    pub const BOOT: Self = Self {
+        batch: Pages(1),
+        high_min: Pages(0),
+        high_max: Pages(0),
+    };
+
+    /// The sizes for a zone of `managed` pages whose low watermark is `low`, shared by `cpus`
+    /// CPUs; `high_fraction` other than 0 fixes `high` at that fraction of the zone.
+    #[must_use]
+    pub fn of(managed: Pages, low: Pages, cpus: u32, high_fraction: u64) -> Self {
+        let batch = batch(managed);
+        let (total_min, total_max) = match u32::try_from(high_fraction) {
+            Ok(0) => (low.0, managed.0 / 8),
+            fraction => {
+                let fixed = managed.0 / fraction.unwrap_or(u32::MAX);
+                (fixed, fixed)
+            }
+        };
+        let high = |total: u32| Pages((total / cpus.max(1)).max(4 * batch.0).min(1 << 26));
+        Self {
+            batch,
+            high_min: high(total_min),
+            high_max: high(total_max),
+        }
+    }
+
+    /// As one shared word.
+    #[must_use]
+    pub const fn pack(self) -> i64 {
+        let high_min = self.high_min.0 as u64 & HIGH_MASK;
+        let high_max = self.high_max.0 as u64 & HIGH_MASK;
+        let word = (self.batch.0 as u64) << (2 * HIGH_BITS) | high_min << HIGH_BITS | high_max;
+        word.cast_signed()
+    }
+
+    /// From one shared word.
+    #[must_use]
+    pub const fn unpack(word: i64) -> Self {
+        let word = word.cast_unsigned();
+        Self {
+            batch: Pages(low_bits(word >> (2 * HIGH_BITS), 10)),
+            high_min: Pages(low_bits(word >> HIGH_BITS, HIGH_BITS)),
+            high_max: Pages(low_bits(word, HIGH_BITS)),
+        }
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "masked to at most 27 bits")]
+const fn low_bits(word: u64, bits: u32) -> u32 {
+    (word & ((1 << bits) - 1)) as u32
+}
+
+/// Pages moved at a time for a zone of `managed` pages: a quarter of a thousandth, at most 64,
+/// and one less than a power of two so that batches do not fall on the same cache sets.
+#[must_use]
+pub fn batch(managed: Pages) -> Pages {
+    let base = ((managed.0 >> 10).min(256) / 4).max(1);
+    let rounded = base + base / 2;
+    let power = 1 << rounded.ilog2();
+    Pages((power - 1u32).max(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Read from `/proc/zoneinfo` of a 2-CPU x86-64 host.
+    #[test]
+    fn sizes_are_those_of_a_real_host() {
+        let sizes = |managed, low| {
+            let sizes = Sizes::of(Pages(managed), Pages(low), 2, 0);
+            [sizes.batch.0, sizes.high_min.0, sizes.high_max.0]
+        };
+        assert_eq!(sizes(3840, 26), [1, 13, 240]);
+        assert_eq!(sizes(772_915, 5431), [63, 2715, 48_307]);
+        assert_eq!(sizes(2_228_224, 15_660), [63, 7830, 139_264]);
+    }
+
+    /// Large machines, one node: `high_min` follows from the low watermark, `high_max` from size.
+    #[test]
+    fn sizes_of_large_machines_are_as_published() {
+        use crate::page::watermark::{Share, marks, min_free_kib};
+        let near = |value: u32, published: u32| value.abs_diff(published) <= published / 100 + 1;
+        for (gib, cpus, high_min, high_max) in [
+            (62, 36, 675, 56_000),
+            (251, 176, 466, 46_700),
+            (754, 316, 714, 78_000),
+        ] {
+            let managed = Pages(gib << 18);
+            let min_free = min_free_kib(u64::from(gib) << 20) / 4;
+            let min_free = Pages(u32::try_from(min_free).expect("fits"));
+            let low = marks(managed, managed, min_free, 10, Share::Lowmem).low;
+            let sizes = Sizes::of(managed, low, cpus, 0);
+            assert!(near(sizes.high_min.0, high_min), "{gib} GiB: {sizes:?}");
+            assert!(near(sizes.high_max.0, high_max), "{gib} GiB: {sizes:?}");
+        }
+    }
+
+    #[test]
+    fn a_fixed_fraction_turns_tuning_off() {
+        let sizes = Sizes::of(Pages(1 << 20), Pages(1000), 4, 8);
+        assert_eq!(sizes.high_min, sizes.high_max);
+        assert_eq!(sizes.high_min, Pages((1 << 20) / 8 / 4));
+    }
+
+    #[test]
+    fn packing_keeps_every_size() {
+        for sizes in [
+            Sizes::BOOT,
+            Sizes {
+                batch: Pages(63),
+                high_min: Pages(675),
+                high_max: Pages(139_264),
+            },
+            Sizes {
+                batch: Pages(1023),
+                high_min: Pages(1 << 26),
+                high_max: Pages(1 << 26),
+            },
+        ] {
+            assert_eq!(Sizes::unpack(sizes.pack()), sizes);
+        }
+    }
+}

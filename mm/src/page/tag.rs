@@ -1,0 +1,50 @@
+//! What a page frame is, in one byte.
+//!
+//! Only the first page of a block has a state; the others are [`TAIL`]. A page is in exactly one
+//! place: on a free list, on a pcp list, allocated, or a hole. The tag is what makes a double or
+//! misplaced free an error value instead of a corruption.
+
+use crate::machine::Tags;
+use crate::units::Order;
+
+/// Inside a block, not its first page.
+pub(crate) const TAIL: u8 = 0;
+/// Not memory the zone manages.
+pub(crate) const HOLE: u8 = 0x40;
+
+const FREE: u8 = 0x10;
+const LISTED: u8 = 0x20;
+const ALLOCATED: u8 = 0x30;
+const STATE: u8 = 0xf0;
+
+/// The first page of a block on the free list of `order`.
+pub(crate) const fn free(order: Order) -> u8 {
+    FREE | order.get()
+}
+
+/// The first page of a block of `order` on a pcp list.
+pub(crate) const fn listed(order: Order) -> u8 {
+    LISTED | order.get()
+}
+
+/// The first page of a block of `order` that was handed out.
+pub(crate) const fn allocated(order: Order) -> u8 {
+    ALLOCATED | order.get()
+}
+
+/// The order a block was handed out with, if `tag` is that of an allocated block.
+pub(crate) fn allocated_order(tag: u8) -> Option<Order> {
+    if tag & STATE == ALLOCATED {
+        Order::new(tag & !STATE)
+    } else {
+        None
+    }
+}
+
+/// A machine's fresh tags are those of free blocks of the largest order.
+pub(crate) const fn fresh_is_free<T: Tags>() {
+    assert!(
+        T::FRESH_HEAD == free(Order::MAX),
+        "fresh tags must read as free blocks"
+    );
+}

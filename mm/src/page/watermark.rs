@@ -1,0 +1,155 @@
+//! When a zone is too empty: min, low and high, and who may go below.
+//!
+//! Pure arithmetic after Linux (`setup_per_zone_wmarks`, `__zone_watermark_ok`); the zone keeps
+//! the results. Watermark boosts are left out: they protect page blocks from being mixed by
+//! migrate type, which we do not have.
+
+use crate::units::Pages;
+
+/// Free-page thresholds of a zone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Watermarks {
+    /// Below it only those who cannot wait allocate.
+    pub min: Pages,
+    /// Below it the fast path passes on to the next zone.
+    pub low: Pages,
+    /// Above it the zone has plenty.
+    pub high: Pages,
+}
+
+/// Memory to keep free on a machine with `lowmem_kib` of memory, in KiB (Linux:
+/// `calculate_min_free_kbytes`): √(16 × size), 128 KiB to 256 MiB.
+#[must_use]
+pub fn min_free_kib(lowmem_kib: u64) -> u64 {
+    (lowmem_kib * 16).isqrt().clamp(128, 262_144)
+}
+
+/// Whether a zone's users are its own or would fit anywhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Share {
+    /// The zone keeps its share of `min_free_kbytes`.
+    Lowmem,
+    /// Movable memory: nobody depends on it, so it keeps little.
+    Movable,
+}
+
+/// The watermarks of a zone of `managed` pages, on a machine where zones that count have
+/// `lowmem` pages and keep `min_free` pages free in all.
+#[must_use]
+pub fn marks(
+    managed: Pages,
+    lowmem: Pages,
+    min_free: Pages,
+    scale: u64,
+    share: Share,
+) -> Watermarks {
+    let of_zone = u64::from(managed.0);
+    let part = u64::from(min_free.0) * of_zone / u64::from(lowmem.0.max(1));
+    let min = match share {
+        Share::Lowmem => part,
+        Share::Movable => (of_zone / 1024).clamp(32, 128),
+    };
+    let distance = (part / 4).max(of_zone * scale / 10_000);
+    let pages = |count: u64| Pages(u32::try_from(count).unwrap_or(u32::MAX));
+    Watermarks {
+        min: pages(min),
+        low: pages(min + distance),
+        high: pages(min + 2 * distance),
+    }
+}
+
+/// How far below a watermark a request may go.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Urgency {
+    /// Not at all.
+    #[default]
+    Normal,
+    /// To half of it (Linux: `__GFP_HIGH`).
+    High,
+    /// To three eighths of it: it cannot wait either (Linux: `GFP_ATOMIC`).
+    Atomic,
+    /// To half of it, and it is about to give everything back (Linux: an OOM victim).
+    Victim,
+    /// To nothing (Linux: `PF_MEMALLOC`).
+    Reserve,
+}
+
+impl Urgency {
+    /// What is left of `mark` for this urgency.
+    #[must_use]
+    pub const fn lowered(self, mark: Pages) -> Pages {
+        let half = mark.0 - mark.0 / 2;
+        match self {
+            Self::Normal => mark,
+            Self::High | Self::Victim => Pages(half),
+            Self::Atomic => Pages(half - half / 4),
+            Self::Reserve => Pages(0),
+        }
+    }
+}
+
+/// Whether a zone with `free` pages may give a block of `1 << order` pages and stay above
+/// `mark` plus what it reserves from this class of request.
+///
+/// Strictly above, as in Linux; with [`Urgency::Reserve`] any free page will do.
+#[must_use]
+pub fn allows(free: u64, block: Pages, mark: Pages, reserve: Pages, urgency: Urgency) -> bool {
+    if urgency == Urgency::Reserve {
+        return free >= u64::from(block.0);
+    }
+    let usable = free.saturating_sub(u64::from(block.0) - 1);
+    usable > u64::from(urgency.lowered(mark).0) + u64::from(reserve.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Read from `/proc/zoneinfo` of a 2-CPU x86-64 host: one node, `min_free_kbytes` 67584.
+    #[test]
+    fn marks_are_those_of_a_real_host() {
+        let managed = [3840, 772_915, 2_228_224].map(Pages);
+        let lowmem = Pages(managed.iter().map(|pages| pages.0).sum());
+        let of = |zone: usize| {
+            let marks = marks(managed[zone], lowmem, Pages(67_584 / 4), 10, Share::Lowmem);
+            [marks.min.0, marks.low.0, marks.high.0]
+        };
+        assert_eq!(of(0), [21, 26, 31]);
+        assert_eq!(of(1), [4345, 5431, 6517]);
+        assert_eq!(of(2), [12_528, 15_660, 18_792]);
+        let movable = marks(Pages(0), lowmem, Pages(67_584 / 4), 10, Share::Movable);
+        assert_eq!([movable.min.0, movable.low.0, movable.high.0], [32, 32, 32]);
+    }
+
+    #[test]
+    fn urgency_lowers_a_mark_as_linux_does() {
+        let lowered = |urgency: Urgency| urgency.lowered(Pages(1001)).0;
+        assert_eq!(lowered(Urgency::Normal), 1001);
+        assert_eq!(lowered(Urgency::High), 501);
+        assert_eq!(lowered(Urgency::Atomic), 376);
+        assert_eq!(lowered(Urgency::Victim), 501);
+        assert_eq!(lowered(Urgency::Reserve), 0);
+    }
+
+    #[test]
+    fn a_zone_gives_while_it_stays_strictly_above_mark_and_reserve() {
+        let ok = |free, block| allows(free, Pages(block), Pages(100), Pages(20), Urgency::Normal);
+        assert!(ok(121, 1) && !ok(120, 1));
+        assert!(ok(128, 8) && !ok(127, 8));
+        assert!(allows(8, Pages(8), Pages(100), Pages(20), Urgency::Reserve));
+        assert!(!allows(
+            7,
+            Pages(8),
+            Pages(100),
+            Pages(20),
+            Urgency::Reserve
+        ));
+    }
+
+    #[test]
+    fn min_free_grows_with_the_root_of_memory_within_its_bounds() {
+        assert_eq!(min_free_kib(16), 128);
+        assert_eq!(min_free_kib(16 << 20), 16_384);
+        assert_eq!(min_free_kib(1 << 40), 262_144);
+    }
+}

@@ -1,0 +1,421 @@
+//! One zone: its free lists, every CPU's page lists for it, its watermarks and counters.
+//!
+//! A page is in exactly one place: on a free list, on a pcp list, or handed out. Moving pages
+//! between the first two is a *hold* of the zone lock; how long one may be is the policy's say.
+//! Page numbers inside this module are relative to the zone's first page.
+//!
+//! Locks: pcp lock, then zone lock. Counters are touched after the zone lock is released.
+
+use alloc::boxed::Box;
+use core::sync::atomic::Ordering::Relaxed;
+
+use super::buddy::Buddy;
+use super::holds::{Holds, Limit};
+use super::layout::{ZoneKind, ZoneLayout};
+use super::links::Metadata;
+use super::pcp::{Mood, Pcp};
+use super::sizing::Sizes;
+use super::tag;
+use super::watermark::{self, Urgency, Watermarks};
+use crate::event::Event;
+use crate::machine::{Machine, Tags, Word};
+use crate::site::{LockClass, Site, Work};
+use crate::units::{CpuId, Nanos, NodeId, Order, Pages, Pfn};
+use crate::vmstat::counters::{Counters, ZoneItem};
+
+/// One zone of a machine.
+pub(crate) struct Zone<M: Machine> {
+    pub(super) index: u32,
+    pub(super) kind: ZoneKind,
+    pub(super) node: NodeId,
+    start: Pfn,
+    spanned: Pages,
+    pub(super) managed: Pages,
+    pub(super) tags: M::Tags,
+    pub(super) buddy: M::Lock<Buddy>,
+    pub(super) slots: Box<[Slot<M>]>,
+    pub(super) holds: &'static dyn Holds,
+    pub(crate) counters: Counters<M>,
+    pub(super) settings: Settings<M>,
+}
+
+/// One CPU's part of a zone, away from those of its neighbours.
+#[repr(align(128))]
+pub(super) struct Slot<M: Machine> {
+    pub(super) pcp: M::CpuLock<Pcp>,
+    /// Pages on the lists, for those who look without the lock.
+    pub(super) count: M::LocalWord,
+    /// Pages an interrupted spill still has to give back.
+    pub(super) owed: M::LocalWord,
+}
+
+/// What a zone is told from outside, each in a word so that the fast path reads it without a lock.
+pub(super) struct Settings<M: Machine> {
+    sizes: M::Word,
+    pub(super) scale_max: M::Word,
+    hold_time_max: M::Word,
+    min: M::Word,
+    low: M::Word,
+    high: M::Word,
+    /// Pages kept from requests of each kind.
+    reserve: [M::Word; ZoneKind::ALL.len()],
+    /// Below this many free pages readers must look at every CPU's differential.
+    drift_mark: M::Word,
+    /// Seen below its high watermark; frees clear it.
+    below_high: M::Word,
+    reclaiming: M::Word,
+    /// A CPU's slice of data cache, in pages.
+    cache_slice: Pages,
+}
+
+// Relaxed throughout: each setting stands alone, and acting on an old one is harmless.
+impl<M: Machine> Settings<M> {
+    fn new(machine: &M, cache_slice: Pages) -> Self {
+        let word = |value| machine.word(value);
+        Self {
+            sizes: word(Sizes::BOOT.pack()),
+            scale_max: word(0),
+            hold_time_max: word(0),
+            min: word(0),
+            low: word(0),
+            high: word(0),
+            reserve: core::array::from_fn(|_| word(0)),
+            drift_mark: word(0),
+            below_high: word(0),
+            reclaiming: word(0),
+            cache_slice,
+        }
+    }
+
+    fn pages(machine: &M, word: &M::Word) -> Pages {
+        Pages(u32::try_from(word.load(machine, Relaxed)).unwrap_or(0))
+    }
+}
+
+impl<M: Machine> Zone<M> {
+    pub(super) fn new(
+        machine: &M,
+        index: u32,
+        layout: &ZoneLayout,
+        metadata: Metadata,
+        (holds, cache_slice): (&'static dyn Holds, Pages),
+    ) -> Self {
+        const { tag::fresh_is_free::<M::Tags>() };
+        let topology = machine.topology();
+        let on_node = |cpu: &CpuId| topology.place(*cpu).node == layout.node;
+        let home = topology.ids().find(on_node).unwrap_or(CpuId(0));
+        let tags = machine.tags(layout.spanned);
+        let buddy = filled(layout, metadata, &tags);
+        let free = i64::from(buddy.free().0);
+        let zone = Self {
+            index,
+            kind: layout.kind,
+            node: layout.node,
+            start: layout.start,
+            spanned: layout.spanned,
+            managed: layout.managed(),
+            tags,
+            buddy: machine.lock(LockClass::Zone, home, buddy),
+            slots: topology.ids().map(|cpu| Slot::new(machine, cpu)).collect(),
+            holds,
+            counters: Counters::new(machine, 0),
+            settings: Settings::new(machine, cache_slice),
+        };
+        // The threshold is still zero, so this goes straight to the shared word.
+        zone.counters
+            .add(machine, ZoneItem::FreePages as usize, free);
+        zone
+    }
+
+    /// The zone's page number of `pfn`, if it spans it.
+    #[inline]
+    pub(super) fn page(&self, pfn: Pfn) -> Option<u32> {
+        let page = pfn.0.wrapping_sub(self.start.0);
+        (page < self.spanned.0).then_some(page)
+    }
+
+    /// The frame of the zone's `page`.
+    #[inline]
+    pub(super) fn pfn(&self, page: u32) -> Pfn {
+        self.start.plus(Pages(page))
+    }
+
+    /// Whose memory it is.
+    pub(crate) fn node(&self) -> NodeId {
+        self.node
+    }
+
+    /// Pages that are memory.
+    pub(crate) fn managed(&self) -> Pages {
+        self.managed
+    }
+
+    /// The lists of `cpu`.
+    #[inline]
+    pub(super) fn slot(&self, cpu: CpuId) -> &Slot<M> {
+        &self.slots[cpu.index()]
+    }
+
+    /// What page-list decisions depend on right now.
+    #[inline]
+    pub(super) fn mood(&self, machine: &M) -> Mood {
+        let settings = &self.settings;
+        let sizes = Sizes::unpack(settings.sizes.load(machine, Relaxed));
+        Mood {
+            sizes,
+            scale_max: u32::try_from(settings.scale_max.load(machine, Relaxed)).unwrap_or(0),
+            below_high: settings.below_high.load(machine, Relaxed) != 0,
+            reclaiming: settings.reclaiming.load(machine, Relaxed) != 0,
+            large_cache: settings.cache_slice.0 > 3 * sizes.batch.0,
+        }
+    }
+
+    /// The sizes of every CPU's lists.
+    pub(super) fn sizes(&self, machine: &M) -> Sizes {
+        Sizes::unpack(self.settings.sizes.load(machine, Relaxed))
+    }
+
+    /// The watermarks.
+    pub(super) fn watermarks(&self, machine: &M) -> Watermarks {
+        let of = |word| Settings::<M>::pages(machine, word);
+        let Settings { min, low, high, .. } = &self.settings;
+        Watermarks {
+            min: of(min),
+            low: of(low),
+            high: of(high),
+        }
+    }
+
+    /// Free pages, cheaply where that is safe: near the watermarks every CPU's differential counts.
+    pub(super) fn free_pages(&self, machine: &M) -> u64 {
+        let item = ZoneItem::FreePages as usize;
+        let cheap = self.counters.approximate(machine, item);
+        let drift_mark = u64::from(Settings::<M>::pages(machine, &self.settings.drift_mark).0);
+        if cheap >= drift_mark {
+            cheap
+        } else {
+            self.counters.snapshot(machine, item)
+        }
+    }
+
+    /// Whether the zone may give a block and stay above its `mark`; notes when it is below its
+    /// high watermark, which makes frees return pages early.
+    pub(super) fn allows(&self, machine: &M, ask: &Ask) -> bool {
+        let free = self.free_pages(machine);
+        let reserve = Settings::<M>::pages(machine, &self.settings.reserve[ask.class as usize]);
+        let ok = |mark| watermark::allows(free, ask.order.pages(), mark, reserve, ask.urgency);
+        let marks = self.watermarks(machine);
+        let below_high = &self.settings.below_high;
+        if below_high.load(machine, Relaxed) == 0 {
+            if ok(marks.high) {
+                return true;
+            }
+            below_high.store(machine, 1, Relaxed);
+        }
+        ok(match ask.mark {
+            Mark::Min => marks.min,
+            Mark::Low => marks.low,
+        })
+    }
+
+    /// Forgets having been below the high watermark once free pages are above it again.
+    pub(super) fn notice_plenty(&self, machine: &M) {
+        let below_high = &self.settings.below_high;
+        if below_high.load(machine, Relaxed) != 0 {
+            let high = self.watermarks(machine).high;
+            if self.free_pages(machine) > u64::from(high.0) {
+                below_high.store(machine, 0, Relaxed);
+            }
+        }
+    }
+
+    pub(super) fn set_watermarks(&self, machine: &M, marks: Watermarks, drift: Option<Pages>) {
+        let store = |word: &M::Word, pages: Pages| word.store(machine, i64::from(pages.0), Relaxed);
+        store(&self.settings.min, marks.min);
+        store(&self.settings.low, marks.low);
+        store(&self.settings.high, marks.high);
+        store(&self.settings.drift_mark, drift.unwrap_or(Pages::ZERO));
+    }
+
+    pub(super) fn set_reserve(&self, machine: &M, class: ZoneKind, pages: Pages) {
+        self.settings.reserve[class as usize].store(machine, i64::from(pages.0), Relaxed);
+    }
+
+    pub(super) fn set_sizes(&self, machine: &M, sizes: Sizes, scale_max: u64, hold: Nanos) {
+        let settings = &self.settings;
+        settings.sizes.store(machine, sizes.pack(), Relaxed);
+        let word = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
+        settings.scale_max.store(machine, word(scale_max), Relaxed);
+        settings.hold_time_max.store(machine, word(hold.0), Relaxed);
+    }
+
+    pub(super) fn set_reclaiming(&self, machine: &M, reclaiming: Reclaiming) {
+        self.settings
+            .reclaiming
+            .store(machine, reclaiming as i64, Relaxed);
+    }
+
+    /// Counts `pages` more or fewer free pages and tells observers of the hold.
+    pub(super) fn note_hold(&self, machine: &M, site: Site, moved: Moved) {
+        let Moved { pages, blocks } = moved;
+        let delta = match site {
+            Site::Refill | Site::AllocDirect => -i64::from(pages),
+            _ => i64::from(pages),
+        };
+        self.counters
+            .add(machine, ZoneItem::FreePages as usize, delta);
+        let (zone, pages, batch) = (self.index, Pages(pages), self.sizes(machine).batch);
+        machine.emit(Event::ZoneHold {
+            zone,
+            site,
+            pages,
+            blocks,
+            batch,
+        });
+    }
+
+    /// A gauge for one hold at `site`, to be started once the lock is held.
+    pub(super) fn gauge(&self, machine: &M, site: Site) -> Gauge {
+        let limit = self.holds.limit(site, self.sizes(machine).batch);
+        let hold_time = self.settings.hold_time_max.load(machine, Relaxed);
+        let hold_time = Nanos(u64::try_from(hold_time).unwrap_or(0));
+        let work = match site {
+            Site::Refill | Site::AllocDirect => Work::BuddyAlloc,
+            _ => Work::BuddyFree,
+        };
+        Gauge {
+            limit,
+            hold_time,
+            work,
+            started: Nanos(0),
+            moved: Moved::default(),
+            unspent: 0,
+        }
+    }
+}
+
+impl<M: Machine> Slot<M> {
+    fn new(machine: &M, cpu: CpuId) -> Self {
+        Self {
+            pcp: machine.cpu_lock(LockClass::Pcp, cpu, Pcp::default()),
+            count: machine.local_word(cpu, 0),
+            owed: machine.local_word(cpu, 0),
+        }
+    }
+}
+
+/// What a request asks of a zone.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ask {
+    pub(super) order: Order,
+    pub(super) class: ZoneKind,
+    pub(super) urgency: Urgency,
+    pub(super) mark: Mark,
+}
+
+/// Which watermark a request must stay above.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mark {
+    Min,
+    Low,
+}
+
+/// Whether somebody reclaims in a zone (Linux: `ZONE_RECLAIM_ACTIVE`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reclaiming {
+    /// Nobody.
+    No = 0,
+    /// Somebody; page lists are kept short.
+    Yes = 1,
+}
+
+/// What one hold moved.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Moved {
+    pub(super) pages: u32,
+    pub(super) blocks: u32,
+}
+
+/// Keeps one hold within its limit, and charges its work.
+pub(super) struct Gauge {
+    limit: Limit,
+    hold_time: Nanos,
+    work: Work,
+    started: Nanos,
+    pub(super) moved: Moved,
+    unspent: u32,
+}
+
+/// How many blocks pass between two looks at the clock.
+const CLOCK_EVERY: u32 = 8;
+
+impl Gauge {
+    /// The lock is held from now on.
+    pub(super) fn start(&mut self, machine: &impl Machine) {
+        if matches!(self.limit, Limit::Strict(_)) && self.hold_time > Nanos(0) {
+            self.started = machine.now();
+        }
+    }
+
+    /// Whether the hold may move another block of `order`. The first always may.
+    #[inline]
+    pub(super) fn admits(&self, machine: &impl Machine, order: Order) -> bool {
+        let pages = self.moved.pages;
+        match self.limit {
+            Limit::None => true,
+            Limit::About(max) => pages < max.0,
+            Limit::Strict(max) => {
+                pages == 0 || (pages + order.pages().0 <= max.0 && self.in_time(machine))
+            }
+        }
+    }
+
+    /// Notes a moved block.
+    #[inline]
+    pub(super) fn moved(&mut self, machine: &impl Machine, order: Order) {
+        self.moved.pages += order.pages().0;
+        self.moved.blocks += 1;
+        self.unspent += 1;
+        if self.unspent == CLOCK_EVERY {
+            self.stop(machine);
+        }
+    }
+
+    /// Charges what is not charged yet.
+    #[inline]
+    pub(super) fn stop(&mut self, machine: &impl Machine) {
+        machine.spend(self.work, self.unspent);
+        self.unspent = 0;
+    }
+
+    fn in_time(&self, machine: &impl Machine) -> bool {
+        self.hold_time == Nanos(0)
+            || self.unspent != 0
+            || machine.now().since(self.started) < self.hold_time
+    }
+}
+
+/// Free lists with all memory of `layout` on them.
+fn filled(layout: &ZoneLayout, metadata: Metadata, tags: &impl Tags) -> Buddy {
+    let block = Order::MAX.pages().0;
+    let mut buddy = Buddy::new(layout.spanned, metadata);
+    let first = layout.start.0;
+    let mut holes = layout.holes.iter().peekable();
+    for page in (0..layout.spanned.0).step_by(block as usize) {
+        let end = (page + block).min(layout.spanned.0);
+        while holes.next_if(|hole| hole.end - first <= page).is_some() {}
+        let holed = holes.peek().is_some_and(|hole| hole.start - first < end);
+        if end - page == block && !holed {
+            buddy.give_fresh(page);
+            continue;
+        }
+        for at in page..end {
+            tags.set(at, tag::HOLE);
+        }
+        let in_hole = |at: u32| layout.holes.iter().any(|hole| hole.contains(&(first + at)));
+        for at in (page..end).filter(|&at| !in_hole(at)) {
+            buddy.give(tags, at, Order::ZERO);
+        }
+    }
+    buddy
+}

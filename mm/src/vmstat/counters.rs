@@ -1,0 +1,142 @@
+//! Counters with a differential per CPU (Linux: `vm_stat_diff`).
+//!
+//! The true value is the shared word plus every differential; it is exact when no operation is
+//! under way. A differential beyond the threshold is folded into the word at once, the others by
+//! the periodic refresh. No lock: folding takes a differential with one atomic operation, so
+//! whoever races with it, nothing is counted twice or lost.
+//!
+//! Linux folds into a machine-wide word as well; here that is the sum over zones when asked for,
+//! which saves every fold a second shared write.
+
+use alloc::boxed::Box;
+use core::array;
+use core::sync::atomic::Ordering::Relaxed;
+
+use crate::machine::{LocalWord, Machine, Word};
+use crate::units::CpuId;
+
+/// What is counted per zone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ZoneItem {
+    /// Pages on the free lists (Linux: `NR_FREE_PAGES`).
+    FreePages,
+    /// Anonymous pages in use (Linux: `NR_ZONE_ACTIVE_ANON` and its inactive twin).
+    Anon,
+}
+
+/// What is counted per node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NodeItem {
+    /// Mapped anonymous pages (Linux: `NR_ANON_MAPPED`).
+    AnonMapped,
+    /// Pages of page tables (Linux: `NR_PAGETABLE`).
+    PageTables,
+}
+
+/// Two items per zone and per node.
+pub(crate) const ITEMS: usize = 2;
+
+/// The counters of one zone or node.
+pub(crate) struct Counters<M: Machine> {
+    values: [M::Word; ITEMS],
+    diffs: Box<[Diffs<M>]>,
+    threshold: M::Word,
+}
+
+/// One CPU's differentials, away from those of its neighbours.
+#[repr(align(128))]
+struct Diffs<M: Machine>([M::LocalWord; ITEMS]);
+
+// Relaxed throughout: these are statistics, and nobody orders anything by them. What a counter
+// guards (a free block) is decided under the zone lock.
+impl<M: Machine> Counters<M> {
+    pub(crate) fn new(machine: &M, threshold: u32) -> Self {
+        let diffs = |cpu| Diffs(array::from_fn(|_| machine.local_word(cpu, 0)));
+        Self {
+            values: array::from_fn(|_| machine.word(0)),
+            diffs: machine.topology().ids().map(diffs).collect(),
+            threshold: machine.word(i64::from(threshold)),
+        }
+    }
+
+    /// Adds `delta` on this CPU (Linux: `mod_zone_page_state`).
+    #[inline]
+    pub(crate) fn add(&self, machine: &M, item: usize, delta: i64) {
+        let diff = &self.diffs[machine.this_cpu().index()].0[item];
+        let now = diff.add(machine, delta);
+        if now.abs() > self.threshold.load(machine, Relaxed) {
+            let taken = diff.take(machine);
+            self.values[item].add(machine, taken, Relaxed);
+        }
+    }
+
+    /// Adds one or takes one away on this CPU; a fold oversteps by half the threshold, so that a
+    /// steady stream folds half as often (Linux: `inc_zone_page_state`).
+    #[inline]
+    pub(crate) fn step(&self, machine: &M, item: usize, delta: Step) {
+        let sign = delta as i64;
+        let diff = &self.diffs[machine.this_cpu().index()].0[item];
+        let now = diff.add(machine, sign);
+        let threshold = self.threshold.load(machine, Relaxed);
+        if now * sign > threshold {
+            let pushed = now + sign * (threshold / 2);
+            diff.add(machine, -pushed);
+            self.values[item].add(machine, pushed, Relaxed);
+        }
+    }
+
+    /// Folds `cpu`'s differentials. Returns whether there were any.
+    pub(crate) fn fold(&self, machine: &M, cpu: CpuId) -> bool {
+        let mut changed = false;
+        for (diff, value) in self.diffs[cpu.index()].0.iter().zip(&self.values) {
+            let taken = diff.take(machine);
+            if taken != 0 {
+                value.add(machine, taken, Relaxed);
+                changed = true;
+            }
+        }
+        changed
+    }
+
+    /// Whether `cpu` has something to fold.
+    pub(crate) fn is_dirty(&self, machine: &M, cpu: CpuId) -> bool {
+        self.diffs[cpu.index()]
+            .0
+            .iter()
+            .any(|diff| diff.read(machine) != 0)
+    }
+
+    /// The shared word, at least 0: cheap and stale (Linux: `zone_page_state`).
+    #[inline]
+    pub(crate) fn approximate(&self, machine: &M, item: usize) -> u64 {
+        clamped(self.values[item].load(machine, Relaxed))
+    }
+
+    /// With every differential added: exact when nothing is under way (Linux:
+    /// `zone_page_state_snapshot`).
+    pub(crate) fn snapshot(&self, machine: &M, item: usize) -> u64 {
+        let pending: i64 = self
+            .diffs
+            .iter()
+            .map(|diffs| diffs.0[item].read(machine))
+            .sum();
+        clamped(self.values[item].load(machine, Relaxed) + pending)
+    }
+
+    pub(crate) fn set_threshold(&self, machine: &M, threshold: u32) {
+        self.threshold.store(machine, i64::from(threshold), Relaxed);
+    }
+}
+
+/// One up or one down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// One more.
+    Up = 1,
+    /// One fewer.
+    Down = -1,
+}
+
+fn clamped(value: i64) -> u64 {
+    u64::try_from(value).unwrap_or(0)
+}

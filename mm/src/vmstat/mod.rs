@@ -1,0 +1,253 @@
+//! Per-CPU statistics and the periodic work that folds them and shrinks page lists.
+//!
+//! ```text
+//! refresh (per CPU, every interval) ──nothing changed──> dormant
+//!        ^                                                  │
+//!        └───────── shepherd (one for all, every interval) ─┘
+//! ```
+//!
+//! `counters`, `threshold`: the statistics. `schedule`: when a CPU's work fires. `shepherd`: who
+//! wakes the dormant. `refresh`: the work itself.
+//!
+//! Locks: none of its own; refresh takes pcp and zone locks by way of the page lists.
+
+pub mod counters;
+mod refresh;
+pub mod schedule;
+pub mod shepherd;
+pub mod threshold;
+
+use alloc::boxed::Box;
+use core::fmt;
+
+use self::counters::{Counters, NodeItem, Step};
+use self::schedule::{Moment, Schedule};
+use self::shepherd::{Leftovers, Shepherd};
+use crate::cpus::{Cpus, Hotplug};
+use crate::design::Design;
+use crate::event::{Changed, Event};
+use crate::machine::{Job, JobState, Machine, WhenIdle};
+use crate::page::{Config, LayoutError, PageAllocator};
+use crate::site::Work;
+use crate::units::CpuId;
+
+/// Physical memory with its periodic upkeep: what an embedder runs.
+pub struct Manager<M: Machine> {
+    pages: PageAllocator<M>,
+    nodes: Box<[Counters<M>]>,
+    schedule: &'static dyn Schedule,
+    shepherd: &'static dyn Shepherd,
+}
+
+impl<M: Machine> fmt::Debug for Manager<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Manager")
+            .field("pages", &self.pages)
+            .field("schedule", &self.schedule)
+            .field("shepherd", &self.shepherd)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<M: Machine> Manager<M> {
+    /// All memory of `config`, free, with every CPU online and nothing deferred yet.
+    ///
+    /// # Errors
+    /// When the layout cannot be managed.
+    pub fn new(machine: &M, config: Config<M>) -> Result<Self, LayoutError> {
+        let Design {
+            schedule, shepherd, ..
+        } = config.design;
+        let pages = PageAllocator::new(machine, config)?;
+        let nodes = (0..machine.topology().nodes())
+            .map(|_| Counters::new(machine, 0))
+            .collect();
+        let manager = Self {
+            pages,
+            nodes,
+            schedule,
+            shepherd,
+        };
+        manager.recompute(machine);
+        Ok(manager)
+    }
+
+    /// Physical memory.
+    pub fn pages(&self) -> &PageAllocator<M> {
+        &self.pages
+    }
+
+    /// Defers the shepherd for the first time (Linux: `start_shepherd_timer`). The machine must
+    /// call [`Manager::run`] for each job that comes due.
+    pub fn start(&self, machine: &M) {
+        self.defer_shepherd(machine);
+    }
+
+    /// Runs a job that came due, on the CPU it was deferred to.
+    pub fn run(&self, machine: &M, job: Job) {
+        match job {
+            Job::VmstatUpdate => self.update(machine),
+            Job::Shepherd => self.watch(machine),
+        }
+    }
+
+    /// Folds this CPU's differentials before it goes idle; its lists stay (Linux: `quiet_vmstat`).
+    /// Does nothing unless its work is pending.
+    pub fn quiet(&self, machine: &M) {
+        let cpu = machine.this_cpu();
+        let pending = machine.job_state(cpu, Job::VmstatUpdate) == JobState::Pending;
+        if pending && self.is_dirty(machine, cpu) {
+            self.fold(machine, cpu);
+        }
+    }
+
+    /// `cpu` runs tasks again. Its work stays dormant until the shepherd finds a reason.
+    pub fn cpu_online(&self, machine: &M, cpu: CpuId) {
+        self.pages.hotplug(machine, cpu, Hotplug::Online);
+        self.recompute(machine);
+    }
+
+    /// `cpu` is about to go: its work is not deferred any more.
+    pub fn cpu_going(&self, machine: &M, cpu: CpuId) {
+        // Offline first: a shepherd that looks now passes it over, and one that looked before
+        // defers work that `update` then declines to repeat.
+        self.pages.hotplug(machine, cpu, Hotplug::Offline);
+        machine.cancel(cpu, Job::VmstatUpdate);
+        if machine.job_state(cpu, Job::Shepherd) == JobState::Pending {
+            machine.cancel(cpu, Job::Shepherd);
+            self.defer_shepherd(machine);
+        }
+    }
+
+    /// `cpu` runs nothing any more; its pages and differentials come back. Runs on another CPU.
+    pub fn cpu_dead(&self, machine: &M, cpu: CpuId) {
+        self.pages.drain_cpu(machine, cpu);
+        self.fold(machine, cpu);
+        self.recompute(machine);
+    }
+
+    /// Counts `delta` more or fewer of an item on this CPU's node.
+    #[inline]
+    pub fn count_node(&self, machine: &M, item: NodeItem, delta: i64) {
+        self.node_here(machine).add(machine, item as usize, delta);
+    }
+
+    /// Counts one more or one fewer of an item on this CPU's node.
+    #[inline]
+    pub fn step_node(&self, machine: &M, item: NodeItem, step: Step) {
+        self.node_here(machine).step(machine, item as usize, step);
+    }
+
+    /// The sum of an item over all nodes, differentials included.
+    pub fn counted_on_nodes(&self, machine: &M, item: NodeItem) -> u64 {
+        self.nodes
+            .iter()
+            .map(|node| node.snapshot(machine, item as usize))
+            .sum()
+    }
+
+    /// Whether `cpu` has differentials to fold (Linux: `need_update`).
+    pub fn is_dirty(&self, machine: &M, cpu: CpuId) -> bool {
+        let mut zones = self.pages.zones().iter().map(|zone| &zone.counters);
+        zones.any(|counters| counters.is_dirty(machine, cpu))
+            || self
+                .nodes
+                .iter()
+                .any(|counters| counters.is_dirty(machine, cpu))
+    }
+
+    /// The per-CPU work (Linux: `vmstat_update`).
+    fn update(&self, machine: &M) {
+        let cpu = machine.this_cpu();
+        let refreshed = self.refresh(machine);
+        let Some(moment) = self.moment(machine, cpu) else {
+            return;
+        };
+        if refreshed == Changed::Yes {
+            let due = self.schedule.next(&moment);
+            machine.defer(cpu, Job::VmstatUpdate, due, WhenIdle::Defer);
+        }
+    }
+
+    /// The shepherd's round (Linux: `vmstat_shepherd`).
+    fn watch(&self, machine: &M) {
+        let cpus: &Cpus<M> = self.pages.cpus();
+        for cpu in cpus.iter(machine) {
+            machine.spend(Work::ScanCpu, 1);
+            let dormant = machine.job_state(cpu, Job::VmstatUpdate) == JobState::Dormant;
+            if dormant && self.shepherd.wakes(self.leftovers(machine, cpu)) {
+                let Some(moment) = self.moment(machine, cpu) else {
+                    continue;
+                };
+                let (due, idle) = self.shepherd.kick(&moment);
+                machine.emit(Event::Kick { cpu });
+                machine.defer(cpu, Job::VmstatUpdate, due, idle);
+            }
+        }
+        self.defer_shepherd(machine);
+    }
+
+    fn leftovers(&self, machine: &M, cpu: CpuId) -> Leftovers {
+        if self.is_dirty(machine, cpu) {
+            Leftovers::Differentials
+        } else if self
+            .pages
+            .zones()
+            .iter()
+            .any(|zone| zone.hoards(machine, cpu))
+        {
+            Leftovers::Pages
+        } else {
+            Leftovers::Nothing
+        }
+    }
+
+    /// The shepherd follows Linux's rounding in every design: it is one timer. It moves to an
+    /// online CPU when its own goes.
+    fn defer_shepherd(&self, machine: &M) {
+        let here = machine.this_cpu();
+        let online = self.pages.cpus().is_online(machine, here);
+        let cpu = if online {
+            Some(here)
+        } else {
+            self.pages.cpus().iter(machine).next()
+        };
+        let Some(moment) = cpu.and_then(|cpu| self.moment(machine, cpu)) else {
+            return;
+        };
+        let due = schedule::RoundJiffies.next(&moment);
+        machine.defer(moment.cpu, Job::Shepherd, due, WhenIdle::Defer);
+    }
+
+    fn moment(&self, machine: &M, cpu: CpuId) -> Option<Moment> {
+        let cpus = self.pages.cpus();
+        Some(Moment {
+            now: machine.now(),
+            hz: machine.hz(),
+            interval: self.pages.stat_interval(machine),
+            cpu,
+            rank: cpus.rank(machine, cpu)?,
+            online: cpus.online(machine),
+        })
+    }
+
+    fn node_here(&self, machine: &M) -> &Counters<M> {
+        &self.nodes[machine.topology().place(machine.this_cpu()).node.index()]
+    }
+
+    /// Node thresholds are the largest of the node's zones (Linux: `pgdat` thresholds).
+    fn recompute(&self, machine: &M) {
+        let online = self.pages.cpus().online(machine);
+        for (node, counters) in (0..).zip(&self.nodes) {
+            let zones = self
+                .pages
+                .zones()
+                .iter()
+                .filter(|zone| zone.node().0 == node);
+            let threshold = zones
+                .map(|zone| threshold::normal(online, zone.managed()))
+                .max();
+            counters.set_threshold(machine, threshold.unwrap_or(0));
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! What Linux does: whole seconds, three jiffies apart per CPU, then the timer wheel.
+//!
+//! The skew alone would keep CPUs apart. The wheel fires a timer one second away at the next
+//! multiple of 64 jiffies (HZ 1000) or 8 (HZ 100 to 300), and so regroups them.
+
+use super::{Moment, Schedule};
+use crate::machine::Due;
+use crate::units::Jiffies;
+
+/// Linux's `round_jiffies_relative`.
+#[derive(Clone, Copy, Debug)]
+pub struct RoundJiffies;
+
+impl Schedule for RoundJiffies {
+    fn name(&self) -> &'static str {
+        "round-jiffies"
+    }
+
+    fn next(&self, moment: &Moment) -> Due {
+        Due::Wheel(rounded(
+            moment,
+            moment.interval_jiffies(),
+            u64::from(moment.hz.get()),
+        ))
+    }
+}
+
+/// `delay` jiffies from now, rounded to a multiple of `grid` less the CPU's skew; up when more
+/// than a quarter of the grid past one, else down. The unrounded delay if that is not ahead.
+pub(super) fn rounded(moment: &Moment, delay: u64, grid: u64) -> Jiffies {
+    const SKEW_JIFFIES: u64 = 3;
+    let now = moment.jiffy().0;
+    let skew = SKEW_JIFFIES * u64::from(moment.cpu.0);
+    let wanted = now + delay + skew;
+    let past = wanted % grid;
+    let rounded = if past < grid / 4 {
+        wanted - past
+    } else {
+        wanted - past + grid
+    };
+    let tick = rounded.saturating_sub(skew);
+    Jiffies(if tick > now { tick - now } else { delay })
+}

@@ -1,0 +1,26 @@
+//! A control for experiments: Linux's phases at the stretched patch's mean rate.
+//!
+//! The patch changes two things at once: CPUs get phases of their own, and most of them fire
+//! less often. This changes only the second, so that the two can be told apart.
+
+use super::round_jiffies::rounded;
+use super::{Moment, Schedule};
+use crate::machine::Due;
+
+/// `RoundJiffies` with every interval as long as the stretched ones are on average.
+#[derive(Clone, Copy, Debug)]
+pub struct Slowed;
+
+impl Schedule for Slowed {
+    fn name(&self) -> &'static str {
+        "slowed"
+    }
+
+    fn next(&self, moment: &Moment) -> Due {
+        let n = u64::from(moment.online.max(1));
+        // The stretched schedule's mean rate, Σ 1/(1 + k/n) / n: it tends to ln 2.
+        let rate_ppm = (0..n).map(|k| 1_000_000 * n / (n + k)).sum::<u64>() / n;
+        let interval = moment.interval_jiffies() * 1_000_000 / rate_ppm.max(1);
+        Due::Wheel(rounded(moment, interval, interval))
+    }
+}

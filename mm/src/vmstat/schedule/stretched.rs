@@ -1,0 +1,29 @@
+//! The patch, as posted: the interval grows with the CPU's number, up to twice as long.
+//!
+//! Meant as an offset, it is a period: CPUs drift past each other, the work is done about 30 %
+//! less often, and ids with holes collide.
+
+use super::{Moment, RoundJiffies, Schedule};
+use crate::machine::Due;
+use crate::units::Jiffies;
+
+/// The interval times `1 + (cpu mod n) / n`, for `n` online CPUs.
+#[derive(Clone, Copy, Debug)]
+pub struct Stretched;
+
+impl Schedule for Stretched {
+    fn name(&self) -> &'static str {
+        "stretched"
+    }
+
+    fn next(&self, moment: &Moment) -> Due {
+        let n = u64::from(moment.online);
+        if n <= 1 {
+            return RoundJiffies.next(moment);
+        }
+        let interval = moment.interval_jiffies();
+        Due::Wheel(Jiffies(
+            interval + interval * (u64::from(moment.cpu.0) % n) / n,
+        ))
+    }
+}

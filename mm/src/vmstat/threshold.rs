@@ -1,0 +1,66 @@
+//! How far a CPU's differential may run before it is folded.
+//!
+//! Pure arithmetic after Linux (`calculate_normal_threshold`, `refresh_zone_stat_thresholds`).
+
+use crate::units::Pages;
+
+/// A differential is kept in eight bits in Linux; this is the most it may hold.
+pub const THRESHOLD_MAX: u32 = 125;
+
+/// The usual threshold: grows with the logarithms of CPUs and of memory in 128 MiB.
+#[must_use]
+pub fn normal(online: u32, managed: Pages) -> u32 {
+    let bits = |value: u32| u32::BITS - value.leading_zeros();
+    (2 * bits(online) * (1 + bits(managed.0 >> 15))).min(THRESHOLD_MAX)
+}
+
+/// The threshold under memory pressure: so small that all CPUs together cannot hide the
+/// distance between the low and the min watermark.
+#[must_use]
+pub fn pressure(online: u32, low_minus_min: Pages) -> u32 {
+    (low_minus_min.0 / online.max(1)).clamp(1, THRESHOLD_MAX)
+}
+
+/// Below this many free pages a reader must sum up the differentials too, or `None` when they
+/// cannot hide the min watermark (Linux: `percpu_drift_mark`).
+#[must_use]
+pub fn drift_mark(online: u32, normal: u32, low_minus_min: Pages, high: Pages) -> Option<Pages> {
+    let drift = online * normal;
+    (drift > low_minus_min.0).then(|| Pages(high.0 + drift))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The first three were read from `/proc/zoneinfo` of a 2-CPU host; the rest is published.
+    #[test]
+    fn thresholds_are_those_of_real_hosts() {
+        let of = |pages, cpus| normal(cpus, Pages(pages));
+        assert_eq!([of(3840, 2), of(772_915, 2), of(2_228_224, 2)], [4, 24, 32]);
+        assert_eq!(of(16 << 18, 8), 72);
+        assert_eq!(of(62 << 18, 36), 120);
+        assert_eq!(of(251 << 18, 176), 125);
+        assert_eq!(of(1 << 28, 316), 125);
+    }
+
+    #[test]
+    fn drift_of_large_machines_is_as_published() {
+        assert_eq!(
+            drift_mark(176, 125, Pages(0), Pages(0)),
+            Some(Pages(22_000))
+        );
+        assert_eq!(
+            drift_mark(316, 125, Pages(0), Pages(0)),
+            Some(Pages(39_500))
+        );
+        assert_eq!(drift_mark(2, 32, Pages(64), Pages(0)), None);
+    }
+
+    #[test]
+    fn pressure_shares_the_distance_of_the_watermarks() {
+        assert_eq!(pressure(316, Pages(3160)), 10);
+        assert_eq!(pressure(316, Pages(100)), 1);
+        assert_eq!(pressure(1, Pages(1_000_000)), 125);
+    }
+}

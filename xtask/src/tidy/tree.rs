@@ -1,0 +1,64 @@
+//! Small trees for the tests of the rules: a good one, and the same with one file changed.
+
+use std::fs;
+
+use super::Tree;
+
+/// A repository that keeps every rule.
+const GOOD: [(&str, &str); 9] = [
+    (
+        "Cargo.toml",
+        "[workspace]\nmembers = [\"mm\", \"machines/sim\", \"lab\"]\n",
+    ),
+    (
+        "README.md",
+        "The map: `mm/`, `machines/sim/`, `lab/`. See [locks](docs/locks.md#order).\n",
+    ),
+    (
+        "docs/locks.md",
+        "`Zone` inside `Pcp`. Back to the [map](../README.md).\n",
+    ),
+    ("mm/Cargo.toml", "[package]\nname = \"plimsoll-mm\"\n"),
+    ("mm/src/lib.rs", "//! The memory manager.\n"),
+    (
+        "mm/src/site.rs",
+        "//! Locks.\n\npub enum LockClass {\n    /// The zone.\n    Zone,\n    Pcp,\n}\n",
+    ),
+    (
+        "machines/sim/Cargo.toml",
+        "[package]\nname = \"plimsoll-sim\"\n[dependencies]\nplimsoll-mm.workspace = true\n",
+    ),
+    (
+        "lab/Cargo.toml",
+        "[package]\nname = \"plimsoll-lab\"\n[dependencies]\nplimsoll-sim.workspace = true\n\
+         plimsoll-mm.workspace = true\nserde = \"1\"\n",
+    ),
+    ("lab/src/lib.rs", "//! Experiments.\n"),
+];
+
+/// What `rule` says of the good tree with `path` holding `text`; an empty text removes it.
+pub(super) fn broken_by(rule: super::Rule, path: &str, text: &str) -> Vec<String> {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let changed = [(path, text)];
+    let unchanged = GOOD.iter().filter(|(known, _)| *known != path);
+    for (path, text) in unchanged
+        .chain(&changed)
+        .filter(|(_, text)| !text.is_empty())
+    {
+        let path = folder.path().join(path);
+        fs::create_dir_all(path.parent().expect("a file is in a folder")).expect("a folder");
+        fs::write(path, text).expect("a file");
+    }
+    rule(&Tree::read(folder.path()).expect("a readable tree"))
+}
+
+#[test]
+fn the_good_tree_keeps_every_rule() {
+    for (name, rule) in super::RULES {
+        assert_eq!(
+            broken_by(rule, "notes.txt", "no rule reads this"),
+            [""; 0],
+            "{name}"
+        );
+    }
+}
