@@ -52,6 +52,7 @@ fn observers_see_every_event_and_leave_the_hash_alone() {
         if observed {
             let log = Rc::clone(&seen);
             sim.observe(move |_, cpu, at, event| log.borrow_mut().push((cpu, at, *event)));
+            sim.observe_pages();
         }
         sim.spawn(CpuId(1), |sim| {
             sim.spend(Work::Think, 500);
