@@ -87,7 +87,7 @@ pub fn own_lock(cpus: u32, steps: u64) -> Cost {
     })
 }
 
-/// The owner's way into its per-CPU lock: the path of every page.
+/// The owner's way into its per-CPU lock and some local work: the path of every page.
 #[must_use]
 pub fn per_cpu_lock(cpus: u32, steps: u64) -> Cost {
     let lock = |sim: &Sim, cpu| sim.cpu_lock(LockClass::Pcp, cpu, 0_u64);
@@ -97,6 +97,7 @@ pub fn per_cpu_lock(cpus: u32, steps: u64) -> Cost {
             *count += 1;
         });
         debug_assert!(done.is_some(), "nobody else takes it");
+        sim.spend(Work::Fault, 1);
     })
 }
 

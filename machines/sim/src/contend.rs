@@ -118,7 +118,7 @@ impl Queue {
     }
 
     /// Takes the free lock from `start` on.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn take_at(&self, sim: &Inner, site: Site, start: u64) -> Section {
         sim.cpu().clock.set(start);
         self.held.set(true);
@@ -126,7 +126,7 @@ impl Queue {
         self.begin(sim, site, start)
     }
 
-    #[inline]
+    #[inline(always)]
     fn begin(&self, sim: &Inner, site: Site, start: u64) -> Section {
         let cpu = sim.cpu();
         if self.class.sleeps() {
@@ -227,7 +227,7 @@ impl Queue {
     }
 
     /// Ends a section. Its value must no longer be borrowed.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn release(&self, sim: &Inner, section: &Section) {
         let (cpu, index) = (sim.cpu(), sim.cur.get());
         let now = cpu.clock.get();

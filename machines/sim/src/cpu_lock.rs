@@ -42,7 +42,7 @@ impl<T> SimCpuLock<T> {
     }
 
     /// The owner's entry: no order point, no price unless another CPU had the lock last.
-    #[inline]
+    #[inline(always)]
     fn enter_local(&self, sim: &Inner, site: Site) -> Option<Section> {
         if sim.options.strict {
             sim.order();
@@ -75,7 +75,7 @@ impl<T> SimCpuLock<T> {
         self.queue.acquire(sim, site)
     }
 
-    #[inline]
+    #[inline(always)]
     fn section<R>(&self, sim: &Sim, section: &Section, f: impl FnOnce(&mut T) -> R) -> R {
         let result = f(&mut self.value.borrow_mut());
         self.queue.release(&sim.0, section);

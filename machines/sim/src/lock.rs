@@ -30,7 +30,7 @@ impl<T> SimLock<T> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn section<R>(&self, sim: &Sim, section: &Section, f: impl FnOnce(&mut T) -> R) -> R {
         let result = f(&mut self.value.borrow_mut());
         self.queue.release(&sim.0, section);

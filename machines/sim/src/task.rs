@@ -55,8 +55,6 @@ enum Body {
     Task(Box<dyn FnOnce(&Sim)>),
     Job(Job),
     Idle,
-    /// Return, so that the coroutine ends without unwinding.
-    End,
 }
 
 impl fmt::Debug for Task {
@@ -139,7 +137,9 @@ impl Inner {
             let sim = &resident.0;
             let task = sim.0.tasks.get(id);
             task.fiber().enter(exit);
-            while sim.run_body(task) {
+            // Ends when the machine is dropped: then `finish` does not return.
+            loop {
+                sim.run_body(task);
                 sim.0.finish(id);
             }
         });
@@ -287,8 +287,8 @@ impl Inner {
 }
 
 impl Sim {
-    /// Runs what the coroutine was given; `false` if it is to end.
-    fn run_body(&self, task: &Task) -> bool {
+    /// Runs what the coroutine was given.
+    fn run_body(&self, task: &Task) {
         match task
             .body
             .take()
@@ -302,9 +302,7 @@ impl Sim {
                     hook(self);
                 }
             }
-            Body::End => return false,
         }
-        true
     }
 }
 
@@ -349,7 +347,6 @@ impl Task {
 
     /// Ends the coroutine for good.
     pub(crate) fn end(&self) {
-        self.body.set(Some(Body::End));
         self.fiber().end();
     }
 }
