@@ -1,6 +1,7 @@
 //! Giving page lists back: the periodic decay, lists of remote nodes, one CPU's, everybody's.
 //!
-//! Locks: the drain mutex, then each pcp lock in turn, then the zone lock. A drain blocks on
+//! Locks: the drain mutex (but for the last drain before an allocation fails), then each pcp lock
+//! in turn, then the zone lock. A drain blocks on
 //! another CPU's pcp lock; that CPU itself never waits (it goes to the zone directly).
 
 use super::PageAllocator;
@@ -27,7 +28,8 @@ impl<M: Machine> PageAllocator<M> {
             .with(machine, Site::Drain, |()| self.drain_each(machine))
     }
 
-    fn drain_each(&self, machine: &M) -> Pages {
+    /// The same whoever else drains.
+    pub(super) fn drain_each(&self, machine: &M) -> Pages {
         let mut total = Pages::ZERO;
         for cpu in machine.topology().ids() {
             total += self.drain_cpu(machine, cpu);
