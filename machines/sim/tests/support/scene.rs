@@ -81,8 +81,8 @@ impl Scene {
             },
             tunables,
             cache_slice: Pages(*dice.pick(&[0, 2, 8, 256])),
-            tasks: dice.between(1, 2),
-            steps: dice.between(20, 120),
+            tasks: dice.between(1, 3),
+            steps: dice.between(50, 400),
             order_max: *dice.pick(&[0, 1, 3, 9, 10]),
             odds: odds(dice),
         }
