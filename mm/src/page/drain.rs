@@ -1,8 +1,8 @@
 //! Giving page lists back: the periodic decay, lists of remote nodes, one CPU's, everybody's.
 //!
 //! Locks: the drain mutex (but for the last drain before an allocation fails), then each pcp lock
-//! in turn, then the zone lock. A drain blocks on
-//! another CPU's pcp lock; that CPU itself never waits (it goes to the zone directly).
+//! in turn, then the zone lock. A drain blocks on another CPU's pcp lock; that CPU itself never
+//! waits (it goes to the zone directly).
 
 use super::PageAllocator;
 use super::free::Excess;
