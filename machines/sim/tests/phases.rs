@@ -108,7 +108,7 @@ fn fires_in_turn(small: &Small, hz: u32) {
 
 #[test]
 fn phased_fires_every_cpu_once_per_interval_at_a_phase_of_its_own() {
-    seeds::each("phased_fires_every_cpu_once_per_interval", 40, |seed| {
+    seeds::each("phased_fires_every_cpu_once_per_interval", 100, |seed| {
         let dice = &mut Dice::new(seed, 0);
         // The ends are drawn more often than chance would.
         let cpus = *dice.clone().pick(&[1, 2, 64, dice.between(1, 64)]);

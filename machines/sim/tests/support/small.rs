@@ -13,6 +13,7 @@ use plimsoll_mm::topology::Topology;
 use plimsoll_mm::tunables::Knob;
 use plimsoll_mm::units::{CpuId, Hz, Nanos, Order, Pages, Pfn};
 use plimsoll_mm::vmstat::Manager;
+use plimsoll_mm::vmstat::counters::ZoneItem;
 use plimsoll_sim::profile::{Card, Costs, Profile};
 use plimsoll_sim::{Sim, SimOptions};
 
@@ -117,15 +118,14 @@ impl Small {
         self.sim.run();
     }
 
-    /// Keeps every CPU busy, and its differentials alive, for as long as the machine runs.
+    /// Starts a task on `cpu` that never sleeps and sees to it that whatever CPU it runs on always
+    /// has a differential to fold: one, as more would fold themselves.
     pub(crate) fn keep_busy(&self, cpu: CpuId) {
         let mm = Rc::clone(&self.mm);
         self.sim.spawn_daemon(cpu, move |sim| {
             loop {
-                // A few times per interval of a second, on whatever CPU this has become.
-                for item in [Pfn(0)] {
-                    mm.pages()
-                        .count(sim, item, plimsoll_mm::vmstat::counters::ZoneItem::Anon, 1);
+                if !mm.is_dirty(sim, sim.this_cpu()) {
+                    mm.pages().count(sim, Pfn(0), ZoneItem::Anon, 1);
                 }
                 sim.spend(Work::Think, 50_000_000);
             }
