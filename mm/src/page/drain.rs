@@ -60,6 +60,12 @@ impl<M: Machine> Zone<M> {
         while excess.pages > 0 {
             excess = self.hold_on(machine, cpu, Site::Drain, |_| Some(excess));
         }
+        // What a spill owes since this drain took the lists from it, the drain gave back instead.
+        if slot.owed.read(machine) != 0 {
+            let owed = slot.owed.take(machine);
+            slot.owed
+                .add(machine, (owed - i64::from(excess.given)).max(0));
+        }
         Pages(excess.given)
     }
 
