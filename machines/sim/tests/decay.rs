@@ -20,10 +20,14 @@ const ONE_DRAIN: u32 = 2016;
 fn fill(sim: &Sim, mm: &Manager<Sim>) {
     let pages = mm.pages();
     let mut held: Vec<Pfn> = (0..100_000)
-        .map(|_| pages.alloc(sim, any(Order::ZERO)).unwrap())
+        .map(|_| {
+            pages
+                .alloc(sim, any(Order::ZERO))
+                .expect("there is a block")
+        })
         .collect();
     held.truncate(40_000);
-    pages.free_pages(sim, &held).unwrap();
+    pages.free_pages(sim, &held).expect("all were handed out");
 }
 
 #[test]
@@ -106,9 +110,9 @@ fn lists_of_a_remote_node_are_given_back_after_three_intervals_without_use() {
             ..any(Order::ZERO)
         };
         let held: Vec<Pfn> = (0..200)
-            .map(|_| pages.alloc(sim, remote).unwrap())
+            .map(|_| pages.alloc(sim, remote).expect("there is a block"))
             .collect();
-        pages.free_pages(sim, &held).unwrap();
+        pages.free_pages(sim, &held).expect("all were handed out");
         let listed = || pages.listed(sim, CpuId(0)).0;
         let all = listed();
         assert!(
@@ -140,13 +144,17 @@ fn lists_of_the_own_node_do_not_expire() {
     small.on(1, |sim, mm| {
         let pages = mm.pages();
         let held: Vec<Pfn> = (0..200)
-            .map(|_| pages.alloc(sim, any(Order::ZERO)).unwrap())
+            .map(|_| {
+                pages
+                    .alloc(sim, any(Order::ZERO))
+                    .expect("there is a block")
+            })
             .collect();
         assert!(
             held.iter().all(|pfn| pfn.0 >= 1 << 18),
             "from the own node first"
         );
-        pages.free_pages(sim, &held).unwrap();
+        pages.free_pages(sim, &held).expect("all were handed out");
         let listed = pages.listed(sim, CpuId(1));
         for _ in 0..40 {
             mm.refresh(sim);

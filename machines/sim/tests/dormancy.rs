@@ -50,10 +50,14 @@ fn hoard(small: &Small) -> Pages {
     small.on(0, |sim, mm| {
         let pages = mm.pages();
         let all: Vec<Pfn> = (0..6000)
-            .map(|_| pages.alloc(sim, any(Order::ZERO)).unwrap())
+            .map(|_| {
+                pages
+                    .alloc(sim, any(Order::ZERO))
+                    .expect("there is a block")
+            })
             .collect();
         sim.migrate(CPU);
-        pages.free_pages(sim, &all).unwrap();
+        pages.free_pages(sim, &all).expect("all were handed out");
         // Spills are larger than the threshold, so they fold themselves.
         assert!(!mm.is_dirty(sim, CPU), "the hoard alone is to be seen");
     });
@@ -79,7 +83,7 @@ fn a_cpu_without_changes_goes_dormant_and_differentials_revive_it() {
         assert_eq!(small.starts_of(CPU), []);
         for round in 1..=3 {
             small.on(1, |sim, mm| {
-                mm.pages().count(sim, Pfn(0), ZoneItem::Anon, 1)
+                mm.pages().count(sim, Pfn(0), ZoneItem::Anon, 1);
             });
             assert!(small.mm.is_dirty(&small.sim, CPU));
             run_for(&small, 6);
@@ -103,7 +107,7 @@ fn a_dormant_idle_cpu_is_woken_for_its_differentials() {
         });
         spin(&small, CpuId(0));
         small.on(1, |sim, mm| {
-            mm.pages().count(sim, Pfn(0), ZoneItem::Anon, 1)
+            mm.pages().count(sim, Pfn(0), ZoneItem::Anon, 1);
         });
         assert!(
             small.mm.is_dirty(&small.sim, CPU),
@@ -162,7 +166,7 @@ fn going_idle_folds_differentials_and_leaves_lists() {
     let listed = small.mm.pages().listed(&small.sim, CPU);
     let (starts, spilled) = (small.starts_of(CPU), small.zone().free);
     small.on(1, |sim, mm| {
-        mm.pages().count(sim, Pfn(0), ZoneItem::Anon, 1)
+        mm.pages().count(sim, Pfn(0), ZoneItem::Anon, 1);
     });
     // The idle hook comes after the task.
     small.sim.run_until(Nanos(small.sim.now().0 + 100_000));

@@ -41,7 +41,11 @@ fn machine(holds: &'static dyn Holds, seed: u64) -> Small {
 /// `count` pages that no list has a share in.
 fn take(small: &Small, count: usize) -> Vec<Pfn> {
     let pages = small.mm.pages();
-    let take = |_| pages.alloc(&small.sim, any(Order::ZERO)).unwrap();
+    let take = |_| {
+        pages
+            .alloc(&small.sim, any(Order::ZERO))
+            .expect("there is a block")
+    };
     let held = (0..count).map(take).collect();
     pages.drain_all_sync(&small.sim);
     held
@@ -54,7 +58,9 @@ fn while_a_drain_has_the_lists_their_owner_goes_to_the_zone() {
         let mut held = take(&small, 3000);
         let rest = held.split_off(600);
         small.on(OWNER.0, move |sim, mm| {
-            mm.pages().free_pages(sim, &held).unwrap()
+            mm.pages()
+                .free_pages(sim, &held)
+                .expect("all were handed out");
         });
         let mm = Rc::clone(&small.mm);
         small.sim.spawn(CpuId(1), move |sim| {
@@ -65,9 +71,16 @@ fn while_a_drain_has_the_lists_their_owner_goes_to_the_zone() {
         let mm = Rc::clone(&small.mm);
         small.sim.spawn(OWNER, move |sim| {
             for pfn in rest {
-                mm.pages().free(sim, pfn, Order::ZERO).unwrap();
-                let again = mm.pages().alloc(sim, any(Order::ZERO)).unwrap();
-                mm.pages().free(sim, again, Order::ZERO).unwrap();
+                mm.pages()
+                    .free(sim, pfn, Order::ZERO)
+                    .expect("it was handed out");
+                let again = mm
+                    .pages()
+                    .alloc(sim, any(Order::ZERO))
+                    .expect("there is a block");
+                mm.pages()
+                    .free(sim, again, Order::ZERO)
+                    .expect("it was handed out");
             }
         });
         small.sim.run();
@@ -110,7 +123,9 @@ fn spill(holds: &'static dyn Holds, seed: u64, drain_ns: Option<u32>) -> Spill {
     let mm = Rc::clone(&small.mm);
     small.sim.spawn(OWNER, move |sim| {
         sim.sleep_until(Nanos::from_ms(1));
-        mm.pages().free_pages(sim, &held).unwrap();
+        mm.pages()
+            .free_pages(sim, &held)
+            .expect("all were handed out");
     });
     if let Some(after) = drain_ns {
         let mm = Rc::clone(&small.mm);

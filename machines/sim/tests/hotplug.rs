@@ -39,9 +39,13 @@ fn leave_something(small: &Small) {
         small.on(cpu.0, |sim, mm| {
             let pages = mm.pages();
             let held: Vec<Pfn> = (0..300)
-                .map(|_| pages.alloc(sim, any(Order::ZERO)).unwrap())
+                .map(|_| {
+                    pages
+                        .alloc(sim, any(Order::ZERO))
+                        .expect("there is a block")
+                })
                 .collect();
-            pages.free_pages(sim, &held).unwrap();
+            pages.free_pages(sim, &held).expect("all were handed out");
             pages.count(sim, Pfn(0), ZoneItem::Anon, 2);
             mm.step_node(sim, NodeItem::AnonMapped, Step::Up);
         });

@@ -94,6 +94,9 @@ impl Stage {
     }
 }
 
+/// What a task does in one step.
+type Doing = fn(&mut Actor, &Sim);
+
 /// One task.
 pub(crate) struct Actor {
     pub(crate) stage: Rc<Stage>,
@@ -121,7 +124,7 @@ impl Actor {
 
     fn step(&mut self, sim: &Sim) {
         let odds = self.stage.scene.odds;
-        let steps: [(u32, fn(&mut Self, &Sim)); 11] = [
+        let steps: [(u32, Doing); 11] = [
             (odds.alloc, Self::alloc),
             (odds.free, Self::free),
             (odds.pass_on, Self::pass_on),
