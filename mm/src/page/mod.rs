@@ -6,15 +6,17 @@
 //! ```
 //!
 //! `buddy`, `links`, `tag`: the free lists. `pcp`, `sizing`, `watermark`: decisions, no locks.
-//! `zone`: one zone. `alloc`, `free`, `drain`: the three ways pages move. `holds`: the variants.
+//! `zone`: one zone. `hold`, `blocks`: what moves under one hold of its lock. `alloc`, `free`, `drain`: the three ways pages move. `holds`: the variants.
 
 mod alloc;
+mod blocks;
 mod buddy;
 #[cfg(test)]
 mod buddy_tests;
 mod drain;
 mod error;
 mod free;
+mod hold;
 pub mod holds;
 mod layout;
 mod links;
@@ -70,9 +72,12 @@ pub struct Request {
     pub class: ZoneKind,
     /// How far below a watermark the request may go.
     pub urgency: Urgency,
-    /// The node to start from, or this CPU's.
-    pub node: Option<NodeId>,
+    /// The node to start from, or `LOCAL`. A plain number keeps a request in one register.
+    node: u32,
 }
+
+/// This CPU's node.
+const LOCAL: u32 = u32::MAX;
 
 impl Request {
     /// A block of `order` from any zone but movable memory, from this CPU's node on.
@@ -82,7 +87,16 @@ impl Request {
             order,
             class: ZoneKind::Normal,
             urgency: Urgency::Normal,
-            node: None,
+            node: LOCAL,
+        }
+    }
+
+    /// The same from `node` on.
+    #[must_use]
+    pub const fn from_node(self, node: NodeId) -> Self {
+        Self {
+            node: node.0,
+            ..self
         }
     }
 
@@ -196,8 +210,11 @@ impl<M: Machine> PageAllocator<M> {
 
     #[inline]
     fn zonelist(&self, machine: &M, request: Request) -> impl Iterator<Item = &Zone<M>> {
-        let local = || machine.topology().place(machine.this_cpu()).node;
-        let node = request.node.unwrap_or_else(local).index();
+        let node = match request.node {
+            LOCAL => machine.topology().place(machine.this_cpu()).node,
+            node => NodeId(node),
+        }
+        .index();
         let node = node.min(self.zonelists.len() - 1);
         let list = &self.zonelists[node][request.class as usize];
         list.iter().map(|&zone| &self.zones[zone as usize])

@@ -137,9 +137,11 @@ impl Causes {
             .filter_map(|(cause, design)| Some((cause, self.design(design)?)))
             .filter(|(_, change)| change.contentions.verdict == Verdict::Lower)
             .collect();
-        let patch_lowers = self
-            .design(PATCH)
-            .is_some_and(|patch| patch.contentions.verdict == Verdict::Lower);
+        let patch = self.design(PATCH).map(|patch| patch.contentions.verdict);
+        if patch == Some(Verdict::TooFewSeeds) {
+            return "Too few seeds to say what a gain is due to.".to_owned();
+        }
+        let patch_lowers = patch == Some(Verdict::Lower);
         match (patch_lowers, lowering.as_slice()) {
             (false, _) => {
                 "So on this workload there is no gain of the patch to explain.".to_owned()
@@ -163,6 +165,7 @@ fn effect(comparison: &Comparison) -> &'static str {
     match comparison.verdict {
         Verdict::Lower => "lowers",
         Verdict::Higher => "raises",
-        _ => "does not measurably change",
+        Verdict::NoDifference => "does not measurably change",
+        Verdict::TooFewSeeds => "was run on too few seeds to say how it changes",
     }
 }

@@ -176,13 +176,13 @@ fn cards(
         let runs = Comparison::run(&designs, options, progress, |case| {
             scene.measure(&profile, &case.design.design, case.seed)
         })?;
-        for other in 1..designs.len() {
+        for (other, design) in designs.iter().enumerate().skip(1) {
             let verdicts = runs.verdicts_between(0, other);
             let is_count = |metric: &Metric| metric.name == metrics::CONTENTIONS.name;
             if let Some(verdict) = verdicts.iter().find(|row| is_count(&row.metric)) {
                 rows.push(vec![
                     card.name().to_owned(),
-                    designs[other].name.clone(),
+                    design.name.clone(),
                     crate::report::value::human_ratio(&verdict.comparison.ratio),
                     verdict.comparison.verdict.to_string(),
                 ]);
