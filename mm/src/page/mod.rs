@@ -48,7 +48,7 @@ use crate::units::{CpuId, Nanos, NodeId, Order, Pages, Pfn};
 use crate::vmstat::counters::ZoneItem;
 
 /// Bytes of records per managed page: one tag, and 8 bytes of links per pair of pages. Links of
-/// 4 MiB blocks come on top: 8 bytes per 1024 pages.
+/// 4 MiB blocks, and pointers to the links inside them, come on top: 16 bytes per 1024 pages.
 pub const METADATA_BYTES_PER_PAGE: usize = 5;
 
 /// All physical memory of a machine.
