@@ -51,6 +51,9 @@ pub struct ReplayOptions {
 /// # Errors
 /// For an unknown machine or design, a bad profile, a bad recording, or more copies than the
 /// machine has CPUs for.
+///
+/// # Panics
+/// When a run does, with the design and the seed.
 pub fn run(options: &ReplayOptions, progress: &Progress) -> Result<Report, Error> {
     // Names first: a slip must not cost the time to read a recording.
     let profile = machines::load(&options.machine, options.card)?;

@@ -55,7 +55,7 @@ pub(super) struct Scene {
 
 /// Workers have mapped 59 % of what they want on average: they fill it at about 1.6 µs a page, use
 /// it for 0.4 and empty it at 0.15.
-const MAPPED_PERCENT: u64 = 58;
+const MAPPED_PERCENT: u64 = 60;
 
 /// One run: the sample, and what does not fit a metric.
 #[derive(Clone, Debug)]
@@ -69,8 +69,9 @@ impl Scene {
     pub(super) fn of(profile: &Profile, effort: Effort) -> Self {
         let cpus = profile.topology.cpus();
         let ms = match effort {
-            Effort::Full => 2200,
-            Effort::Quick => 400,
+            // Past the first second, when vmstat work comes in; rounds take about 80 ms.
+            Effort::Full => 1300,
+            Effort::Quick => 200,
         };
         Self {
             // The thread's command has 50 workers on 176 CPUs; the larger machine is kept busy.

@@ -84,7 +84,7 @@ impl Causes {
     }
 
     /// One paragraph, every word of it following from this run's intervals.
-    pub(super) fn finding(&self, crowding: &Crowding, regime: &Regime) -> String {
+    pub(super) fn finding(&self, schedules: Option<&(Crowding, Regime)>) -> String {
         let mut sentences: Vec<String> = Vec::new();
         if let Some(patch) = self.design(PATCH) {
             sentences.push(format!(
@@ -120,8 +120,10 @@ impl Causes {
             }
         }
         sentences.push(self.due_to());
-        sentences.push(crowding.sentence());
-        sentences.push(regime.sentence());
+        if let Some((crowding, regime)) = schedules {
+            sentences.push(crowding.sentence());
+            sentences.push(regime.sentence());
+        }
         sentences.join(" ")
     }
 
@@ -150,9 +152,11 @@ impl Causes {
                 "So neither cause alone explains the patch's gain: it takes both.".to_owned()
             }
             (true, [(cause, _)]) => {
-                format!("So of the patch's two effects, {cause} is what gains.")
+                format!("So of the patch's two effects only {cause} can be seen to gain by itself.")
             }
-            (true, _) => "So both of the patch's effects gain.".to_owned(),
+            (true, _) => {
+                "So both of the patch's effects gain; compare them at equal work.".to_owned()
+            }
         }
     }
 
