@@ -49,7 +49,9 @@ fn report(machine: &str, options: &Options, progress: &Progress) -> Result<Repor
     let scene = Scene::of(&profile, options.effort);
     let designs = designs()?;
     progress.start(format!("drain on {machine}"));
-    let (runs, measured) = measure(&scene, &profile, &designs, options, progress)?;
+    let (runs, measured) = Comparison::run_keeping(&designs, options, progress, |case| {
+        scene.measure(&profile, &case.design.design, case.seed)
+    })?;
     let mut report = Report::new("drain", machine, card, &runs);
     report.rows = runs.rows(|design, metric| published(machine, design, metric));
     report.verdicts = runs.verdicts(0);
@@ -75,31 +77,6 @@ fn designs() -> Result<Vec<Named>, Error> {
         })
     };
     DESIGNS.into_iter().map(named).collect()
-}
-
-/// Every design on every seed, with what does not fit a metric.
-fn measure(
-    scene: &Scene,
-    profile: &Profile,
-    designs: &[Named],
-    options: &Options,
-    progress: &Progress,
-) -> Result<(Comparison, Vec<Measured>), Error> {
-    let aside = std::sync::Mutex::new(std::collections::BTreeMap::new());
-    let runs = Comparison::run(designs, options, progress, |case| {
-        let measured = scene.measure(profile, &case.design.design, case.seed);
-        let sample = measured.sample.clone();
-        let key = (case.design.name.clone(), case.seed);
-        aside
-            .lock()
-            .expect("no worker panics while it holds the lock")
-            .insert(key, measured);
-        sample
-    })?;
-    let mut aside = aside.into_inner().expect("every worker has ended");
-    let mut first = |design: &Named| aside.remove(&(design.name.clone(), options.seeds[0]));
-    let measured = designs.iter().filter_map(&mut first).collect();
-    Ok((runs, measured))
 }
 
 const TWELVE_MINUTES_S: f64 = 720.0;
@@ -233,7 +210,9 @@ fn cards(machine: &str, options: &Options, progress: &Progress) -> Result<Table,
     for card in [Card::Low, Card::High] {
         let profile = Profile::load(machine, card)?;
         let scene = Scene::of(&profile, Effort::Quick);
-        let (runs, _) = measure(&scene, &profile, &designs, options, progress)?;
+        let runs = Comparison::run(&designs, options, progress, |case| {
+            scene.measure(&profile, &case.design.design, case.seed).0
+        })?;
         for verdict in runs.verdicts(0) {
             if [metrics::HOLD_MAX, metrics::WAIT_MAX, metrics::RATE].contains(&verdict.metric) {
                 rows.push(vec![

@@ -57,10 +57,9 @@ pub(super) struct Scene {
 /// it for 0.4 and empty it at 0.15.
 const MAPPED_PERCENT: u64 = 60;
 
-/// One run: the sample, and what does not fit a metric.
+/// What one run gave besides its sample.
 #[derive(Clone, Debug)]
 pub(super) struct Measured {
-    pub(super) sample: Sample,
     pub(super) holds: HoldLog,
     pub(super) longest: Option<LongestWait>,
 }
@@ -120,7 +119,12 @@ impl Scene {
     }
 
     /// One run. Panics, with the seed, when a design breaks its own bound.
-    pub(super) fn measure(&self, profile: &Profile, design: &Design, seed: u64) -> Measured {
+    pub(super) fn measure(
+        &self,
+        profile: &Profile,
+        design: &Design,
+        seed: u64,
+    ) -> (Sample, Measured) {
         let room = Room::new(profile, *design, seed);
         let cpus = room_cpus(profile, self.workers);
         room.fill(self.room_for_workers());
@@ -154,14 +158,15 @@ impl Scene {
             (metrics::OVER_100_MS, waited(100)),
             (metrics::RATE, done.pages() as f64 / seconds),
         ];
-        Measured {
-            sample: Sample {
-                hash: stats.hash,
-                metrics,
-            },
+        let sample = Sample {
+            hash: stats.hash,
+            metrics,
+        };
+        let measured = Measured {
             holds: log.holds,
             longest: zone.wait_max,
-        }
+        };
+        (sample, measured)
     }
 }
 
