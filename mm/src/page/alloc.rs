@@ -86,7 +86,9 @@ impl<M: Machine> PageAllocator<M> {
         }
         for _round in 0..RECLAIM_ROUNDS_MAX {
             let got = self.reclaim(machine, request.order, &mut tried);
-            tried.drained += self.drain_all(machine);
+            // Not `drain_all`: that one leaves it to a drain under way, which may not have come to
+            // the pages this allocation needs, and there is no later chance.
+            tried.drained += self.drain_each(machine);
             if let Some(pfn) = attempt() {
                 return Ok(pfn);
             }

@@ -1,7 +1,8 @@
 //! Giving page lists back: the periodic decay, lists of remote nodes, one CPU's, everybody's.
 //!
-//! Locks: the drain mutex, then each pcp lock in turn, then the zone lock. A drain blocks on
-//! another CPU's pcp lock; that CPU itself never waits (it goes to the zone directly).
+//! Locks: the drain mutex (but for the last drain before an allocation fails), then each pcp lock
+//! in turn, then the zone lock. A drain blocks on another CPU's pcp lock; that CPU itself never
+//! waits (it goes to the zone directly).
 
 use super::PageAllocator;
 use super::free::Excess;
@@ -27,7 +28,8 @@ impl<M: Machine> PageAllocator<M> {
             .with(machine, Site::Drain, |()| self.drain_each(machine))
     }
 
-    fn drain_each(&self, machine: &M) -> Pages {
+    /// The same whoever else drains.
+    pub(super) fn drain_each(&self, machine: &M) -> Pages {
         let mut total = Pages::ZERO;
         for cpu in machine.topology().ids() {
             total += self.drain_cpu(machine, cpu);
@@ -59,6 +61,12 @@ impl<M: Machine> Zone<M> {
         // Ends: each turn gives back at least one block, or there is none left.
         while excess.pages > 0 {
             excess = self.hold_on(machine, cpu, Site::Drain, |_| Some(excess));
+        }
+        // What a spill owes since this drain took the lists from it, the drain gave back instead.
+        if slot.owed.read(machine) != 0 {
+            let owed = slot.owed.take(machine);
+            slot.owed
+                .add(machine, (owed - i64::from(excess.given)).max(0));
         }
         Pages(excess.given)
     }

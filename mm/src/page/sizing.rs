@@ -41,10 +41,12 @@ impl Sizes {
             }
         };
         let high = |total: u32| Pages((total / cpus.max(1)).max(4 * batch.0).min(1 << 26));
+        let high_max = high(total_max);
         Self {
             batch,
-            high_min: high(total_min),
-            high_max: high(total_max),
+            // Watermarks may be set above an eighth of the zone; lists do not follow them there.
+            high_min: high(total_min).min(high_max),
+            high_max,
         }
     }
 
@@ -125,6 +127,12 @@ mod tests {
         let sizes = Sizes::of(Pages(1 << 20), Pages(1000), 4, 8);
         assert_eq!(sizes.high_min, sizes.high_max);
         assert_eq!(sizes.high_min, Pages((1 << 20) / 8 / 4));
+    }
+
+    #[test]
+    fn the_lowest_high_is_never_above_the_highest() {
+        let sizes = Sizes::of(Pages(4096), Pages(4000), 2, 0);
+        assert_eq!([sizes.high_min, sizes.high_max], [Pages(256); 2]);
     }
 
     #[test]

@@ -91,7 +91,7 @@ impl Urgency {
 /// Whether a zone with `free` pages may give a block of `1 << order` pages and stay above
 /// `mark` plus what it reserves from this class of request.
 ///
-/// Strictly above, as in Linux; with [`Urgency::Reserve`] any free page will do.
+/// Strictly above, as in Linux; with [`Urgency::Reserve`] any block will do.
 #[must_use]
 pub fn allows(free: u64, block: Pages, mark: Pages, reserve: Pages, urgency: Urgency) -> bool {
     if urgency == Urgency::Reserve {

@@ -198,6 +198,11 @@ impl<M: Machine> Zone<M> {
     /// Whether the zone may give a block and stay above its `mark`; notes when it is below its
     /// high watermark, which makes frees return pages early.
     pub(super) fn allows(&self, machine: &M, ask: &Ask) -> bool {
+        if ask.urgency == Urgency::Reserve {
+            // The free lists alone decide: the counter lags by what each CPU has not folded, so
+            // it may say that there is less than there is.
+            return true;
+        }
         let free = self.free_pages(machine);
         let reserve = Settings::<M>::pages(machine, &self.settings.reserve[ask.class as usize]);
         let ok = |mark| watermark::allows(free, ask.order.pages(), mark, reserve, ask.urgency);

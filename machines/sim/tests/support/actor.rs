@@ -1,0 +1,347 @@
+//! What a task of the swarm does, step by step.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use plimsoll_mm::machine::Machine;
+use plimsoll_mm::page::watermark::Urgency;
+use plimsoll_mm::page::{
+    AllocError, FreeError, PageAllocator, Reclaimer, Reclaiming, Request, ZoneKind,
+};
+use plimsoll_mm::site::Work;
+use plimsoll_mm::units::{CpuId, Nanos, NodeId, Order, Pages, Pfn};
+use plimsoll_mm::vmstat::Manager;
+use plimsoll_mm::vmstat::counters::{NodeItem, Step, ZoneItem};
+use plimsoll_sim::Sim;
+
+use super::dice::Dice;
+use super::scene::{self, Scene};
+
+/// A block somebody has.
+pub(crate) type Block = (Pfn, Order);
+
+/// After this long no task is left on a CPU that went away: longer than any stall.
+const SETTLE: Nanos = Nanos(2_000_000);
+
+/// What all tasks share.
+pub(crate) struct Stage {
+    pub(crate) scene: Scene,
+    pub(crate) mm: Manager<Sim>,
+    /// Blocks on their way from one task to another.
+    pub(crate) passed_on: RefCell<Vec<Block>>,
+    pub(crate) cache: Arc<Cache>,
+    /// One change of the set of CPUs at a time.
+    plugging: Cell<bool>,
+    /// What was added to counters.
+    pub(crate) counted: [Cell<i64>; 2],
+    pub(crate) out_of_memory: Cell<u32>,
+}
+
+/// Pages that a reclaimer may free.
+#[derive(Debug, Default)]
+pub(crate) struct Cache(Mutex<Vec<Pfn>>);
+
+impl Cache {
+    fn push(&self, pfn: Pfn) {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(pfn);
+    }
+
+    /// The pages belong to somebody else now.
+    pub(crate) fn forget(&self) {
+        while self.pop().is_some() {}
+    }
+
+    fn pop(&self) -> Option<Pfn> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).pop()
+    }
+}
+
+/// Frees cached pages when asked.
+#[derive(Debug)]
+pub(crate) struct Shrinker(pub(crate) Arc<Cache>);
+
+impl Reclaimer<Sim> for Shrinker {
+    fn name(&self) -> &'static str {
+        "page cache of the test"
+    }
+
+    fn reclaim(&self, sim: &Sim, pages: &PageAllocator<Sim>, wanted: Pages) -> Pages {
+        let mut freed = Pages::ZERO;
+        while freed < wanted {
+            let Some(pfn) = self.0.pop() else { break };
+            pages.free(sim, pfn, Order::ZERO).expect("the cache had it");
+            freed += Pages(1);
+        }
+        freed
+    }
+}
+
+impl Stage {
+    pub(crate) fn new(scene: Scene, mm: Manager<Sim>, cache: Arc<Cache>) -> Self {
+        Self {
+            scene,
+            mm,
+            passed_on: RefCell::default(),
+            cache,
+            plugging: Cell::new(false),
+            counted: Default::default(),
+            out_of_memory: Cell::new(0),
+        }
+    }
+}
+
+/// One task.
+pub(crate) struct Actor {
+    pub(crate) stage: Rc<Stage>,
+    dice: Dice,
+    held: Vec<Block>,
+}
+
+impl Actor {
+    pub(crate) fn new(stage: &Rc<Stage>, sim: &Sim, number: u64) -> Self {
+        Self {
+            stage: Rc::clone(stage),
+            dice: Dice::new(sim.seed(), 1 + number),
+            held: Vec::new(),
+        }
+    }
+
+    /// All its steps; what it holds at the end is passed on.
+    pub(crate) fn act(mut self, sim: &Sim) {
+        for _ in 0..self.stage.scene.steps {
+            sim.spend(Work::Think, self.dice.below(3000));
+            self.step(sim);
+        }
+        self.stage.passed_on.borrow_mut().append(&mut self.held);
+    }
+
+    fn step(&mut self, sim: &Sim) {
+        let odds = self.stage.scene.odds;
+        let steps: [(u32, fn(&mut Self, &Sim)); 11] = [
+            (odds.alloc, Self::alloc),
+            (odds.free, Self::free),
+            (odds.pass_on, Self::pass_on),
+            (odds.free_many, Self::free_many),
+            (odds.free_badly, Self::free_badly),
+            (odds.drain, Self::drain),
+            (odds.tune, Self::tune),
+            (odds.hotplug, Self::hotplug),
+            (odds.migrate, Self::migrate),
+            (odds.sleep, Self::sleep),
+            (odds.count, Self::count),
+        ];
+        let mut drawn = self.dice.below(steps.iter().map(|step| step.0).sum());
+        for (odds, step) in steps {
+            if drawn < odds {
+                return step(self, sim);
+            }
+            drawn -= odds;
+        }
+    }
+
+    fn alloc(&mut self, sim: &Sim) {
+        let most = u32::from(self.stage.scene.order_max);
+        // Mostly small: a few large blocks would be all there is.
+        let order = if self.dice.chance(70) {
+            self.dice.below(most.min(2) + 1)
+        } else {
+            self.dice.below(most + 1)
+        };
+        let urgencies = [
+            Urgency::Normal,
+            Urgency::High,
+            Urgency::Atomic,
+            Urgency::Victim,
+            Urgency::Reserve,
+        ];
+        let request = Request {
+            order: Order::new(u8::try_from(order).expect("small")).expect("at most 10"),
+            class: *self.dice.pick(&ZoneKind::ALL),
+            urgency: *self.dice.pick(&urgencies),
+            node: self.dice.chance(30).then(|| NodeId(self.dice.below(5))),
+        };
+        let blocks = if self.dice.chance(10) { 40 } else { 1 };
+        for _ in 0..blocks {
+            match self.stage.mm.pages().alloc(sim, request) {
+                Ok(pfn) if order == 0 && self.stage.scene.odds.reclaim && self.dice.chance(20) => {
+                    self.stage.cache.push(pfn);
+                }
+                Ok(pfn) => self.held.push((pfn, request.order)),
+                Err(AllocError::OutOfMemory(tried)) => {
+                    assert!(tried.zones > 0, "somebody was asked: {tried:?}");
+                    let reclaims = u32::from(self.stage.scene.odds.reclaim);
+                    assert_eq!(tried.reclaimers, reclaims, "all were asked: {tried:?}");
+                    let count = &self.stage.out_of_memory;
+                    return count.set(count.get() + 1);
+                }
+                Err(AllocError::NoSuchZone) => {
+                    let zones = &self.stage.scene.layout.zones;
+                    assert!(zones.iter().all(|zone| zone.kind > request.class));
+                    return;
+                }
+            }
+        }
+    }
+
+    fn take(&mut self) -> Option<Block> {
+        if self.held.is_empty() {
+            return self.stage.passed_on.borrow_mut().pop();
+        }
+        let index = self.dice.index(self.held.len());
+        Some(self.held.swap_remove(index))
+    }
+
+    fn free(&mut self, sim: &Sim) {
+        if let Some((pfn, order)) = self.take() {
+            let freed = self.stage.mm.pages().free(sim, pfn, order);
+            freed.expect("it was handed out with this order");
+        }
+    }
+
+    fn pass_on(&mut self, sim: &Sim) {
+        if self.dice.chance(50) {
+            self.stage.passed_on.borrow_mut().append(&mut self.held);
+        } else if let Some((pfn, order)) = self.stage.passed_on.borrow_mut().pop() {
+            self.held.push((pfn, order));
+        }
+        sim.spend(Work::Think, 10);
+    }
+
+    fn free_many(&mut self, sim: &Sim) {
+        let single = |block: &mut Block| block.1 == Order::ZERO;
+        let mut pfns: Vec<Pfn> = self
+            .held
+            .extract_if(.., single)
+            .map(|block| block.0)
+            .collect();
+        self.dice.shuffle(&mut pfns);
+        self.stage
+            .mm
+            .pages()
+            .free_pages(sim, &pfns)
+            .expect("all were handed out");
+    }
+
+    /// What it does not own as it says stays where it is, and the reason is told.
+    fn free_badly(&mut self, sim: &Sim) {
+        let pages = self.stage.mm.pages();
+        let nowhere = Pfn(u32::MAX - self.dice.below(1000));
+        assert_eq!(
+            pages.free(sim, nowhere, Order::ZERO),
+            Err(FreeError::OutsideZones(nowhere))
+        );
+        let zone = self.dice.pick(&self.stage.scene.layout.zones).clone();
+        if let Some(hole) = zone.holes.first() {
+            let pfn = Pfn(hole.start);
+            let error = Err(FreeError::NotAllocated(pfn));
+            assert_eq!(pages.free(sim, pfn, Order::ZERO), error);
+        }
+        let Some(&(pfn, allocated)) = self.held.last() else {
+            return;
+        };
+        let freed = if allocated == Order::ZERO {
+            Order::MAX
+        } else {
+            Order::ZERO
+        };
+        let error = FreeError::WrongOrder {
+            pfn,
+            allocated,
+            freed,
+        };
+        assert_eq!(pages.free(sim, pfn, freed), Err(error));
+        if allocated > Order::ZERO {
+            let inside = Pfn(pfn.0 + 1 + self.dice.below(allocated.pages().0 - 1));
+            let error = Err(FreeError::NotAllocated(inside));
+            assert_eq!(pages.free_pages(sim, &[inside]), error);
+        }
+    }
+
+    fn drain(&mut self, sim: &Sim) {
+        let pages = self.stage.mm.pages();
+        match self.dice.below(4) {
+            0 => pages.drain_all(sim),
+            1 => pages.drain_all_sync(sim),
+            _ => pages.drain_cpu(sim, CpuId(self.dice.below(sim.topology().cpus()))),
+        };
+    }
+
+    fn tune(&mut self, sim: &Sim) {
+        let pages = self.stage.mm.pages();
+        if self.dice.chance(20) {
+            let reclaiming = *self.dice.pick(&[Reclaiming::No, Reclaiming::Yes]);
+            return pages.set_reclaiming(sim, NodeId(self.dice.below(3)), reclaiming);
+        }
+        let (knob, value) = scene::knob(&mut self.dice);
+        pages
+            .set_tunable(sim, knob, value)
+            .expect("drawn within its bounds");
+        assert!(self.stage.mm.pages().tunable(sim, knob) <= knob.spec().max);
+    }
+
+    /// Takes a CPU away, waits, and gives it back, as Linux does it.
+    fn hotplug(&mut self, sim: &Sim) {
+        let mm = &self.stage.mm;
+        let cpu = CpuId(self.dice.below(sim.topology().cpus()));
+        let others = sim
+            .topology()
+            .ids()
+            .filter(|&other| other != cpu && sim.is_online(other));
+        if cpu == sim.this_cpu() || others.count() == 0 || self.stage.plugging.replace(true) {
+            return;
+        }
+        mm.cpu_going(sim, cpu);
+        sim.set_online(cpu, false);
+        sim.sleep(SETTLE);
+        mm.cpu_dead(sim, cpu);
+        assert_eq!(
+            mm.pages().listed(sim, cpu),
+            Pages::ZERO,
+            "a dead CPU has no pages"
+        );
+        sim.sleep(Nanos(u64::from(self.dice.below(4_000_000))));
+        assert_eq!(mm.pages().listed(sim, cpu), Pages::ZERO, "and gets none");
+        if self.dice.chance(70) {
+            sim.set_online(cpu, true);
+            mm.cpu_online(sim, cpu);
+        }
+        self.stage.plugging.set(false);
+    }
+
+    fn migrate(&mut self, sim: &Sim) {
+        sim.migrate(CpuId(self.dice.below(sim.topology().cpus())));
+    }
+
+    fn sleep(&mut self, sim: &Sim) {
+        sim.sleep(Nanos(u64::from(self.dice.below(2_000_000))));
+    }
+
+    fn count(&mut self, sim: &Sim) {
+        let mm = &self.stage.mm;
+        let up = self.dice.chance(60);
+        let [zone, node] = &self.stage.counted;
+        let delta = if up {
+            1 + i64::from(self.dice.below(40))
+        } else {
+            -1
+        };
+        let pfn = self.dice.pick(&self.stage.scene.layout.zones).start;
+        // Never below zero in sum, so that readers need not clamp.
+        if zone.get() + delta >= 0 {
+            zone.set(zone.get() + delta);
+            mm.pages().count(sim, pfn, ZoneItem::Anon, delta);
+        }
+        if up || node.get() > 0 {
+            node.set(node.get() + if up { 1 } else { -1 });
+            mm.step_node(
+                sim,
+                NodeItem::AnonMapped,
+                if up { Step::Up } else { Step::Down },
+            );
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! Promise: no hold of a zone lock moves more than its policy allows.
+
+use plimsoll_mm::event::Event;
+use plimsoll_mm::page::holds::Holds;
+use plimsoll_mm::site::Site;
+use plimsoll_mm::units::{Order, Pages};
+
+/// The largest block on a page list.
+const LISTED_MAX: u32 = Order::HUGE.pages().0;
+
+/// What one policy's holds may be.
+#[derive(Debug)]
+pub(crate) struct HoldLimit {
+    policy: &'static str,
+}
+
+impl HoldLimit {
+    pub(crate) fn new(holds: &dyn Holds) -> Self {
+        Self {
+            policy: holds.name(),
+        }
+    }
+
+    pub(crate) fn note(&self, event: &Event) {
+        let Event::ZoneHold {
+            site,
+            pages: Pages(pages),
+            blocks,
+            batch: Pages(batch),
+            ..
+        } = *event
+        else {
+            return;
+        };
+        let what = format!("{pages} pages in {blocks} blocks at {site:?}, batch {batch}");
+        assert!(
+            blocks > 0 && pages >= blocks,
+            "a hold that moves nothing: {what}"
+        );
+        // The last block may exceed a limit of pages, so the limit was not reached before it.
+        let about = |limit: u32| pages < limit + LISTED_MAX;
+        let ok = match (self.policy, site) {
+            (_, Site::AllocDirect | Site::FreeDirect) => blocks == 1,
+            ("bounded", _) => pages <= batch || blocks == 1,
+            ("batched", Site::Spill | Site::Decay) => about(batch),
+            (_, Site::Drain) => about(batch << 5),
+            (_, Site::DrainRemoteNode) => about(batch),
+            _ => true,
+        };
+        assert!(ok, "too much for {}: {what}", self.policy);
+    }
+}

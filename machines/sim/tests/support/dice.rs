@@ -1,0 +1,52 @@
+//! Random choices of a test: a function of the seed and of who draws.
+
+use rand::{Rng, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+/// One stream of choices.
+#[derive(Clone, Debug)]
+pub(crate) struct Dice(Xoshiro256PlusPlus);
+
+impl Dice {
+    /// The stream of `who` in the run of `seed`.
+    pub(crate) fn new(seed: u64, who: u64) -> Self {
+        let mixed = Xoshiro256PlusPlus::seed_from_u64(seed).next_u64();
+        Self(Xoshiro256PlusPlus::seed_from_u64(
+            mixed ^ who.wrapping_mul(0x9e37_79b9_7f4a_7c15),
+        ))
+    }
+
+    /// A number below `end`, or 0 when there is none.
+    pub(crate) fn below(&mut self, end: u32) -> u32 {
+        let drawn = self.0.next_u64() % u64::from(end.max(1));
+        u32::try_from(drawn).expect("below a u32")
+    }
+
+    /// A number from `low` to `high`, both possible.
+    pub(crate) fn between(&mut self, low: u32, high: u32) -> u32 {
+        low + self.below(high - low + 1)
+    }
+
+    /// `true` in `percent` of all cases.
+    pub(crate) fn chance(&mut self, percent: u32) -> bool {
+        self.below(100) < percent
+    }
+
+    /// One of `choices`.
+    pub(crate) fn pick<'a, T>(&mut self, choices: &'a [T]) -> &'a T {
+        let count = u32::try_from(choices.len()).expect("few choices");
+        &choices[self.below(count) as usize]
+    }
+
+    /// An index into a list of `len`.
+    pub(crate) fn index(&mut self, len: usize) -> usize {
+        self.below(u32::try_from(len).expect("a short list")) as usize
+    }
+
+    /// Puts `items` in random order.
+    pub(crate) fn shuffle<T>(&mut self, items: &mut [T]) {
+        for last in (1..items.len()).rev() {
+            items.swap(last, self.index(last + 1));
+        }
+    }
+}

@@ -1,0 +1,19 @@
+//! What tests of the memory manager on simulated machines share: seeds, machines, checkers.
+//!
+//! A checker is a file of its own, `check_*.rs`, that knows one promise and nothing else.
+
+#![allow(dead_code, reason = "each test file uses its own part")]
+#![allow(unused_imports, reason = "each test file uses its own part")]
+
+pub(crate) mod actor;
+pub(crate) mod check_holds;
+pub(crate) mod check_owners;
+pub(crate) mod check_shepherd;
+pub(crate) mod check_whole;
+pub(crate) mod dice;
+pub(crate) mod scene;
+pub(crate) mod seeds;
+pub(crate) mod small;
+
+pub(crate) use self::dice::Dice;
+pub(crate) use self::small::Small;

@@ -1,0 +1,240 @@
+//! A random machine, random memory, a random design, and what may happen on it.
+//!
+//! Swarm style: each run has some kinds of event switched off altogether, so that the others
+//! meet in ways that a run with everything would hardly reach.
+
+use std::ops::Range;
+
+use plimsoll_mm::design::{Design, HOLDS, SCHEDULES, SHEPHERDS};
+use plimsoll_mm::page::{Config, Layout, ZoneKind, ZoneLayout};
+use plimsoll_mm::topology::{CpuPlace, Topology};
+use plimsoll_mm::tunables::{Knob, Tunables};
+use plimsoll_mm::units::{Nanos, NodeId, Pages, Pfn};
+use plimsoll_sim::profile::Profile;
+use plimsoll_sim::{Faults, LockModel, Sim, SimOptions};
+
+use super::dice::Dice;
+use super::small;
+
+/// Everything a run is made of.
+#[derive(Debug)]
+pub(crate) struct Scene {
+    pub(crate) profile: Profile,
+    pub(crate) options: SimOptions,
+    pub(crate) layout: Layout,
+    pub(crate) design: Design,
+    pub(crate) tunables: Tunables,
+    pub(crate) cache_slice: Pages,
+    /// Tasks per CPU.
+    pub(crate) tasks: u32,
+    /// Steps of each task.
+    pub(crate) steps: u32,
+    /// The largest order asked for.
+    pub(crate) order_max: u8,
+    pub(crate) odds: Odds,
+}
+
+/// How often each kind of step happens, against the sum of all; 0 is never in this run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Odds {
+    pub(crate) alloc: u32,
+    pub(crate) free: u32,
+    /// A block goes to another task, to be freed elsewhere.
+    pub(crate) pass_on: u32,
+    pub(crate) free_many: u32,
+    pub(crate) free_badly: u32,
+    pub(crate) drain: u32,
+    pub(crate) tune: u32,
+    pub(crate) hotplug: u32,
+    pub(crate) migrate: u32,
+    pub(crate) sleep: u32,
+    pub(crate) count: u32,
+    /// Whether vmstat works run.
+    pub(crate) vmstat: bool,
+    /// Whether somebody has pages to give back.
+    pub(crate) reclaim: bool,
+}
+
+impl Scene {
+    /// The scene of `seed`.
+    pub(crate) fn new(seed: u64) -> Self {
+        let dice = &mut Dice::new(seed, 0);
+        let (cpus, nodes) = (dice.between(1, 24), dice.between(1, 3));
+        let hz = *dice.pick(&[100, 250, 300, 1000]);
+        let mut tunables = Tunables::default();
+        for _ in 0..dice.below(4) {
+            let (knob, value) = knob(dice);
+            tunables.set(knob, value).expect("drawn within its bounds");
+        }
+        // Works that never come due in a run of milliseconds would test nothing.
+        tunables
+            .set(Knob::StatInterval, u64::from(dice.between(1, 20)))
+            .expect("in bounds");
+        Self {
+            profile: small::profile(topology(dice, cpus, nodes), hz),
+            options: options(dice, seed),
+            layout: layout(dice, nodes),
+            design: Design {
+                schedule: *dice.pick(&SCHEDULES),
+                shepherd: *dice.pick(&SHEPHERDS),
+                holds: *dice.pick(&HOLDS),
+            },
+            tunables,
+            cache_slice: Pages(*dice.pick(&[0, 2, 8, 256])),
+            tasks: dice.between(1, 3),
+            steps: dice.between(50, 400),
+            order_max: *dice.pick(&[0, 1, 3, 9, 10]),
+            odds: odds(dice),
+        }
+    }
+
+    /// What the manager is made of, but for reclaimers.
+    pub(crate) fn config(&self) -> Config<Sim> {
+        let mut config = Config::new(self.layout.clone());
+        config.design = self.design;
+        config.tunables = self.tunables;
+        config.cache_slice = self.cache_slice;
+        config
+    }
+}
+
+/// CPUs on nodes in blocks or in turns, with or without SMT.
+fn topology(dice: &mut Dice, cpus: u32, nodes: u32) -> Topology {
+    let (in_turns, threads) = (dice.chance(30), dice.between(1, 2));
+    let cores = cpus.div_ceil(threads);
+    let place = |cpu: u32| {
+        let core = cpu / threads;
+        let node = if in_turns {
+            core % nodes
+        } else {
+            core * nodes / cores
+        };
+        CpuPlace {
+            core,
+            llc: node,
+            node: NodeId(node),
+            socket: node / 2,
+        }
+    };
+    Topology::new((0..cpus).map(place).collect())
+}
+
+/// A few small zones with gaps between them and holes inside.
+fn layout(dice: &mut Dice, nodes: u32) -> Layout {
+    let mut zones = Vec::new();
+    let mut start = 1024 * dice.below(3);
+    for node in (0..nodes).map(NodeId) {
+        for kind in ZoneKind::ALL {
+            let wanted = if kind == ZoneKind::Normal { 90 } else { 30 };
+            if !dice.chance(wanted) {
+                continue;
+            }
+            let spanned = Pages(dice.between(1, *dice.clone().pick(&[40, 1500, 5000])));
+            let holes = holes(dice, start..start + spanned.0);
+            zones.push(ZoneLayout {
+                kind,
+                node,
+                start: Pfn(start),
+                spanned,
+                holes,
+            });
+            start = (start + spanned.0).next_multiple_of(1024) + 1024 * dice.below(3);
+        }
+    }
+    if zones.is_empty() {
+        return Layout::arena(Pages(dice.between(1, 3000)));
+    }
+    let layout = Layout::of(zones);
+    if dice.chance(50) {
+        layout.lazily()
+    } else {
+        layout
+    }
+}
+
+/// Up to four holes in `span`, never all of it.
+fn holes(dice: &mut Dice, span: Range<u32>) -> Vec<Range<u32>> {
+    let (mut holes, mut from) = (Vec::new(), span.start);
+    for _ in 0..dice.below(5) {
+        let start = from + dice.below(span.end.saturating_sub(from));
+        let end = (start + dice.between(1, 300)).min(span.end - 1);
+        if start < end {
+            holes.push(start..end);
+            from = end;
+        }
+    }
+    holes
+}
+
+fn options(dice: &mut Dice, seed: u64) -> SimOptions {
+    let mut faults = Faults::default();
+    if dice.chance(40) {
+        faults.stall_every = Nanos(u64::from(dice.between(100_000, 2_000_000)));
+        faults.stall_for = Nanos(u64::from(dice.between(1000, 300_000)));
+    }
+    if dice.chance(40) {
+        faults.migrate_every = Nanos(u64::from(dice.between(50_000, 2_000_000)));
+    }
+    if dice.chance(40) {
+        faults.timer_late_jiffies = u64::from(dice.between(1, 5));
+    }
+    SimOptions {
+        seed,
+        lock_model: *dice.pick(&[LockModel::RunAhead, LockModel::ReleaseEvent]),
+        strict: dice.chance(50),
+        slice: Nanos(u64::from(dice.between(10_000, 3_000_000))),
+        jitter_ns: *dice.pick(&[0, 0, 100, 1000]),
+        faults,
+        ..SimOptions::default()
+    }
+}
+
+fn odds(dice: &mut Dice) -> Odds {
+    let mut on = |percent: u32, most: u32| {
+        if dice.chance(percent) {
+            dice.between(1, most)
+        } else {
+            0
+        }
+    };
+    Odds {
+        alloc: 20 + on(50, 30),
+        free: 10 + on(50, 30),
+        pass_on: on(60, 10),
+        free_many: on(60, 10),
+        free_badly: on(50, 5),
+        drain: on(50, 4),
+        tune: on(40, 2),
+        hotplug: on(40, 2),
+        migrate: on(40, 4),
+        sleep: on(60, 6),
+        count: on(50, 20),
+        vmstat: on(80, 1) > 0,
+        reclaim: on(40, 1) > 0,
+    }
+}
+
+/// A knob and a value within its bounds, often one of the ends.
+pub(crate) fn knob(dice: &mut Dice) -> (Knob, u64) {
+    let knob = *dice.pick(&Knob::ALL);
+    let spec = knob.spec();
+    let usual = match knob {
+        Knob::StatInterval => u64::from(dice.between(1, 50)),
+        Knob::BatchScaleMax => u64::from(dice.between(0, 6)),
+        Knob::HighFraction => *dice.pick(&[0, 8, 100, u64::from(u32::MAX)]),
+        Knob::MinFree => *dice.pick(&[0, 16, 512, 4096]),
+        Knob::WatermarkScale => *dice.pick(&[1, 10, 500, 3000]),
+        Knob::ReserveRatioDma | Knob::ReserveRatioDma32 | Knob::ReserveRatioNormal => {
+            *dice.pick(&[0, 1, 8, 256])
+        }
+        Knob::HoldTimeMax => *dice.pick(&[0, 1, 500, 20_000]),
+    };
+    let value = if dice.chance(90) || knob == Knob::StatInterval {
+        usual
+    } else if dice.chance(50) {
+        spec.min
+    } else {
+        spec.max
+    };
+    (knob, value)
+}
