@@ -96,11 +96,6 @@ impl<M: Machine> PageAllocator<M> {
                 break;
             }
         }
-        // Another CPU may have been draining, and then nothing was drained here.
-        tried.drained += self.drain_all_sync(machine);
-        if let Some(pfn) = attempt() {
-            return Ok(pfn);
-        }
         self.give_up(machine, request, tried)
     }
 
