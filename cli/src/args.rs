@@ -86,7 +86,7 @@ pub(crate) struct Machines {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Bench {
-    /// What to measure: sim
+    /// What to measure: sim or two-cpus
     pub(crate) name: String,
 }
 

@@ -26,11 +26,18 @@ pub struct Bench {
 }
 
 /// Every bench.
-pub const ALL: &[Bench] = &[Bench {
-    name: "sim",
-    about: "steps per second of the simulator, CPU time of one core",
-    run: sim,
-}];
+pub const ALL: &[Bench] = &[
+    Bench {
+        name: "sim",
+        about: "steps per second of the simulator, CPU time of one core",
+        run: sim,
+    },
+    Bench {
+        name: "two-cpus",
+        about: "how well the simulator predicts waits for a lock on two CPUs of this computer",
+        run: crate::validate::two_cpus,
+    },
+];
 
 /// Virtual CPUs of the machines that are measured.
 const CPUS: [u32; 4] = [72, 176, 384, 1024];

@@ -58,18 +58,41 @@ impl Comparison {
         progress: &Progress,
         run: impl Fn(&Case<D>) -> Sample + Sync,
     ) -> Result<Self, Error> {
+        let (comparison, _) =
+            Self::run_keeping(designs, options, progress, |case| (run(case), ()))?;
+        Ok(comparison)
+    }
+
+    /// The same, and keeps what each design's run of the first seed gave besides its sample.
+    ///
+    /// # Errors
+    /// As [`Comparison::run`].
+    ///
+    /// # Panics
+    /// As [`Comparison::run`].
+    pub fn run_keeping<D: Clone + Debug + Display + Sync, T: Send>(
+        designs: &[D],
+        options: &Options,
+        progress: &Progress,
+        run: impl Fn(&Case<D>) -> (Sample, T) + Sync,
+    ) -> Result<(Self, Vec<T>), Error> {
         let cases = matrix(designs, &options.seeds);
-        let samples = run_cases(&cases, options.jobs, progress, &run);
+        // Every design of the first seed comes first.
+        let (samples, mut kept): (Vec<Sample>, Vec<T>) =
+            run_cases(&cases, options.jobs, progress, &run)
+                .into_iter()
+                .unzip();
+        kept.truncate(designs.len());
         if options.determinism == Determinism::Check {
-            let again = run_cases(&cases, options.jobs, progress, &run);
+            let again = run_cases(&cases, options.jobs, progress, |case| run(case).0);
             check_equal(&cases, &samples, &again)?;
         }
-        let designs = designs.iter().map(ToString::to_string).collect();
-        Ok(Self {
-            designs,
+        let comparison = Self {
+            designs: designs.iter().map(ToString::to_string).collect(),
             seeds: options.seeds.clone(),
             samples,
-        })
+        };
+        Ok((comparison, kept))
     }
 
     /// One hash for all runs.

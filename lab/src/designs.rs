@@ -99,7 +99,8 @@ fn about(variant: &str) -> &'static str {
         "shepherd-phased" => "ours: each at its phase; cached pages are a reason too",
         "unbatched" => "Linux to 6.18: one hold per operation, up to 2016 pages",
         "batched" => "Linux from 6.19: one batch per hold when freeing",
-        "bounded" => "ours: one batch and a time limit per hold, everywhere",
+        "bounded" => "ours: one batch and a time limit per hold, everywhere; moved as whole blocks",
+        "bounded-pages" => "control: the same bound, page by page",
         _ => "",
     }
 }

@@ -20,6 +20,7 @@ pub mod room;
 mod selftest;
 pub mod stats;
 pub mod trace;
+pub mod validate;
 pub mod workload;
 
 pub use error::Error;

@@ -7,7 +7,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
-use crate::page::holds::{Batched, Bounded, Holds, Unbatched};
+use crate::page::holds::{Batched, Bounded, BoundedPages, Holds, Unbatched};
 use crate::vmstat::schedule::{
     Aligned, Phased, PhasedWheel, RoundJiffies, Schedule, Slowed, Stretched,
 };
@@ -38,7 +38,7 @@ pub const SCHEDULES: [&dyn Schedule; 6] = [
 pub const SHEPHERDS: [&dyn Shepherd; 2] = [&AtOnce, &AtPhase];
 
 /// Every hold policy.
-pub const HOLDS: [&dyn Holds; 3] = [&Unbatched, &Batched, &Bounded];
+pub const HOLDS: [&dyn Holds; 4] = [&Unbatched, &Batched, &BoundedPages, &Bounded];
 
 impl Default for Design {
     fn default() -> Self {

@@ -15,7 +15,7 @@ Usage: cargo xtask <CHORE>
 Chores:
   tidy                      Checks the rules that no other tool knows
   ci                        Runs everything that a change must pass (.ci/run)
-  determinism [EXPERIMENT]  Compares the hashes of a debug and a release build [default: selftest]
+  determinism [EXPERIMENT]  Compares the hashes of a debug and a release build [default: drain]
 ";
 
 fn main() -> ExitCode {
@@ -25,7 +25,7 @@ fn main() -> ExitCode {
     let outcome = match *args {
         ["tidy"] => tidy::run(&root),
         ["ci"] => chores::ci(&root),
-        ["determinism"] => chores::determinism(&root, "selftest"),
+        ["determinism"] => chores::determinism(&root, "drain"),
         ["determinism", experiment] => chores::determinism(&root, experiment),
         _ => Err(USAGE.to_owned()),
     };

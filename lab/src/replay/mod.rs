@@ -65,21 +65,21 @@ pub fn run(options: &ReplayOptions, progress: &Progress) -> Result<Report, Error
     check_scale(&plan, options.scale, &profile)?;
 
     progress.start(format!("replay on {}", profile.name));
-    let aside = std::sync::Mutex::new(Vec::new());
-    let runs = Comparison::run(&designs, &of_replay(options), progress, |case| {
-        let design = case.design.design;
-        let performed = perform::run(&plan, &profile, design, options.scale.get(), case.seed);
-        let sample = performed.sample.clone();
-        if case.seed == options.seeds[0] {
-            aside
-                .lock()
-                .expect("no worker panics while it holds the lock")
-                .push((case.design.name.clone(), performed));
-        }
-        sample
-    })?;
-    let mut performed = aside.into_inner().expect("every worker has ended");
-    performed.sort_by_key(|(name, _)| designs.iter().position(|design| design.name == *name));
+    let (runs, performed) =
+        Comparison::run_keeping(&designs, &of_replay(options), progress, |case| {
+            perform::run(
+                &plan,
+                &profile,
+                case.design.design,
+                options.scale.get(),
+                case.seed,
+            )
+        })?;
+    let performed: Vec<(&str, Performed)> = designs
+        .iter()
+        .map(|design| design.name.as_str())
+        .zip(performed)
+        .collect();
 
     let mut report = Report::new("replay", &profile.name, options.card, &runs);
     report.rows = runs.rows(|_, _| None);
@@ -120,11 +120,7 @@ fn check_scale(plan: &Plan, scale: NonZeroU32, profile: &Profile) -> Result<(), 
 }
 
 /// What moved between page lists and zones, beside what was recorded.
-fn lists(
-    recording: &Recording,
-    options: &ReplayOptions,
-    performed: &[(String, Performed)],
-) -> Table {
+fn lists(recording: &Recording, options: &ReplayOptions, performed: &[(&str, Performed)]) -> Table {
     let mut rows: Vec<Vec<String>> = performed
         .iter()
         .flat_map(|(name, performed)| performed.list_rows(name))
@@ -148,7 +144,7 @@ fn lists(
     }
 }
 
-fn finding(plan: &Plan, options: &ReplayOptions, performed: &[(String, Performed)]) -> String {
+fn finding(plan: &Plan, options: &ReplayOptions, performed: &[(&str, Performed)]) -> String {
     let mut text = format!(
         "{} allocations and {} frees of {} CPUs, {} times side by side; {} frees of pages that \
          were not allocated in the recording were left out.",

@@ -28,10 +28,9 @@ const STARTS_WITHIN: Nanos = Nanos::from_ms(10);
 const WAIT_STEP: Nanos = Nanos(1000);
 const WAIT_STEPS_MAX: u32 = 10_000;
 
-/// One run.
+/// What one run gave besides its sample.
 #[derive(Clone, Debug)]
 pub(super) struct Performed {
-    pub(super) sample: Sample,
     pub(super) stats: Stats,
     holds: HoldLog,
     /// Allocations that got nothing.
@@ -64,7 +63,7 @@ pub(super) fn run(
     design: Design,
     scale: u32,
     seed: u64,
-) -> Performed {
+) -> (Sample, Performed) {
     let room = Room::new(profile, design, seed);
     let streams: Rc<Vec<Vec<Step>>> = Rc::new(plan.streams.clone());
     let tally = Rc::new(Tally::default());
@@ -90,18 +89,18 @@ pub(super) fn run(
     }
     room.sim.run();
     let (stats, log) = room.finish();
-    let metrics = metrics(&stats, &log.holds);
-    Performed {
-        sample: Sample {
-            hash: stats.hash,
-            metrics,
-        },
+    let sample = Sample {
+        hash: stats.hash,
+        metrics: metrics(&stats, &log.holds),
+    };
+    let performed = Performed {
         stats,
         holds: log.holds,
         failed: tally.failed.get(),
         dropped: tally.dropped.get(),
         lag: Nanos(tally.lag.get()),
-    }
+    };
+    (sample, performed)
 }
 
 impl Copy {

@@ -26,7 +26,7 @@ pub struct Report {
     pub card: String,
     /// The seeds of every design.
     pub seeds: Vec<u64>,
-    /// One hash for everything that happened in all runs.
+    /// One hash for everything that happened in the runs of `rows`; not in those of `tables`.
     pub hash: u64,
     /// Design × metric.
     pub rows: Vec<Row>,

@@ -10,6 +10,7 @@ use plimsoll_mm::machine::Machine;
 use plimsoll_mm::units::{CpuId, Nanos, Pages};
 
 use plimsoll_sim::Sim;
+use rand::RngExt;
 
 use super::{Mapping, about, around, think};
 use crate::room::Room;
@@ -78,22 +79,44 @@ impl StressVm {
                     pause => pause.take(sim),
                 }
                 let mut mapping = Mapping::new(&mm);
+                let mut wanted = self.first_round(sim);
                 while sim.now() < until {
-                    self.round(sim, &mut mapping, &done, until);
+                    self.round(sim, &mut mapping, wanted, &done, until);
+                    wanted = self.next_round(sim);
                 }
             });
         }
         done
     }
 
-    fn round(&self, sim: &Sim, mapping: &mut Mapping<'_>, done: &Done, until: Nanos) {
+    /// Busy workers are somewhere in a round when a run begins, not all at its start.
+    fn first_round(&self, sim: &Sim) -> usize {
+        match self.pause {
+            Pause::No => sim
+                .rng()
+                .random_range(0..=Pages::from_bytes(self.bytes).index()),
+            _ => self.next_round(sim),
+        }
+    }
+
+    fn next_round(&self, sim: &Sim) -> usize {
+        let pages = Pages::from_bytes(self.bytes).index();
+        match self.pause {
+            Pause::No => pages,
+            _ => around(sim, pages),
+        }
+    }
+
+    fn round(
+        &self,
+        sim: &Sim,
+        mapping: &mut Mapping<'_>,
+        wanted: usize,
+        done: &Done,
+        until: Nanos,
+    ) {
         /// Pages faulted before the worker looks at the clock.
         const STEP: usize = 256;
-        let wanted = Pages::from_bytes(self.bytes).index();
-        let wanted = match self.pause {
-            Pause::No => wanted,
-            _ => around(sim, wanted),
-        };
         let mut mapped = 0;
         while mapped < wanted && sim.now() < until {
             let step = STEP.min(wanted - mapped);

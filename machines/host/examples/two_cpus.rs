@@ -30,11 +30,12 @@ fn main() {
 fn report() -> Result<(), CannotMeasure> {
     let pair = Pair::find()?;
     let [one, other] = pair.cpus();
-    println!("CPUs {one} and {other}; ns: median (p10 to p90, timings)");
+    println!("CPUs {one} and {other}; ns: middle (p10 to p90, timings)");
     let prices = measure::prices(pair)?;
     print_price("line transfer, one way", prices.transfer);
     print_price("hand-over to a waiter", prices.handover);
     print_price("own free lock", prices.own);
+    print_price("own free lock, entry", prices.entry);
     print_price("remote free lock", prices.remote);
     if prices.look_like_one_core() {
         println!("these CPUs look like two threads of one core: nothing moves between caches");
@@ -67,10 +68,10 @@ fn report() -> Result<(), CannotMeasure> {
 
 fn print_price(what: &str, price: Price) {
     let Price {
-        median_ns,
+        middle_ns,
         p10_ns,
         p90_ns,
         timings,
     } = price;
-    println!("{what:<23}{median_ns:>7.1}  ({p10_ns:.1} to {p90_ns:.1}, {timings})");
+    println!("{what:<23}{middle_ns:>7.1}  ({p10_ns:.1} to {p90_ns:.1}, {timings})");
 }

@@ -24,3 +24,8 @@ mod desk;
 mod machine;
 
 pub use machine::Host;
+
+/// The examples of the README, so that they compile and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

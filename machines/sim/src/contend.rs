@@ -1,7 +1,11 @@
 //! Waiting for a lock: what [`SimLock`](crate::SimLock) and [`SimCpuLock`](crate::SimCpuLock)
 //! share.
 //!
-//! A lock is a queueing server. Arrivals come in order of time, so who finds it free or claimed
+//! A lock is a queueing server behind a distance. A request takes half a transfer to reach the
+//! lock's cache line and counts from then on: until then whoever has the line can release the lock,
+//! or take it again. The other half brings the line back.
+//!
+//! Requests arrive in order of time, so who finds the lock free or claimed
 //! knows at once when its turn begins: it moves its clock there, runs its section ahead and stamps
 //! when the lock is free again. If it meets an order point inside and others run meanwhile, the
 //! lock stays `held`; whoever arrives then parks, and the release, an order point as well, hands
@@ -37,6 +41,8 @@ pub(crate) struct Queue {
     free_key: Cell<u64>,
     /// The CPU of the last section.
     last: Cell<usize>,
+    /// The CPU whose request got to the lock's line last: it has the line or will get it.
+    line: Cell<usize>,
     /// Somebody is inside or has been promised to be next.
     pub(crate) held: Cell<bool>,
     /// Who holds it, or held it last.
@@ -68,6 +74,7 @@ impl Queue {
             home: home.index(),
             free_key: Cell::new(0),
             last: Cell::new(home.index()),
+            line: Cell::new(home.index()),
             held: Cell::new(false),
             holder: Cell::new((home.index(), Site::Control)),
             waiters: RefCell::default(),
@@ -75,17 +82,43 @@ impl Queue {
         }
     }
 
-    /// Waits for the lock in turn.
+    /// Asks for the lock and waits for it in turn.
     #[inline(always)]
     pub(crate) fn acquire(&self, sim: &Inner, site: Site) -> Section {
+        let asked = time_of(sim.order());
+        let line_ns = self.line_ns(sim);
+        let request_ns = line_ns / 2;
+        sim.cpu().clock.set(asked + request_ns);
         let mine = sim.order();
         sim.record
             .fold(time_of(mine), sim.cur.get(), LOCK | self.class as u64);
         if self.is_taken(mine) {
-            self.wait(sim, site)
+            self.wait(sim, site, asked)
         } else {
-            self.take(sim, site)
+            self.take(sim, site, line_ns - request_ns)
         }
+    }
+
+    /// The same for somebody who is where the line is told apart by other means.
+    pub(crate) fn acquire_here(&self, sim: &Inner, site: Site) -> Section {
+        let mine = sim.order();
+        sim.record
+            .fold(time_of(mine), sim.cur.get(), LOCK | self.class as u64);
+        if self.is_taken(mine) {
+            self.wait(sim, site, time_of(mine))
+        } else {
+            self.take(sim, site, self.line_ns(sim))
+        }
+    }
+
+    /// What bringing the line here takes; nothing if it is here.
+    #[inline]
+    pub(crate) fn line_ns(&self, sim: &Inner) -> u64 {
+        let index = sim.cur.get();
+        if self.line.get() == index {
+            return 0;
+        }
+        sim.prices.transfer_home(self.line.get(), index, self.home)
     }
 
     /// Whether somebody who arrives with key `mine` finds the lock taken.
@@ -100,15 +133,13 @@ impl Queue {
         self.last.get()
     }
 
-    /// Takes the free lock for the price of moving it here.
+    /// Takes the free lock, whose line is still `line_ns` away.
     #[inline]
-    pub(crate) fn take(&self, sim: &Inner, site: Site) -> Section {
-        let index = sim.cur.get();
-        let cost = if self.last.get() == index {
+    pub(crate) fn take(&self, sim: &Inner, site: Site, line_ns: u64) -> Section {
+        let cost = if self.last.get() == sim.cur.get() {
             u64::from(sim.prices.lock_own_ns)
         } else {
-            sim.prices.transfer_home(self.last.get(), index, self.home)
-                + u64::from(sim.prices.lock_remote_extra_ns)
+            line_ns + u64::from(sim.prices.lock_remote_extra_ns)
         };
         if self.queued.get() {
             self.waiters.borrow_mut().clear();
@@ -121,6 +152,7 @@ impl Queue {
     #[inline(always)]
     pub(crate) fn take_at(&self, sim: &Inner, site: Site, start: u64) -> Section {
         sim.cpu().clock.set(start);
+        self.line.set(sim.cur.get());
         self.held.set(true);
         self.holder.set((sim.cur.get(), site));
         self.begin(sim, site, start)
@@ -142,12 +174,13 @@ impl Queue {
         }
     }
 
-    /// Queues for the taken lock.
+    /// Queues for the taken lock, which was asked for at `asked`.
     #[inline(never)]
-    fn wait(&self, sim: &Inner, site: Site) -> Section {
+    fn wait(&self, sim: &Inner, site: Site, asked: u64) -> Section {
         let index = sim.cur.get();
         let cpu = &sim.cpus[index];
         let arrival = cpu.clock.get();
+        self.line.set(index);
         let parked = self.held.get();
         if self.class.sleeps() {
             sim.assert_may_sleep();
@@ -186,8 +219,8 @@ impl Queue {
         let cpu = sim.cpu();
         let start = cpu.clock.get();
         let wait = LongestWait {
-            wait: Nanos(start - arrival),
-            at: Nanos(arrival),
+            wait: Nanos(start - asked),
+            at: Nanos(asked),
             cpu: cpu_id(index),
             blocker: cpu_id(blocker.0),
             blocker_site: blocker.1,
@@ -195,7 +228,7 @@ impl Queue {
         // The first waiter of a queued spinlock is invisible; every waiter of a mutex is traced.
         let traced = behind || self.class.sleeps();
         sim.record.lock(self.class, site).waited(wait, traced);
-        cpu.record_wait(self.class, start - arrival);
+        cpu.record_wait(self.class, start - asked);
         let section = self.begin(sim, site, start);
         // Others may have parked before this section began: its end has to look for them.
         let seen = parked || self.class.sleeps();

@@ -56,7 +56,7 @@ impl<T> SimCpuLock<T> {
         Some(if self.queue.last() == self.owner {
             self.queue.take_at(sim, site, now)
         } else {
-            self.queue.take(sim, site)
+            self.queue.take(sim, site, self.queue.line_ns(sim))
         })
     }
 
@@ -69,10 +69,10 @@ impl<T> SimCpuLock<T> {
         } else if self.owner_start.get() > now && !self.queue.held.get() {
             bump(&sim.record.slips);
             if self.queue.is_taken(mine) {
-                return self.queue.take(sim, site);
+                return self.queue.take(sim, site, self.queue.line_ns(sim));
             }
         }
-        self.queue.acquire(sim, site)
+        self.queue.acquire_here(sim, site)
     }
 
     #[inline(always)]

@@ -69,7 +69,7 @@ impl Queue {
         }
         sim.record
             .fold(time_of(mine), sim.cur.get(), LOCK | self.class as u64);
-        Some(self.take(sim, site))
+        Some(self.take(sim, site, self.line_ns(sim)))
     }
 }
 

@@ -31,7 +31,7 @@ impl Default for SimOptions {
             lock_model: LockModel::RunAhead,
             strict: false,
             slice: Nanos::from_ms(3),
-            run_ahead: Nanos(10_000),
+            run_ahead: Nanos(100_000),
             jitter_ns: 0,
             stack_bytes: 64 << 10,
             faults: Faults::default(),

@@ -127,6 +127,12 @@ fn a_bad_key_is_named_with_file_and_line() {
             "hz = -1",
             "mine.toml:4: hz: -1 will not do; write a whole number from 0 to 4294967295",
         ),
+    ]);
+}
+
+#[test]
+fn a_bad_name_section_or_variant_is_named_with_file_and_line() {
+    told(&[
         (
             r#"name = "mine""#,
             r#"name = "my machine""#,

@@ -7,6 +7,7 @@
 //! Locks: pcp lock, then zone lock, by `refill`; zone lock alone by `alloc_direct`.
 
 use super::pcp::{Pcp, list_of};
+use super::watermark::Urgency;
 use super::zone::{Ask, Mark, Zone};
 use super::{AllocError, PageAllocator, Request, Tried, tag};
 use crate::event::Event;
@@ -26,7 +27,8 @@ impl<M: Machine> PageAllocator<M> {
     ///
     /// # Errors
     /// [`AllocError::OutOfMemory`] when no zone may give a block after every CPU's lists were
-    /// drained and every reclaimer asked; it says what was tried.
+    /// drained and every reclaimer asked; it says what was tried. [`Urgency::Atomic`] tries
+    /// neither.
     #[inline]
     pub fn alloc(&self, machine: &M, request: Request) -> Result<Pfn, AllocError> {
         let pfn = match self.try_zones(machine, request, Mark::Low) {
@@ -40,7 +42,8 @@ impl<M: Machine> PageAllocator<M> {
         Ok(pfn)
     }
 
-    #[inline]
+    // Inlined so that a constant request leaves nothing to look at on the fast path.
+    #[inline(always)]
     fn try_zones(&self, machine: &M, request: Request, mark: Mark) -> Option<Pfn> {
         let Request {
             order,
@@ -71,9 +74,13 @@ impl<M: Machine> PageAllocator<M> {
         }
         let mut tried = Tried {
             zones,
-            drained: self.drain_all(machine),
             ..Tried::default()
         };
+        if request.urgency == Urgency::Atomic {
+            // It must not wait for another CPU's lists, or for a reclaimer.
+            return self.give_up(machine, request, tried);
+        }
+        tried.drained += self.drain_all(machine);
         if let Some(pfn) = attempt() {
             return Ok(pfn);
         }
@@ -89,6 +96,10 @@ impl<M: Machine> PageAllocator<M> {
                 break;
             }
         }
+        self.give_up(machine, request, tried)
+    }
+
+    fn give_up(&self, machine: &M, request: Request, mut tried: Tried) -> Result<Pfn, AllocError> {
         let has_block = |zone: &&Zone<M>| {
             zone.buddy
                 .with(machine, Site::Control, |buddy| buddy.has(request.order))
@@ -158,24 +169,12 @@ impl<M: Machine> Zone<M> {
             wanted = 0; // No memory for the list: the caller finds it empty.
         }
         while wanted > 0 {
-            let mut gauge = self.gauge(machine, Site::Refill);
-            self.buddy.with(machine, Site::Refill, |buddy| {
-                gauge.start(machine);
-                while gauge.moved.blocks < wanted && gauge.admits(machine, ask.order) {
-                    let Some(page) = buddy.take(&self.tags, ask.order) else {
-                        break;
-                    };
-                    self.tags.set(page, tag::listed(ask.order));
-                    pcp.push_cold(list, ask.order, page);
-                    gauge.moved(machine, ask.order);
-                }
-                gauge.stop(machine);
-            });
-            if gauge.moved.blocks == 0 {
+            let moved = self.take_hold(machine, pcp, (list, ask.order), wanted);
+            if moved.blocks == 0 {
                 break; // The zone is empty.
             }
-            self.note_hold(machine, Site::Refill, gauge.moved);
-            wanted -= gauge.moved.blocks;
+            // A block taken whole counts as the pages it became.
+            wanted -= moved.pages >> ask.order.get();
         }
     }
 

@@ -73,6 +73,15 @@ impl Buddy {
         Some(page)
     }
 
+    /// Takes a block of at most `pages` pages, at least one: what taking single pages one after the
+    /// other would use up next.
+    pub(super) fn take_up_to(&mut self, tags: &impl Tags, pages: u32) -> Option<(u32, Order)> {
+        let smallest = self.lists.iter().position(|list| list.len > 0)?;
+        let fitting = order_at((pages.ilog2() as usize).min(Order::COUNT - 1));
+        let order = fitting.min(order_at(smallest));
+        Some((self.take(tags, order)?, order))
+    }
+
     /// Puts a block back, merging it with every free buddy (Linux: `__free_one_page`).
     #[inline]
     pub(super) fn give(&mut self, tags: &impl Tags, mut page: u32, mut order: Order) {

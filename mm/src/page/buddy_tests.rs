@@ -14,7 +14,21 @@ use crate::machine::Tags;
 use crate::units::{Order, Pages};
 
 /// Tags of a small zone, fresh ones as the seam demands.
-struct TestTags(Vec<Cell<u8>>);
+pub(super) struct TestTags(Vec<Cell<u8>>);
+
+impl TestTags {
+    /// Fresh tags of a zone.
+    pub(super) fn new(pages: u32) -> Self {
+        let head = |page: u32| {
+            if page.is_multiple_of(1024) {
+                Self::FRESH_HEAD
+            } else {
+                0
+            }
+        };
+        Self((0..pages).map(|page| Cell::new(head(page))).collect())
+    }
+}
 
 impl Tags for TestTags {
     fn get(&self, page: u32) -> u8 {
@@ -34,14 +48,7 @@ impl Tags for TestTags {
 }
 
 fn zone(pages: u32, metadata: Metadata) -> (Buddy, TestTags) {
-    let head = |page: u32| {
-        if page.is_multiple_of(1024) {
-            TestTags::FRESH_HEAD
-        } else {
-            0
-        }
-    };
-    let tags = TestTags((0..pages).map(|page| Cell::new(head(page))).collect());
+    let tags = TestTags::new(pages);
     let mut buddy = Buddy::new(Pages(pages), metadata);
     for page in (0..pages).step_by(1024) {
         if page + 1024 <= pages {

@@ -51,6 +51,8 @@ impl<M: Machine> Zone<M> {
     /// them meanwhile cannot keep this going (Linux: `drain_pages_zone`).
     pub(super) fn drain(&self, machine: &M, cpu: CpuId) -> Pages {
         let slot = self.slot(cpu);
+        // What a spill still owed goes with the rest.
+        slot.owed.take(machine);
         let seen = u32::try_from(slot.count.read(machine)).unwrap_or(0);
         let mut excess = Excess {
             pages: seen,

@@ -193,24 +193,7 @@ impl<M: Machine> Zone<M> {
         if wanted == 0 || pcp.count() == 0 {
             return Excess { pages: 0, ..excess };
         }
-        let mut gauge = self.gauge(machine, site);
-        self.buddy.with(machine, site, |buddy| {
-            gauge.start(machine);
-            while gauge.moved.pages < wanted {
-                let Some(coldest) = pcp.coldest(&mut list) else {
-                    break;
-                };
-                let order = coldest.order;
-                if !gauge.admits(machine, order) {
-                    break;
-                }
-                buddy.give(&self.tags, coldest.take(), order);
-                gauge.moved(machine, order);
-            }
-            gauge.stop(machine);
-        });
-        self.note_hold(machine, site, gauge.moved);
-        let moved = gauge.moved.pages;
+        let moved = self.give_hold(machine, pcp, site, wanted, &mut list).pages;
         let left = if pcp.count() == 0 {
             0
         } else {

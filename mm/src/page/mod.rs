@@ -6,15 +6,17 @@
 //! ```
 //!
 //! `buddy`, `links`, `tag`: the free lists. `pcp`, `sizing`, `watermark`: decisions, no locks.
-//! `zone`: one zone. `alloc`, `free`, `drain`: the three ways pages move. `holds`: the variants.
+//! `zone`: one zone. `hold`, `blocks`: what moves under one hold of its lock. `alloc`, `free`, `drain`: the three ways pages move. `holds`: the variants.
 
 mod alloc;
+mod blocks;
 mod buddy;
 #[cfg(test)]
 mod buddy_tests;
 mod drain;
 mod error;
 mod free;
+mod hold;
 pub mod holds;
 mod layout;
 mod links;
@@ -48,7 +50,7 @@ use crate::units::{CpuId, Nanos, NodeId, Order, Pages, Pfn};
 use crate::vmstat::counters::ZoneItem;
 
 /// Bytes of records per managed page: one tag, and 8 bytes of links per pair of pages. Links of
-/// 4 MiB blocks come on top: 8 bytes per 1024 pages.
+/// 4 MiB blocks, and pointers to the links inside them, come on top: 16 bytes per 1024 pages.
 pub const METADATA_BYTES_PER_PAGE: usize = 5;
 
 /// All physical memory of a machine.
@@ -72,9 +74,12 @@ pub struct Request {
     pub class: ZoneKind,
     /// How far below a watermark the request may go.
     pub urgency: Urgency,
-    /// The node to start from, or this CPU's.
-    pub node: Option<NodeId>,
+    /// The node to start from, or `LOCAL`. A plain number keeps a request in one register.
+    node: u32,
 }
+
+/// This CPU's node.
+const LOCAL: u32 = u32::MAX;
 
 impl Request {
     /// A block of `order` from any zone but movable memory, from this CPU's node on.
@@ -84,7 +89,16 @@ impl Request {
             order,
             class: ZoneKind::Normal,
             urgency: Urgency::Normal,
-            node: None,
+            node: LOCAL,
+        }
+    }
+
+    /// The same from `node` on.
+    #[must_use]
+    pub const fn from_node(self, node: NodeId) -> Self {
+        Self {
+            node: node.0,
+            ..self
         }
     }
 
@@ -198,8 +212,11 @@ impl<M: Machine> PageAllocator<M> {
 
     #[inline]
     fn zonelist(&self, machine: &M, request: Request) -> impl Iterator<Item = &Zone<M>> {
-        let local = || machine.topology().place(machine.this_cpu()).node;
-        let node = request.node.unwrap_or_else(local).index();
+        let node = match request.node {
+            LOCAL => machine.topology().place(machine.this_cpu()).node,
+            node => NodeId(node),
+        }
+        .index();
         let node = node.min(self.zonelists.len() - 1);
         let list = &self.zonelists[node][request.class as usize];
         list.iter().map(|&zone| &self.zones[zone as usize])

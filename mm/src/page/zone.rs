@@ -1,8 +1,6 @@
 //! One zone: its free lists, every CPU's page lists for it, its watermarks and counters.
 //!
-//! A page is in exactly one place: on a free list, on a pcp list, or handed out. Moving pages
-//! between the first two is a *hold* of the zone lock; how long one may be is the policy's say.
-//! Page numbers inside this module are relative to the zone's first page.
+//! A page is in exactly one place: on a free list, on a pcp list, or handed out. Page numbers inside this module are relative to the zone's first page.
 //!
 //! Locks: pcp lock, then zone lock. Counters are touched after the zone lock is released.
 
@@ -10,16 +8,15 @@ use alloc::boxed::Box;
 use core::sync::atomic::Ordering::Relaxed;
 
 use super::buddy::Buddy;
-use super::holds::{Holds, Limit};
+use super::holds::Holds;
 use super::layout::{ZoneKind, ZoneLayout};
 use super::links::Metadata;
 use super::pcp::{Mood, Pcp};
 use super::sizing::Sizes;
 use super::tag;
 use super::watermark::{self, Urgency, Watermarks};
-use crate::event::Event;
 use crate::machine::{Machine, Tags, Word};
-use crate::site::{LockClass, Site, Work};
+use crate::site::LockClass;
 use crate::units::{CpuId, Nanos, NodeId, Order, Pages, Pfn};
 use crate::vmstat::counters::{Counters, ZoneItem};
 
@@ -53,7 +50,7 @@ pub(super) struct Slot<M: Machine> {
 pub(super) struct Settings<M: Machine> {
     sizes: M::Word,
     pub(super) scale_max: M::Word,
-    hold_time_max: M::Word,
+    pub(super) hold_time_max: M::Word,
     min: M::Word,
     low: M::Word,
     high: M::Word,
@@ -259,44 +256,6 @@ impl<M: Machine> Zone<M> {
             .reclaiming
             .store(machine, reclaiming as i64, Relaxed);
     }
-
-    /// Counts `pages` more or fewer free pages and tells observers of the hold.
-    pub(super) fn note_hold(&self, machine: &M, site: Site, moved: Moved) {
-        let Moved { pages, blocks } = moved;
-        let delta = match site {
-            Site::Refill | Site::AllocDirect => -i64::from(pages),
-            _ => i64::from(pages),
-        };
-        self.counters
-            .add(machine, ZoneItem::FreePages as usize, delta);
-        let (zone, pages, batch) = (self.index, Pages(pages), self.sizes(machine).batch);
-        machine.emit(Event::ZoneHold {
-            zone,
-            site,
-            pages,
-            blocks,
-            batch,
-        });
-    }
-
-    /// A gauge for one hold at `site`, to be started once the lock is held.
-    pub(super) fn gauge(&self, machine: &M, site: Site) -> Gauge {
-        let limit = self.holds.limit(site, self.sizes(machine).batch);
-        let hold_time = self.settings.hold_time_max.load(machine, Relaxed);
-        let hold_time = Nanos(u64::try_from(hold_time).unwrap_or(0));
-        let work = match site {
-            Site::Refill | Site::AllocDirect => Work::BuddyAlloc,
-            _ => Work::BuddyFree,
-        };
-        Gauge {
-            limit,
-            hold_time,
-            work,
-            started: Nanos(0),
-            moved: Moved::default(),
-            unspent: 0,
-        }
-    }
 }
 
 impl<M: Machine> Slot<M> {
@@ -332,72 +291,6 @@ pub enum Reclaiming {
     No = 0,
     /// Somebody; page lists are kept short.
     Yes = 1,
-}
-
-/// What one hold moved.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Moved {
-    pub(super) pages: u32,
-    pub(super) blocks: u32,
-}
-
-/// Keeps one hold within its limit, and charges its work.
-pub(super) struct Gauge {
-    limit: Limit,
-    hold_time: Nanos,
-    work: Work,
-    started: Nanos,
-    pub(super) moved: Moved,
-    unspent: u32,
-}
-
-/// How many blocks pass between two looks at the clock.
-const CLOCK_EVERY: u32 = 8;
-
-impl Gauge {
-    /// The lock is held from now on.
-    pub(super) fn start(&mut self, machine: &impl Machine) {
-        if matches!(self.limit, Limit::Strict(_)) && self.hold_time > Nanos(0) {
-            self.started = machine.now();
-        }
-    }
-
-    /// Whether the hold may move another block of `order`. The first always may.
-    #[inline]
-    pub(super) fn admits(&self, machine: &impl Machine, order: Order) -> bool {
-        let pages = self.moved.pages;
-        match self.limit {
-            Limit::None => true,
-            Limit::About(max) => pages < max.0,
-            Limit::Strict(max) => {
-                pages == 0 || (pages + order.pages().0 <= max.0 && self.in_time(machine))
-            }
-        }
-    }
-
-    /// Notes a moved block.
-    #[inline]
-    pub(super) fn moved(&mut self, machine: &impl Machine, order: Order) {
-        self.moved.pages += order.pages().0;
-        self.moved.blocks += 1;
-        self.unspent += 1;
-        if self.unspent == CLOCK_EVERY {
-            self.stop(machine);
-        }
-    }
-
-    /// Charges what is not charged yet.
-    #[inline]
-    pub(super) fn stop(&mut self, machine: &impl Machine) {
-        machine.spend(self.work, self.unspent);
-        self.unspent = 0;
-    }
-
-    fn in_time(&self, machine: &impl Machine) -> bool {
-        self.hold_time == Nanos(0)
-            || self.unspent != 0
-            || machine.now().since(self.started) < self.hold_time
-    }
 }
 
 /// Free lists with all memory of `layout` on them.

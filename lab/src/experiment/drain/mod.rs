@@ -30,7 +30,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     run,
 };
 
-const DESIGNS: [&str; 3] = ["unbatched", "batched", "bounded"];
+const DESIGNS: [&str; 4] = ["unbatched", "batched", "bounded-pages", "bounded"];
 
 fn run(options: &Options, progress: &Progress) -> Result<Vec<Report>, Error> {
     let machines: &[&str] = match options.effort {
@@ -49,11 +49,13 @@ fn report(machine: &str, options: &Options, progress: &Progress) -> Result<Repor
     let scene = Scene::of(&profile, options.effort);
     let designs = designs()?;
     progress.start(format!("drain on {machine}"));
-    let (runs, measured) = measure(&scene, &profile, &designs, options, progress)?;
+    let (runs, measured) = Comparison::run_keeping(&designs, options, progress, |case| {
+        scene.measure(&profile, &case.design.design, case.seed)
+    })?;
     let mut report = Report::new("drain", machine, card, &runs);
     report.rows = runs.rows(|design, metric| published(machine, design, metric));
     report.verdicts = runs.verdicts(0);
-    report.verdicts.extend(runs.verdicts_between(1, 2));
+    report.verdicts.extend(runs.verdicts_between(1, 3));
     report.tables.push(scene.table());
     report.tables.push(histogram(&designs, &measured));
     report.tables.push(by_site(&designs, &measured));
@@ -75,31 +77,6 @@ fn designs() -> Result<Vec<Named>, Error> {
         })
     };
     DESIGNS.into_iter().map(named).collect()
-}
-
-/// Every design on every seed, with what does not fit a metric.
-fn measure(
-    scene: &Scene,
-    profile: &Profile,
-    designs: &[Named],
-    options: &Options,
-    progress: &Progress,
-) -> Result<(Comparison, Vec<Measured>), Error> {
-    let aside = std::sync::Mutex::new(std::collections::BTreeMap::new());
-    let runs = Comparison::run(designs, options, progress, |case| {
-        let measured = scene.measure(profile, &case.design.design, case.seed);
-        let sample = measured.sample.clone();
-        let key = (case.design.name.clone(), case.seed);
-        aside
-            .lock()
-            .expect("no worker panics while it holds the lock")
-            .insert(key, measured);
-        sample
-    })?;
-    let mut aside = aside.into_inner().expect("every worker has ended");
-    let mut first = |design: &Named| aside.remove(&(design.name.clone(), options.seeds[0]));
-    let measured = designs.iter().filter_map(&mut first).collect();
-    Ok((runs, measured))
 }
 
 const TWELVE_MINUTES_S: f64 = 720.0;
@@ -227,13 +204,16 @@ fn throughput(runs: &Comparison, designs: &[Named]) -> Table {
 
 /// The headline at each end of the costs' ranges.
 fn cards(machine: &str, options: &Options, progress: &Progress) -> Result<Table, Error> {
-    let designs = designs()?;
+    let [unbatched, .., bounded] = <[Named; 4]>::try_from(designs()?).expect("four designs");
+    let designs = [unbatched, bounded];
     let mut rows = Vec::new();
     for card in [Card::Low, Card::High] {
         let profile = Profile::load(machine, card)?;
         let scene = Scene::of(&profile, Effort::Quick);
-        let (runs, _) = measure(&scene, &profile, &designs, options, progress)?;
-        for verdict in runs.verdicts_between(0, 2) {
+        let runs = Comparison::run(&designs, options, progress, |case| {
+            scene.measure(&profile, &case.design.design, case.seed).0
+        })?;
+        for verdict in runs.verdicts(0) {
             if [metrics::HOLD_MAX, metrics::WAIT_MAX, metrics::RATE].contains(&verdict.metric) {
                 rows.push(vec![
                     card.name().to_owned(),
@@ -276,7 +256,8 @@ fn finding(report: &Report) -> String {
             let change = match comparison.verdict {
                 Verdict::Lower => "lower",
                 Verdict::Higher => "higher",
-                _ => "not measurably different",
+                Verdict::NoDifference => "not measurably different",
+                _ => "unclear from so few seeds",
             };
             format!("{change} ({})", human_ratio(&comparison.ratio))
         })

@@ -84,7 +84,7 @@ impl Causes {
     }
 
     /// One paragraph, every word of it following from this run's intervals.
-    pub(super) fn finding(&self, crowding: &Crowding, regime: &Regime) -> String {
+    pub(super) fn finding(&self, schedules: Option<&(Crowding, Regime)>) -> String {
         let mut sentences: Vec<String> = Vec::new();
         if let Some(patch) = self.design(PATCH) {
             sentences.push(format!(
@@ -120,8 +120,10 @@ impl Causes {
             }
         }
         sentences.push(self.due_to());
-        sentences.push(crowding.sentence());
-        sentences.push(regime.sentence());
+        if let Some((crowding, regime)) = schedules {
+            sentences.push(crowding.sentence());
+            sentences.push(regime.sentence());
+        }
         sentences.join(" ")
     }
 
@@ -137,9 +139,11 @@ impl Causes {
             .filter_map(|(cause, design)| Some((cause, self.design(design)?)))
             .filter(|(_, change)| change.contentions.verdict == Verdict::Lower)
             .collect();
-        let patch_lowers = self
-            .design(PATCH)
-            .is_some_and(|patch| patch.contentions.verdict == Verdict::Lower);
+        let patch = self.design(PATCH).map(|patch| patch.contentions.verdict);
+        if patch == Some(Verdict::TooFewSeeds) {
+            return "Too few seeds to say what a gain is due to.".to_owned();
+        }
+        let patch_lowers = patch == Some(Verdict::Lower);
         match (patch_lowers, lowering.as_slice()) {
             (false, _) => {
                 "So on this workload there is no gain of the patch to explain.".to_owned()
@@ -148,9 +152,11 @@ impl Causes {
                 "So neither cause alone explains the patch's gain: it takes both.".to_owned()
             }
             (true, [(cause, _)]) => {
-                format!("So of the patch's two effects, {cause} is what gains.")
+                format!("So of the patch's two effects only {cause} can be seen to gain by itself.")
             }
-            (true, _) => "So both of the patch's effects gain.".to_owned(),
+            (true, _) => {
+                "So both of the patch's effects gain; compare them at equal work.".to_owned()
+            }
         }
     }
 
@@ -163,6 +169,7 @@ fn effect(comparison: &Comparison) -> &'static str {
     match comparison.verdict {
         Verdict::Lower => "lowers",
         Verdict::Higher => "raises",
-        _ => "does not measurably change",
+        Verdict::NoDifference => "does not measurably change",
+        Verdict::TooFewSeeds => "was run on too few seeds to say how it changes",
     }
 }

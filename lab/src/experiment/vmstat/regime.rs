@@ -46,6 +46,8 @@ const SETTLED: Nanos = Nanos::from_ms(2600);
 #[derive(Clone, Debug)]
 pub(super) struct Regime {
     cells: Vec<Cell>,
+    /// From one CPU's phase to the next one's.
+    phase_gap_ns: f64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -98,7 +100,11 @@ pub(super) fn measure(
             }
         },
     );
-    Ok(Regime { cells })
+    let cpus = f64::from(profile.topology.cpus());
+    Ok(Regime {
+        cells,
+        phase_gap_ns: Nanos::SECOND.0 as f64 / cpus,
+    })
 }
 
 /// The mean drain of a firing, contentions of decays, and their waits.
@@ -187,10 +193,11 @@ impl Regime {
         let longest = drains.fold(0.0, f64::max);
         match jump {
             Some((before, after)) => format!(
-                "With exact phases contention jumps where a firing's drain grows from {} to {}: \
-                 then it no longer fits between two phases.",
+                "With exact phases contention jumps where a firing's drain grows from {} to {}; \
+                 two phases are {} apart.",
                 human(before.drain_ns, Unit::Nanos),
                 human(after.drain_ns, Unit::Nanos),
+                human(self.phase_gap_ns, Unit::Nanos),
             ),
             None => format!(
                 "Up to a drain of {} per firing, exact phases show no jump in contention.",

@@ -1,6 +1,7 @@
-//! The prices of a lock between two CPUs, each the median of many timings.
+//! The prices of a lock between two CPUs, each the mean of the middle half of many timings.
 //!
-//! The median needs no watch: a thread that was interrupted spoils the timing at hand only.
+//! The middle half needs no watch: a thread that was interrupted spoils the timing at hand only.
+//! Its mean rather than the median, because some clocks tick in steps of 10 ns.
 //! Every wait for the other CPU has a limit.
 
 use std::cell::Cell;
@@ -8,8 +9,8 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Release};
 
 use super::clock::{Rate, ticks, ticks_after_loads};
-use super::contend::reading_ticks;
-use super::{CannotMeasure, Pair, Price, Prices, quantile};
+use super::contend::reading_ns;
+use super::{CannotMeasure, Pair, Price, Prices, middle, quantile};
 use crate::locks::TicketLock;
 
 /// The prices are taken in turns: virtual CPUs wander, and then all prices change.
@@ -35,19 +36,29 @@ const PATIENCE_NS: f64 = 3e9;
 /// # Errors
 /// If a thread cannot be pinned, or the CPUs are too busy to meet.
 pub fn prices(pair: Pair) -> Result<Prices, CannotMeasure> {
+    prices_of(pair, ROUNDS)
+}
+
+/// As [`prices`] with so many rounds of timings; 2 take about a tenth of a second.
+///
+/// # Errors
+/// As [`prices`].
+pub fn prices_of(pair: Pair, rounds: u32) -> Result<Prices, CannotMeasure> {
     let rate = Rate::measure();
-    let mut timings: [Vec<f64>; 4] = Default::default();
-    for _ in 0..ROUNDS {
+    let mut timings: [Vec<f64>; 5] = Default::default();
+    for _ in 0..rounds {
         timings[0].extend(transfer(pair, rate)?);
         timings[1].extend(handover(pair, rate)?);
         timings[2].extend(own(pair, rate)?);
-        timings[3].extend(remote(pair, rate)?);
+        timings[3].extend(entry(pair, rate)?);
+        timings[4].extend(remote(pair, rate)?);
     }
-    let [transfer, handover, own, remote] = timings.map(price);
+    let [transfer, handover, own, entry, remote] = timings.map(price);
     Ok(Prices {
         transfer: transfer?,
         handover: handover?,
         own: own?,
+        entry: entry?,
         remote: remote?,
     })
 }
@@ -118,6 +129,7 @@ fn handover(pair: Pair, rate: Rate) -> Result<Vec<f64>, CannotMeasure> {
     let lock = TicketLock::new((0_u64, 0_u8));
     let side = |me: u8| {
         let mut timings = Vec::new();
+        let reading_ns = reading_ns(rate);
         for _ in 0..TIMINGS {
             let waited = Cell::new(false);
             lock.with_relax(
@@ -126,7 +138,7 @@ fn handover(pair: Pair, rate: Rate) -> Result<Vec<f64>, CannotMeasure> {
                     let (released, by) = *last;
                     let got = ticks_after_loads();
                     if waited.get() && by != me {
-                        timings.push(rate.ns(got.saturating_sub(released)));
+                        timings.push(rate.ns(got.saturating_sub(released)) - reading_ns);
                     }
                     let end = got + rate.ticks(HOLD_NS);
                     while ticks() < end {}
@@ -156,24 +168,30 @@ fn own(pair: Pair, rate: Rate) -> Result<Vec<f64>, CannotMeasure> {
     Ok(pair.run(side, || ())?.0)
 }
 
+/// One CPU takes its free lock now and then, timed as [`remote`] is.
+fn entry(pair: Pair, rate: Rate) -> Result<Vec<f64>, CannotMeasure> {
+    let lock = TicketLock::new(0_u64);
+    let side = || {
+        let reading_ns = reading_ns(rate);
+        let timing = |_| {
+            settle(rate);
+            time_entry(&lock, rate) - reading_ns
+        };
+        (0..TIMINGS).map(timing).collect()
+    };
+    Ok(pair.run(side, || ())?.0)
+}
+
 /// The CPUs take turns with a lock that is free whenever it is asked for.
 fn remote(pair: Pair, rate: Rate) -> Result<Vec<f64>, CannotMeasure> {
     let (lock, turn) = (TicketLock::new(0_u64), Line::default());
     let side = |me: u64| {
         let mut timings = Vec::new();
+        let reading_ns = reading_ns(rate);
         for round in 0..TIMINGS {
             turn.wait_for(2 * round + me, rate)?;
-            let settled = ticks() + rate.ticks(SETTLE_NS);
-            while ticks() < settled {}
-            let start = ticks_after_loads();
-            let got = lock.with_relax(
-                |_looks| (),
-                |turns| {
-                    *turns = std::hint::black_box(*turns) + 1;
-                    ticks_after_loads()
-                },
-            );
-            timings.push(rate.ns(got.saturating_sub(start + reading_ticks())));
+            settle(rate);
+            timings.push(time_entry(&lock, rate) - reading_ns);
             turn.put(2 * round + me + 1);
         }
         Ok(timings)
@@ -183,6 +201,24 @@ fn remote(pair: Pair, rate: Rate) -> Result<Vec<f64>, CannotMeasure> {
     Ok([one?, other?].concat())
 }
 
+fn settle(rate: Rate) {
+    let settled = ticks() + rate.ticks(SETTLE_NS);
+    while ticks() < settled {}
+}
+
+/// From asking for a free lock to the first look at what it guards, and one reading of the clock.
+fn time_entry(lock: &TicketLock<u64>, rate: Rate) -> f64 {
+    let start = ticks_after_loads();
+    let got = lock.with_relax(
+        |_looks| (),
+        |turns| {
+            *turns = std::hint::black_box(*turns) + 1;
+            ticks_after_loads()
+        },
+    );
+    rate.ns(got.saturating_sub(start))
+}
+
 fn price(mut timings: Vec<f64>) -> Result<Price, CannotMeasure> {
     if timings.is_empty() {
         // The CPUs never waited for each other: one was always doing something else.
@@ -190,7 +226,7 @@ fn price(mut timings: Vec<f64>) -> Result<Price, CannotMeasure> {
     }
     timings.sort_unstable_by(f64::total_cmp);
     Ok(Price {
-        median_ns: quantile(&timings, 0.5),
+        middle_ns: middle(&timings),
         p10_ns: quantile(&timings, 0.1),
         p90_ns: quantile(&timings, 0.9),
         timings: timings.len(),

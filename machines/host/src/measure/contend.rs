@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use super::clock::{self, Rate};
 use super::watch::{Jumps, Span, Watch};
-use super::{CannotMeasure, Load, Pair, Waits, quantile};
+use super::{CannotMeasure, Load, Pair, Waits, middle, quantile};
 use crate::locks::TicketLock;
 
 /// With fewer of the samples kept, those kept are not typical.
 const KEPT_SHARE_MIN: f64 = 0.2;
 
-/// Samples this near to a jump are dropped, besides one hold time: caches are cold after it.
+/// Samples this near to a jump are dropped, besides hold times: caches are cold after it.
 const MARGIN_NS: f64 = 2000.0;
 
 /// More samples than this of one thread are not taken.
@@ -41,21 +41,34 @@ pub fn lock_waits(pair: Pair, load: Load, duration: Duration) -> Result<Waits, C
     let (one, other) = pair.run(|| side(1), || side(2))?;
     let jumps = Jumps::of([one.1, other.1].concat());
     let margin = rate.ticks(MARGIN_NS + f64::from(load.hold_ns));
+    let hold_ticks = rate.ticks(f64::from(load.hold_ns));
     let samples = [one.0, other.0].concat();
-    let kept = samples
+    // Long waits must not be dropped more often than short ones: what has to be undisturbed is
+    // the same span for all, as long as the longest wait of two.
+    let span = |sample: &Sample| Span {
+        start: sample.start,
+        end: sample.start + hold_ticks,
+    };
+    let kept: Vec<Sample> = samples
         .iter()
         .copied()
-        .filter(|sample| !jumps.are_near(sample.wait, margin));
-    summarize(kept, samples.len(), |wait| {
-        rate.ns(wait.saturating_sub(reading_ticks()))
-    })
+        .filter(|sample| !jumps.are_near(span(sample), margin))
+        .collect();
+    let (reading_ns, _) = pair.run(|| reading_ns(rate), || ())?;
+    summarize(&kept, samples.len(), |ticks| rate.ns(ticks), reading_ns)
 }
 
 /// One acquisition.
 #[derive(Clone, Copy, Debug)]
 struct Sample {
-    /// From asking for the lock to the first look at what it guards.
-    wait: Span,
+    /// When the lock was asked for.
+    start: u64,
+    /// From then to the first look at what it guards.
+    wait: u64,
+    /// From then to just before the release.
+    hold: u64,
+    /// From when it was meant to be asked for to when it was.
+    late: u64,
     contended: bool,
 }
 
@@ -75,64 +88,72 @@ fn contend(lock: &TicketLock<u64>, load: Load, side: Side) -> (Vec<Sample>, Vec<
     let mut now = watch.look();
     while now < end && samples.len() < SAMPLES_MAX {
         let think_ns = random.next() * f64::from(load.think_ns);
-        watch.pass(now + side.rate.ticks(think_ns));
+        let planned = now + side.rate.ticks(think_ns);
+        watch.pass(planned);
         let contended = Cell::new(false);
         let start = watch.look();
         let relax = |_looks| {
             contended.set(true);
             watch.look();
         };
-        let got = lock.with_relax(relax, |turns| {
+        let (got, ended) = lock.with_relax(relax, |turns| {
             *turns = std::hint::black_box(*turns) + 1;
             let got = watch.look_after_loads();
-            watch.pass(got + hold_ticks);
-            got
+            (got, watch.pass(got + hold_ticks))
         });
         now = watch.look();
         samples.push(Sample {
-            wait: Span { start, end: got },
+            start,
+            wait: got.saturating_sub(start),
+            hold: ended.saturating_sub(got),
+            late: start.saturating_sub(planned),
             contended: contended.get(),
         });
     }
     (samples, watch.into_jumps())
 }
 
-/// What two readings of the clock cost when nothing is between them.
-pub(super) fn reading_ticks() -> u64 {
-    const READINGS: u32 = 64;
+/// What two readings of the clock take when nothing is between them. A clock that ticks in
+/// steps shows the true length on average only.
+pub(super) fn reading_ns(rate: Rate) -> f64 {
+    const READINGS: u32 = 1024;
     let reading = |_| {
         let before = clock::ticks();
-        clock::ticks_after_loads().saturating_sub(before)
+        rate.ns(clock::ticks_after_loads().saturating_sub(before))
     };
-    (0..READINGS).map(reading).min().unwrap_or(0)
+    let mut readings: Vec<f64> = (0..READINGS).map(reading).collect();
+    readings.sort_unstable_by(f64::total_cmp);
+    middle(&readings)
 }
 
 fn summarize(
-    kept: impl Iterator<Item = Sample>,
+    kept: &[Sample],
     all: usize,
     ns: impl Fn(u64) -> f64,
+    reading_ns: f64,
 ) -> Result<Waits, CannotMeasure> {
-    let mut contended = 0_u32;
-    let mut waits: Vec<f64> = kept
-        .map(|sample| {
-            contended += u32::from(sample.contended);
-            ns(sample.wait.end.saturating_sub(sample.wait.start))
-        })
-        .collect();
-    let kept = u32::try_from(waits.len()).unwrap_or(u32::MAX);
-    let all = u32::try_from(all).unwrap_or(u32::MAX);
-    let kept_share = f64::from(kept) / f64::from(all.max(1));
-    if kept == 0 || kept_share < KEPT_SHARE_MIN {
+    let count = |count: usize| f64::from(u32::try_from(count).unwrap_or(u32::MAX));
+    let kept_share = count(kept.len()) / count(all.max(1));
+    if kept.is_empty() || kept_share < KEPT_SHARE_MIN {
         return Err(CannotMeasure::TooBusy { kept_share });
     }
-    waits.sort_unstable_by(f64::total_cmp);
+    let sorted = |of: fn(&Sample) -> u64| {
+        let mut all: Vec<f64> = kept.iter().map(|sample| ns(of(sample))).collect();
+        all.sort_unstable_by(f64::total_cmp);
+        all
+    };
+    let mut waits = sorted(|sample| sample.wait);
+    waits.iter_mut().for_each(|wait| *wait -= reading_ns);
+    let contended = kept.iter().filter(|sample| sample.contended).count();
     Ok(Waits {
-        contended_share: f64::from(contended) / f64::from(kept),
-        mean_ns: waits.iter().sum::<f64>() / f64::from(kept),
+        contended_share: count(contended) / count(kept.len()),
+        mean_ns: waits.iter().sum::<f64>() / count(kept.len()),
         p50_ns: quantile(&waits, 0.5),
         p90_ns: quantile(&waits, 0.9),
         p99_ns: quantile(&waits, 0.99),
         p999_ns: quantile(&waits, 0.999),
+        hold_ns: middle(&sorted(|sample| sample.hold)),
+        late_ns: middle(&sorted(|sample| sample.late)),
         kept: waits.len(),
         kept_share,
     })
@@ -175,18 +196,23 @@ mod tests {
     #[test]
     fn too_few_kept_samples_are_no_measurement() {
         let sample = Sample {
-            wait: Span { start: 10, end: 30 },
+            start: 10,
+            wait: 20,
+            hold: 50,
+            late: 5,
             contended: true,
         };
         let ns = |ticks| f64::from(u32::try_from(ticks).expect("small"));
-        let waits = summarize([sample; 2].into_iter(), 10, ns).expect("a fifth is enough");
+        let waits = summarize(&[sample; 2], 10, ns, 1.0).expect("a fifth is enough");
         assert!(
-            (waits.mean_ns - 20.0).abs() < 1e-9 && waits.kept == 2,
+            (waits.mean_ns - 19.0).abs() < 1e-9
+                && (waits.hold_ns - 50.0).abs() < 1e-9
+                && waits.kept == 2,
             "{waits:?}"
         );
-        let few = summarize([sample].into_iter(), 10, ns);
+        let few = summarize(&[sample], 10, ns, 1.0);
         assert!(matches!(few, Err(CannotMeasure::TooBusy { .. })));
-        let none = summarize([].into_iter(), 0, ns);
+        let none = summarize(&[], 0, ns, 1.0);
         assert!(matches!(none, Err(CannotMeasure::TooBusy { .. })));
     }
 }

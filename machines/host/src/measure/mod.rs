@@ -17,7 +17,7 @@ use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, Release};
 use std::{fmt, io, panic, thread};
 
-pub use calibrate::prices;
+pub use calibrate::{prices, prices_of};
 pub use contend::lock_waits;
 
 use crate::affinity::{self, CpuMask};
@@ -106,17 +106,21 @@ pub struct Waits {
     pub p99_ns: f64,
     /// 999 of 1000 waits are no longer.
     pub p999_ns: f64,
+    /// How long a hold really took, on average: its end is only seen at the next look.
+    pub hold_ns: f64,
+    /// How much longer than planned a think took, on average, for the same reason.
+    pub late_ns: f64,
     /// How many acquisitions were kept.
     pub kept: usize,
     /// Kept acquisitions of all; 0 to 1.
     pub kept_share: f64,
 }
 
-/// What one step costs: the middle of many timings.
+/// What one step costs: the middle half of many timings.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Price {
-    /// The median.
-    pub median_ns: f64,
+    /// The mean of the middle half.
+    pub middle_ns: f64,
     /// One of ten timings is shorter.
     pub p10_ns: f64,
     /// One of ten timings is longer.
@@ -138,6 +142,9 @@ pub struct Prices {
     pub handover: Price,
     /// Taking and releasing a free lock that this CPU held last.
     pub own: Price,
+    /// Taking a free lock that this CPU held last, up to the first look. It takes longer than its
+    /// share of `own`: a look waits for everything before it.
+    pub entry: Price,
     /// Taking a free lock that the other CPU held last, up to the first look.
     pub remote: Price,
 }
@@ -147,10 +154,10 @@ impl Prices {
     /// line moved for a remote lock.
     #[must_use]
     pub fn look_like_one_core(&self) -> bool {
-        self.remote.median_ns < self.own.median_ns + TWO_LINES_NS
+        self.remote.middle_ns < self.entry.middle_ns + TWO_LINES_NS
     }
 
-    /// How far apart prices taken at two times are: the largest ratio of the two medians of one
+    /// How far apart prices taken at two times are: the largest ratio of two of one
     /// price, 1 if all are the same.
     ///
     /// A hypervisor moves its virtual CPUs between cores as it likes, and a measurement between
@@ -163,8 +170,8 @@ impl Prices {
             (self.remote, other.remote),
         ];
         let ratio = |(a, b): (Price, Price)| {
-            // At least a tick of the clock, so that no price is zero.
-            let (a, b) = (a.median_ns.max(1.0), b.median_ns.max(1.0));
+            // At least two ticks of the clock: what is below differs by no more than they do.
+            let (a, b) = (a.middle_ns.max(20.0), b.middle_ns.max(20.0));
             a.max(b) / a.min(b)
         };
         pairs.map(ratio).into_iter().fold(1.0, f64::max)
@@ -220,6 +227,15 @@ impl std::error::Error for CannotMeasure {
     }
 }
 
+/// The mean of the middle half of `sorted`; zero if there are none.
+fn middle(sorted: &[f64]) -> f64 {
+    let quarter = sorted.len() / 4;
+    let half = &sorted[quarter..sorted.len() - quarter];
+    #[expect(clippy::cast_precision_loss, reason = "a length that fits memory")]
+    let count = half.len().max(1) as f64;
+    half.iter().sum::<f64>() / count
+}
+
 /// The value that `share` of `sorted` do not exceed (nearest rank); zero if there are none.
 fn quantile(sorted: &[f64], share: f64) -> f64 {
     #[expect(
@@ -244,12 +260,14 @@ mod tests {
         assert!((quantile(&sorted, 0.0) - 1.0).abs() < 1e-9);
         assert!((quantile(&sorted, 1.0) - 4.0).abs() < 1e-9);
         assert!(quantile(&[], 0.5).abs() < 1e-9);
+        assert!((middle(&[1.0, 2.0, 4.0, 99.0]) - 3.0).abs() < 1e-9);
+        assert!(middle(&[]).abs() < 1e-9);
     }
 
     #[test]
-    fn drift_is_the_worst_ratio_of_medians() {
-        let price = |median_ns| Price {
-            median_ns,
+    fn drift_is_the_worst_ratio() {
+        let price = |middle_ns| Price {
+            middle_ns,
             p10_ns: 0.0,
             p90_ns: 0.0,
             timings: 1,
@@ -258,6 +276,7 @@ mod tests {
             transfer: price(50.0),
             handover: price(handover),
             own: price(6.0),
+            entry: price(10.0),
             remote: price(remote),
         };
         let (near, far) = (prices(90.0, 30.0), prices(360.0, 90.0));

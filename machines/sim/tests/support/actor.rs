@@ -161,12 +161,12 @@ impl Actor {
             Urgency::Victim,
             Urgency::Reserve,
         ];
-        let request = Request {
-            order: Order::new(u8::try_from(order).expect("small")).expect("at most 10"),
-            class: *self.dice.pick(&ZoneKind::ALL),
-            urgency: *self.dice.pick(&urgencies),
-            node: self.dice.chance(30).then(|| NodeId(self.dice.below(5))),
-        };
+        let order_wanted = Order::new(u8::try_from(order).expect("small")).expect("at most 10");
+        let mut request = Request::new(order_wanted).urgent(*self.dice.pick(&urgencies));
+        request.class = *self.dice.pick(&ZoneKind::ALL);
+        if self.dice.chance(30) {
+            request = request.from_node(NodeId(self.dice.below(5)));
+        }
         let blocks = if self.dice.chance(10) { 40 } else { 1 };
         for _ in 0..blocks {
             match self.stage.mm.pages().alloc(sim, request) {

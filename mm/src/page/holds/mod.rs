@@ -10,7 +10,7 @@ mod unbatched;
 use core::fmt;
 
 pub use self::batched::Batched;
-pub use self::bounded::Bounded;
+pub use self::bounded::{Bounded, BoundedPages};
 pub use self::unbatched::Unbatched;
 use crate::site::Site;
 use crate::units::Pages;
@@ -22,6 +22,11 @@ pub trait Holds: fmt::Debug + Sync {
 
     /// What one hold at `site` may move when the zone's batch is `batch`.
     fn limit(&self, site: Site, batch: Pages) -> Limit;
+
+    /// What is moved under the lock: single pages, or blocks joined before and split after it.
+    fn unit(&self) -> Unit {
+        Unit::Pages
+    }
 
     /// What becomes of the rest of a spill when the page lists are lost between two holds: a
     /// drain has them, or the caller was migrated.
@@ -37,6 +42,15 @@ pub enum Limit {
     About(Pages),
     /// This many pages, or a single block; and as long as the knob `HoldTimeMax` says.
     Strict(Pages),
+}
+
+/// What one operation under the zone lock moves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Each page (or block of a higher-order list) by itself.
+    Pages,
+    /// The largest blocks that the moved pages form.
+    Blocks,
 }
 
 /// What becomes of the rest of an interrupted spill.

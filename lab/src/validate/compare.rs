@@ -1,0 +1,112 @@
+//! Whether a prediction is good enough.
+
+use std::fmt;
+
+use super::Seen;
+
+/// How far a predicted 99th percentile may be off, as a share of the real one.
+pub const P99_TOLERANCE: f64 = 0.10;
+
+/// How far a predicted contended share may be off, in shares of all acquisitions.
+pub const SHARE_TOLERANCE: f64 = 0.05;
+
+/// A prediction that is further off than it may be.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Miss {
+    /// The 99th percentile of waits, in nanoseconds.
+    P99 {
+        /// Measured.
+        real_ns: f64,
+        /// Predicted.
+        simulated_ns: f64,
+    },
+    /// The share of acquisitions that found the lock taken.
+    ContendedShare {
+        /// Measured.
+        real: f64,
+        /// Predicted.
+        simulated: f64,
+    },
+}
+
+/// Everything that is further off than it may be.
+#[must_use]
+pub fn misses(real: &Seen, simulated: &Seen) -> Vec<Miss> {
+    let mut misses = Vec::new();
+    if p99_is_off(real, simulated) {
+        misses.push(Miss::P99 {
+            real_ns: real.p99_ns(),
+            simulated_ns: simulated.p99_ns(),
+        });
+    }
+    if share_is_off(real, simulated) {
+        misses.push(Miss::ContendedShare {
+            real: real.contended_share,
+            simulated: simulated.contended_share,
+        });
+    }
+    misses
+}
+
+fn p99_is_off(real: &Seen, other: &Seen) -> bool {
+    (other.p99_ns() - real.p99_ns()).abs() > P99_TOLERANCE * real.p99_ns()
+}
+
+fn share_is_off(real: &Seen, other: &Seen) -> bool {
+    (other.contended_share - real.contended_share).abs() > SHARE_TOLERANCE
+}
+
+impl fmt::Display for Miss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::P99 {
+                real_ns,
+                simulated_ns,
+            } => write!(f, "p99: real {real_ns:.0} ns, simulated {simulated_ns:.0}"),
+            Self::ContendedShare { real, simulated } => write!(
+                f,
+                "contended: real {:.1} %, simulated {:.1} %",
+                real * 100.0,
+                simulated * 100.0
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seen(contended_share: f64, p99_ns: f64) -> Seen {
+        Seen {
+            contended_share,
+            mean_ns: 100.0,
+            quantiles_ns: [20.0, 400.0, p99_ns, 700.0],
+        }
+    }
+
+    #[test]
+    fn what_is_within_its_tolerance_is_no_miss() {
+        let real = seen(0.22, 600.0);
+        for other in [seen(0.17, 545.0), seen(0.269, 659.0), real] {
+            assert_eq!(misses(&real, &other), []);
+        }
+    }
+
+    #[test]
+    fn what_is_beyond_its_tolerance_is_a_miss_on_either_side() {
+        let real = seen(0.22, 600.0);
+        for p99_ns in [539.0, 661.0, 0.0, f64::MAX] {
+            let found = misses(&real, &seen(0.22, p99_ns));
+            assert!(matches!(found[..], [Miss::P99 { .. }]), "{p99_ns}");
+        }
+        for share in [0.16, 0.28, 0.0, 1.0] {
+            let found = misses(&real, &seen(share, 600.0));
+            assert!(
+                matches!(found[..], [Miss::ContendedShare { .. }]),
+                "{share}"
+            );
+        }
+        assert_eq!(misses(&real, &seen(0.5, 900.0)).len(), 2);
+    }
+}

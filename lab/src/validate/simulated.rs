@@ -1,0 +1,107 @@
+//! The simulated side: the same two threads on the machine of the measured prices.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use plimsoll_host::measure::Prices;
+use plimsoll_mm::machine::{Lock, Machine};
+use plimsoll_mm::site::{LockClass, Site, Work};
+use plimsoll_mm::topology::Distance;
+use plimsoll_mm::units::CpuId;
+use plimsoll_sim::profile::{Card, Profile};
+use plimsoll_sim::{Sim, SimOptions};
+use rand::RngExt;
+
+use super::{QUANTILES, Real, Seen};
+use crate::Error;
+use crate::machines;
+
+/// Acquisitions by each CPU: the 99.9th percentile then rests on hundreds.
+const ACQUISITIONS: u32 = 200_000;
+
+/// `laptop-2` with the lock prices of two real CPUs, the mean of those given.
+///
+/// A lock's line does not take longer than all of the lock does: where the two CPUs are threads
+/// of one core, ping-pong times how such threads disturb each other, and nothing is moved.
+///
+/// # Errors
+/// If the built-in machine cannot be loaded.
+pub fn profile(prices: &[Prices]) -> Result<Profile, Error> {
+    let mean = |of: fn(&Prices) -> f64| prices.iter().map(of).sum::<f64>() / prices.len() as f64;
+    let handover = nanos(mean(|it| it.handover.middle_ns));
+    let remote = nanos(mean(|it| it.remote.middle_ns));
+    let line = nanos(mean(|it| it.transfer.middle_ns))
+        .min(handover)
+        .min(remote);
+    let mut profile = machines::load("laptop-2", Card::Mid)?;
+    let costs = &mut profile.costs;
+    costs.transfer_ns[Distance::Llc as usize] = line;
+    costs.lock_handover_extra_ns = handover - line;
+    costs.lock_remote_extra_ns = remote - line;
+    // What is compared is the time to enter, not to enter and leave.
+    costs.lock_own_ns = nanos(mean(|it| it.entry.middle_ns));
+    Ok(profile)
+}
+
+/// What two CPUs of `profile` see that think and hold as the real ones of `real` did.
+#[must_use]
+pub fn simulate(profile: &Profile, real: &Real, seed: u64) -> Seen {
+    let options = SimOptions {
+        seed,
+        ..SimOptions::default()
+    };
+    let sim = Sim::new(profile, options);
+    let lock = Rc::new(sim.lock(LockClass::Zone, CpuId(0), ()));
+    let waits = Rc::new(RefCell::new(Vec::new()));
+    let mean_think_ns = f64::from(real.load.think_ns);
+    let (late_ns, hold_ns) = (real.waits.late_ns, nanos(real.waits.hold_ns));
+    for cpu in [0, 1].map(CpuId) {
+        let (lock, waits) = (Rc::clone(&lock), Rc::clone(&waits));
+        sim.spawn(cpu, move |sim| {
+            for _ in 0..ACQUISITIONS {
+                // In (0, 1], so that the logarithm is finite.
+                let uniform = 1.0 - sim.rng().random::<f64>();
+                let think_ns = nanos(late_ns - uniform.ln() * mean_think_ns);
+                sim.spend(Work::Think, think_ns);
+                let asked = sim.now();
+                let got = lock.with(sim, Site::Control, |()| {
+                    let got = sim.now();
+                    sim.spend(Work::Think, hold_ns);
+                    got
+                });
+                waits.borrow_mut().push(got.0 - asked.0);
+            }
+        });
+    }
+    sim.run();
+    let zone = sim.stats().class(LockClass::Zone);
+    let mut waits = waits.take();
+    waits.sort_unstable();
+    Seen {
+        contended_share: zone.contentions as f64 / zone.acquisitions as f64,
+        mean_ns: waits.iter().sum::<u64>() as f64 / waits.len() as f64,
+        quantiles_ns: QUANTILES.map(|share| quantile(&waits, share)),
+    }
+}
+
+/// The value that `share` of `sorted` do not exceed.
+fn quantile(sorted: &[u64], share: f64) -> f64 {
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a rank within a slice"
+    )]
+    let rank = (share * sorted.len() as f64).ceil() as usize;
+    sorted[rank.max(1) - 1] as f64
+}
+
+/// Whole nanoseconds.
+fn nanos(ns: f64) -> u32 {
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "the cast saturates, and no span here is near the limits"
+    )]
+    let nanos = ns.round() as u32;
+    nanos
+}

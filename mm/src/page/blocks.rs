@@ -1,0 +1,100 @@
+//! A handful of blocks on their way between a page list and the zone.
+//!
+//! Pages that were neighbours in the zone tend to come back together. Joined before the zone lock
+//! is taken, and taken apart after it is released, they cost one operation under it instead of
+//! one each. The result on the free lists is the same.
+//!
+//! Locks: none; whoever has the blocks owns their pages.
+
+use super::tag;
+use crate::machine::Tags;
+use crate::units::Order;
+
+/// More blocks than a batch of any zone has pages.
+const CAPACITY: usize = 64;
+
+/// Up to 64 blocks.
+pub(super) struct Blocks {
+    items: [(u32, Order); CAPACITY],
+    len: usize,
+}
+
+impl Blocks {
+    pub(super) const fn new() -> Self {
+        Self {
+            items: [(0, Order::ZERO); CAPACITY],
+            len: 0,
+        }
+    }
+
+    pub(super) const fn is_full(&self) -> bool {
+        self.len == CAPACITY
+    }
+
+    pub(super) fn push(&mut self, page: u32, order: Order) {
+        self.items[self.len] = (page, order);
+        self.len += 1;
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u32, Order)> + '_ {
+        self.items[..self.len].iter().copied()
+    }
+
+    /// How many there are.
+    pub(super) fn len(&self) -> u32 {
+        u32::try_from(self.len).unwrap_or(u32::MAX)
+    }
+
+    /// Joins buddies, as far as they are all here. Pages inside a larger block become tails.
+    pub(super) fn join(&mut self, tags: &impl Tags) {
+        self.items[..self.len].sort_unstable();
+        let mut joined = 0;
+        for next in 0..self.len {
+            let (mut page, mut order) = self.items[next];
+            // A buddy below was joined just before; one above comes later and looks down.
+            while let Some(up) = order.up()
+                && joined > 0
+                && self.items[joined - 1] == (page ^ order.pages().0, order)
+            {
+                joined -= 1;
+                tags.set(page, tag::TAIL);
+                (page, order) = (self.items[joined].0, up);
+            }
+            self.items[joined] = (page, order);
+            joined += 1;
+        }
+        self.len = joined;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::buddy_tests::TestTags;
+    use super::*;
+    use alloc::vec::Vec;
+
+    fn joined(pages: &[(u32, u8)]) -> Vec<(u32, u8)> {
+        let tags = TestTags::new(1024);
+        let mut blocks = Blocks::new();
+        for &(page, order) in pages {
+            blocks.push(page, Order::new(order).expect("small"));
+        }
+        let total = |blocks: &Blocks| blocks.iter().map(|(_, order)| order.pages().0).sum::<u32>();
+        let before = total(&blocks);
+        blocks.join(&tags);
+        assert_eq!(total(&blocks), before, "no page is lost");
+        blocks
+            .iter()
+            .map(|(page, order)| (page, order.get()))
+            .collect()
+    }
+
+    #[test]
+    fn buddies_join_as_far_as_they_are_all_here() {
+        assert_eq!(joined(&[(3, 0), (0, 0), (2, 0), (1, 0)]), [(0, 2)]);
+        assert_eq!(joined(&[(1, 0), (2, 0)]), [(1, 0), (2, 0)]);
+        assert_eq!(joined(&[(8, 3), (4, 2), (0, 2)]), [(0, 4)]);
+        assert_eq!(joined(&[(0, 0), (2, 1)]), [(0, 0), (2, 1)]);
+        assert_eq!(joined(&[(512, 9), (0, 9)]), [(0, 10)]);
+    }
+}

@@ -1,0 +1,309 @@
+//! One hold of a zone lock: pages between the free lists and a CPU's page list.
+//!
+//! How much one hold may move is the policy's say; a [`Gauge`] keeps it within that and charges
+//! its work. What a hold moved is counted after the lock is released: a counter that folds would
+//! lengthen the hold by a cache line's way.
+//!
+//! Locks: the caller holds the pcp lock; the zone lock is taken here.
+
+use core::sync::atomic::Ordering::Relaxed;
+
+use super::blocks::Blocks;
+use super::holds::{Limit, Unit};
+use super::pcp::Pcp;
+use super::tag;
+use super::zone::Zone;
+use crate::event::Event;
+use crate::machine::{Lock, Machine, Tags, Word};
+use crate::site::{Site, Work};
+use crate::units::{Nanos, Order, Pages};
+use crate::vmstat::counters::ZoneItem;
+
+impl<M: Machine> Zone<M> {
+    /// Moves up to `wanted` blocks of `order` to the cold end of a list.
+    pub(super) fn take_hold(
+        &self,
+        machine: &M,
+        pcp: &mut Pcp,
+        (list, order): (usize, Order),
+        wanted: u32,
+    ) -> Moved {
+        // Only single pages can be cut from larger blocks without anybody noticing.
+        let moved = if self.holds.unit() == Unit::Blocks && order == Order::ZERO {
+            self.take_blocks(machine, pcp, list, wanted)
+        } else {
+            self.take_pages(machine, pcp, (list, order), wanted)
+        };
+        if moved.blocks > 0 {
+            self.note_hold(machine, Site::Refill, moved);
+        }
+        moved
+    }
+
+    fn take_pages(
+        &self,
+        machine: &M,
+        pcp: &mut Pcp,
+        (list, order): (usize, Order),
+        wanted: u32,
+    ) -> Moved {
+        let mut gauge = self.gauge(machine, Site::Refill);
+        self.buddy.with(machine, Site::Refill, |buddy| {
+            gauge.start(machine);
+            while gauge.moved.blocks < wanted && gauge.admits(machine, order) {
+                let Some(page) = buddy.take(&self.tags, order) else {
+                    break;
+                };
+                self.tags.set(page, tag::listed(order));
+                pcp.push_cold(list, order, page);
+                gauge.moved(machine, order);
+            }
+            gauge.stop(machine);
+        });
+        gauge.moved
+    }
+
+    fn take_blocks(&self, machine: &M, pcp: &mut Pcp, list: usize, wanted: u32) -> Moved {
+        let mut gauge = self.gauge(machine, Site::Refill);
+        let mut blocks = Blocks::new();
+        self.buddy.with(machine, Site::Refill, |buddy| {
+            gauge.start(machine);
+            while !blocks.is_full() {
+                let room = gauge.room(machine).min(wanted - gauge.moved.pages);
+                let Some((page, order)) = (room > 0)
+                    .then(|| buddy.take_up_to(&self.tags, room))
+                    .flatten()
+                else {
+                    break;
+                };
+                self.tags.set(page, tag::listed(order));
+                blocks.push(page, order);
+                gauge.moved(machine, order);
+            }
+            gauge.stop(machine);
+        });
+        // The same work per page as under the lock, but nobody waits for it.
+        machine.spend(Work::BuddyAlloc, gauge.moved.pages - gauge.moved.blocks);
+        for (first, order) in blocks.iter() {
+            for page in first..first + order.pages().0 {
+                self.tags.set(page, tag::listed(Order::ZERO));
+                pcp.push_cold(list, Order::ZERO, page);
+            }
+        }
+        gauge.moved
+    }
+
+    /// Moves the coldest blocks to the zone until `wanted` pages have gone or the policy says
+    /// enough (Linux: `free_pcppages_bulk`). `list` is where to start, and then where to go on.
+    pub(super) fn give_hold(
+        &self,
+        machine: &M,
+        pcp: &mut Pcp,
+        site: Site,
+        wanted: u32,
+        list: &mut usize,
+    ) -> Moved {
+        match self.holds.unit() {
+            Unit::Pages => self.give_pages(machine, pcp, site, wanted, list),
+            Unit::Blocks => self.give_blocks(machine, pcp, site, wanted, list),
+        }
+    }
+
+    fn give_pages(
+        &self,
+        machine: &M,
+        pcp: &mut Pcp,
+        site: Site,
+        wanted: u32,
+        list: &mut usize,
+    ) -> Moved {
+        let mut gauge = self.gauge(machine, site);
+        self.buddy.with(machine, site, |buddy| {
+            gauge.start(machine);
+            while gauge.moved.pages < wanted {
+                let Some(coldest) = pcp.coldest(list) else {
+                    break;
+                };
+                let order = coldest.order;
+                if !gauge.admits(machine, order) {
+                    break;
+                }
+                buddy.give(&self.tags, coldest.take(), order);
+                gauge.moved(machine, order);
+            }
+            gauge.stop(machine);
+        });
+        self.note_hold(machine, site, gauge.moved);
+        gauge.moved
+    }
+
+    fn give_blocks(
+        &self,
+        machine: &M,
+        pcp: &mut Pcp,
+        site: Site,
+        wanted: u32,
+        list: &mut usize,
+    ) -> Moved {
+        let mut blocks = Blocks::new();
+        let mut planned = self.gauge(machine, site);
+        while planned.moved.pages < wanted && !blocks.is_full() {
+            let Some(coldest) = pcp.coldest(list) else {
+                break;
+            };
+            let order = coldest.order;
+            if !planned.fits(order) {
+                break;
+            }
+            blocks.push(coldest.take(), order);
+            planned.plan(order);
+        }
+        let before = blocks.len();
+        blocks.join(&self.tags);
+        // The same work per page as under the lock, but nobody waits for it.
+        machine.spend(Work::BuddyFree, before - blocks.len());
+        let mut rest = blocks.iter().peekable();
+        // Ends: each hold gives at least one block.
+        while rest.peek().is_some() {
+            let mut gauge = self.gauge(machine, site);
+            self.buddy.with(machine, site, |buddy| {
+                gauge.start(machine);
+                while let Some((page, order)) = rest.next_if(|_| gauge.has_time(machine)) {
+                    buddy.give(&self.tags, page, order);
+                    gauge.moved(machine, order);
+                }
+                gauge.stop(machine);
+            });
+            self.note_hold(machine, site, gauge.moved);
+        }
+        planned.moved
+    }
+
+    /// Counts `pages` more or fewer free pages and tells observers of the hold.
+    pub(super) fn note_hold(&self, machine: &M, site: Site, moved: Moved) {
+        let Moved { pages, blocks } = moved;
+        let delta = match site {
+            Site::Refill | Site::AllocDirect => -i64::from(pages),
+            _ => i64::from(pages),
+        };
+        self.counters
+            .add(machine, ZoneItem::FreePages as usize, delta);
+        let (zone, pages, batch) = (self.index, Pages(pages), self.sizes(machine).batch);
+        machine.emit(Event::ZoneHold {
+            zone,
+            site,
+            pages,
+            blocks,
+            batch,
+        });
+    }
+
+    /// A gauge for one hold at `site`, to be started once the lock is held.
+    pub(super) fn gauge(&self, machine: &M, site: Site) -> Gauge {
+        let limit = self.holds.limit(site, self.sizes(machine).batch);
+        let hold_time = self.settings.hold_time_max.load(machine, Relaxed);
+        let hold_time = Nanos(u64::try_from(hold_time).unwrap_or(0));
+        let work = match site {
+            Site::Refill | Site::AllocDirect => Work::BuddyAlloc,
+            _ => Work::BuddyFree,
+        };
+        Gauge {
+            limit,
+            hold_time,
+            work,
+            started: Nanos(0),
+            moved: Moved::default(),
+            unspent: 0,
+        }
+    }
+}
+
+/// What one hold moved.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Moved {
+    pub(super) pages: u32,
+    pub(super) blocks: u32,
+}
+
+/// Keeps one hold within its limit, and charges its work.
+pub(super) struct Gauge {
+    limit: Limit,
+    hold_time: Nanos,
+    work: Work,
+    started: Nanos,
+    pub(super) moved: Moved,
+    unspent: u32,
+}
+
+/// How many blocks pass between two looks at the clock.
+const CLOCK_EVERY: u32 = 8;
+
+impl Gauge {
+    /// The lock is held from now on.
+    pub(super) fn start(&mut self, machine: &impl Machine) {
+        if matches!(self.limit, Limit::Strict(_)) && self.hold_time > Nanos(0) {
+            self.started = machine.now();
+        }
+    }
+
+    /// Whether the hold may move another block of `order`. The first always may.
+    #[inline]
+    pub(super) fn admits(&self, machine: &impl Machine, order: Order) -> bool {
+        self.fits(order) && self.has_time(machine)
+    }
+
+    /// Notes a moved block.
+    #[inline]
+    pub(super) fn moved(&mut self, machine: &impl Machine, order: Order) {
+        self.moved.pages += order.pages().0;
+        self.moved.blocks += 1;
+        self.unspent += 1;
+        if self.unspent == CLOCK_EVERY {
+            self.stop(machine);
+        }
+    }
+
+    /// Charges what is not charged yet.
+    #[inline]
+    pub(super) fn stop(&mut self, machine: &impl Machine) {
+        machine.spend(self.work, self.unspent);
+        self.unspent = 0;
+    }
+
+    /// Pages the hold may still move.
+    fn room(&self, machine: &impl Machine) -> u32 {
+        match self.limit {
+            Limit::None => u32::MAX,
+            Limit::About(max) | Limit::Strict(max) => {
+                let room = max.0.saturating_sub(self.moved.pages);
+                if self.has_time(machine) { room } else { 0 }
+            }
+        }
+    }
+
+    /// Whether another block of `order` keeps within the pages of the limit.
+    fn fits(&self, order: Order) -> bool {
+        let pages = self.moved.pages;
+        match self.limit {
+            Limit::None => true,
+            Limit::About(max) => pages < max.0,
+            Limit::Strict(max) => pages == 0 || pages + order.pages().0 <= max.0,
+        }
+    }
+
+    /// Notes a block that is to be moved, without charging it.
+    fn plan(&mut self, order: Order) {
+        self.moved.pages += order.pages().0;
+        self.moved.blocks += 1;
+    }
+
+    /// Whether the hold has not lasted too long yet. The first block always gets its turn.
+    #[inline]
+    fn has_time(&self, machine: &impl Machine) -> bool {
+        !matches!(self.limit, Limit::Strict(_))
+            || self.hold_time == Nanos(0)
+            || self.moved.blocks == 0
+            || self.unspent != 0
+            || machine.now().since(self.started) < self.hold_time
+    }
+}
