@@ -3,7 +3,7 @@
 mod support;
 
 use plimsoll_mm::design::{Design, HOLDS};
-use plimsoll_mm::page::{Config, Layout, Request, ZoneKind, ZoneLayout};
+use plimsoll_mm::page::{Config, Layout, ZoneKind, ZoneLayout};
 use plimsoll_mm::site::Site;
 use plimsoll_mm::topology::{CpuPlace, Topology};
 use plimsoll_mm::units::{CpuId, NodeId, Order, Pages, Pfn};
@@ -105,10 +105,7 @@ fn lists_of_a_remote_node_are_given_back_after_three_intervals_without_use() {
     let small = two_nodes();
     small.on(0, |sim, mm| {
         let pages = mm.pages();
-        let remote = Request {
-            node: Some(NodeId(1)),
-            ..any(Order::ZERO)
-        };
+        let remote = any(Order::ZERO).from_node(NodeId(1));
         let held: Vec<Pfn> = (0..200)
             .map(|_| pages.alloc(sim, remote).expect("there is a block"))
             .collect();

@@ -168,10 +168,8 @@ fn there_is_no_zone_for_a_kind_below_all() {
             mm.pages().alloc(sim, any(Order::ZERO)),
             Err(AllocError::NoSuchZone)
         );
-        let movable = Request {
-            class: ZoneKind::Movable,
-            ..Request::new(Order::ZERO)
-        };
+        let mut movable = Request::new(Order::ZERO);
+        movable.class = ZoneKind::Movable;
         mm.pages()
             .alloc(sim, movable)
             .expect("an empty machine gives movable memory");

@@ -10,6 +10,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use plimsoll_mm::machine::Machine;
+use plimsoll_mm::page::{ZoneKind, ZoneView};
+use plimsoll_mm::site::LockClass;
 use plimsoll_mm::units::{CpuId, Nanos, Order};
 use plimsoll_mm::vmstat::Manager;
 use plimsoll_mm::vmstat::counters::{NodeItem, ZoneItem};
@@ -101,12 +103,10 @@ impl Play {
             pages.free(sim, pfn, order).expect("events say who has it");
         }
         check_whole::check(sim, pages, &self.stage.scene.layout, &self.owners());
-        let largest = |view: &plimsoll_mm::page::ZoneView| view.blocks[Order::MAX.index()];
+        let largest = |view: &ZoneView| view.blocks[Order::MAX.index()];
         let count: u32 = pages.view(sim).iter().map(largest).sum();
-        let request = plimsoll_mm::page::Request {
-            class: plimsoll_mm::page::ZoneKind::Movable,
-            ..small::any(Order::MAX)
-        };
+        let mut request = small::any(Order::MAX);
+        request.class = ZoneKind::Movable;
         for _ in 0..count {
             pages
                 .alloc(sim, request)
@@ -145,7 +145,7 @@ fn the_swarm_meets_what_it_is_for() {
         let play = Play::new(Scene::new(seed));
         play.run();
         let (stats, scene) = (play.sim.stats(), &play.stage.scene);
-        let pcp = stats.class(plimsoll_mm::site::LockClass::Pcp);
+        let pcp = stats.class(LockClass::Pcp);
         let offline = play
             .sim
             .topology()

@@ -176,7 +176,9 @@ impl Actor {
                 Ok(pfn) => self.held.push((pfn, request.order)),
                 Err(AllocError::OutOfMemory(tried)) => {
                     assert!(tried.zones > 0, "somebody was asked: {tried:?}");
-                    let reclaims = u32::from(self.stage.scene.odds.reclaim);
+                    // Who cannot wait is told at once.
+                    let waits = request.urgency != Urgency::Atomic;
+                    let reclaims = u32::from(waits && self.stage.scene.odds.reclaim);
                     assert_eq!(tried.reclaimers, reclaims, "all were asked: {tried:?}");
                     let count = &self.stage.out_of_memory;
                     return count.set(count.get() + 1);
