@@ -50,13 +50,18 @@ impl Play {
         });
         let stage = Rc::new(Stage::new(scene, mm, cache));
         let (jobs, idle) = (Rc::clone(&stage), Rc::clone(&stage));
-        sim.on_job(move |sim, job| jobs.mm.run(sim, job));
+        sim.on_job(move |sim, job| {
+            if !jobs.over.get() {
+                jobs.mm.run(sim, job);
+            }
+        });
         sim.on_idle(move |sim| idle.mm.quiet(sim));
         Self { sim, stage, owners }
     }
 
     fn run(&self) {
         let scene = &self.stage.scene;
+        self.stage.fill(&self.sim);
         if scene.odds.vmstat {
             self.stage.mm.start(&self.sim);
         }
@@ -66,16 +71,22 @@ impl Play {
             self.sim.spawn(CpuId(task % cpus), |sim| actor.act(sim));
         }
         self.sim.run();
-        // Kernel work under way is finished.
+        self.run_on();
+    }
+
+    /// Long enough that kernel work under way is finished.
+    fn run_on(&self) {
         self.sim.run_until(Nanos(self.sim.now().0 + 5_000_000));
     }
 
     fn check(&self) {
         let (sim, mm, layout) = (&self.sim, &self.stage.mm, &self.stage.scene.layout);
-        check_whole::check(sim, mm.pages(), layout, &self.owners());
         if self.stage.scene.odds.vmstat {
             check_shepherd::check(sim);
         }
+        self.stage.over.set(true);
+        self.run_on();
+        check_whole::check(sim, mm.pages(), layout, &self.owners());
         let [zone, node] = &self.stage.counted;
         let counted = [
             mm.pages().counted(sim, ZoneItem::Anon),

@@ -36,6 +36,8 @@ pub(crate) struct Stage {
     /// What was added to counters.
     pub(crate) counted: [Cell<i64>; 2],
     pub(crate) out_of_memory: Cell<u32>,
+    /// Jobs that come due do nothing any more.
+    pub(crate) over: Cell<bool>,
 }
 
 /// Pages that a reclaimer may free.
@@ -81,6 +83,16 @@ impl Reclaimer<Sim> for Shrinker {
 }
 
 impl Stage {
+    /// Takes whole blocks until about as many pages are left as the scene says: large zones have
+    /// large batches, and run out of memory none the less.
+    pub(crate) fn fill(&self, sim: &Sim) {
+        let pages = self.mm.pages();
+        let mut request = Request::new(Order::MAX).urgent(Urgency::Reserve);
+        request.class = ZoneKind::Movable;
+        let free = || pages.view(sim).iter().map(|view| view.free.0).sum::<u32>();
+        while free() > self.scene.left && pages.alloc(sim, request).is_ok() {}
+    }
+
     pub(crate) fn new(scene: Scene, mm: Manager<Sim>, cache: Arc<Cache>) -> Self {
         Self {
             scene,
@@ -90,6 +102,7 @@ impl Stage {
             plugging: Cell::new(false),
             counted: Default::default(),
             out_of_memory: Cell::new(0),
+            over: Cell::new(false),
         }
     }
 }
@@ -167,7 +180,8 @@ impl Actor {
         if self.dice.chance(30) {
             request = request.from_node(NodeId(self.dice.below(5)));
         }
-        let blocks = if self.dice.chance(10) { 40 } else { 1 };
+        let row = self.dice.chance(10);
+        let blocks = if row { self.stage.scene.burst } else { 1 };
         for _ in 0..blocks {
             match self.stage.mm.pages().alloc(sim, request) {
                 Ok(pfn) if order == 0 && self.stage.scene.odds.reclaim && self.dice.chance(20) => {
