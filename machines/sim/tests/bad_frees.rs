@@ -151,14 +151,14 @@ fn a_row_with_a_bad_page_is_taken_back_up_to_it() {
     for bad_at in [0, 1, 31, 40, 80] {
         for which in 0..4 {
             flat().on(0, move |sim, mm| {
-                row_with_a_bad_page(sim, mm.pages(), bad_at, which)
+                row_with_a_bad_page(sim, mm.pages(), bad_at, which);
             });
         }
     }
 }
 
 fn row_with_a_bad_page(sim: &Sim, pages: &PageAllocator<Sim>, bad_at: usize, which: usize) {
-    let take = |_| pages.alloc(sim, any(Order::ZERO)).unwrap();
+    let take = |_| pages.alloc(sim, any(Order::ZERO)).expect("there is memory");
     let held: Vec<Pfn> = (0..80).map(take).collect();
     let (gone, pair) = (take(80), pages.alloc(sim, any(order(1))).unwrap());
     pages.free(sim, gone, Order::ZERO).unwrap();
@@ -203,7 +203,7 @@ fn row_with_a_bad_page(sim: &Sim, pages: &PageAllocator<Sim>, bad_at: usize, whi
 fn a_page_that_is_twice_in_a_row_is_taken_back_once() {
     flat().on(0, |sim, mm| {
         let pages = mm.pages();
-        let pfn = pages.alloc(sim, any(Order::ZERO)).unwrap();
+        let pfn = pages.alloc(sim, any(Order::ZERO)).expect("there is memory");
         let twice = pages.free_pages(sim, &[pfn, pfn]);
         assert_eq!(twice, Err(FreeError::NotAllocated(pfn)));
         pages.drain_all_sync(sim);

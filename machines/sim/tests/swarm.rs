@@ -103,10 +103,7 @@ impl Play {
         check_whole::check(sim, pages, &self.stage.scene.layout, &self.owners());
         let largest = |view: &plimsoll_mm::page::ZoneView| view.blocks[Order::MAX.index()];
         let count: u32 = pages.view(sim).iter().map(largest).sum();
-        let request = plimsoll_mm::page::Request {
-            class: plimsoll_mm::page::ZoneKind::Movable,
-            ..small::any(Order::MAX)
-        };
+        let request = small::any(Order::MAX).of_class(plimsoll_mm::page::ZoneKind::Movable);
         for _ in 0..count {
             pages
                 .alloc(sim, request)

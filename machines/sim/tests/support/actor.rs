@@ -101,6 +101,9 @@ pub(crate) struct Actor {
     held: Vec<Block>,
 }
 
+/// One kind of thing an actor does.
+type Step = fn(&mut Actor, &Sim);
+
 impl Actor {
     pub(crate) fn new(stage: &Rc<Stage>, sim: &Sim, number: u64) -> Self {
         Self {
@@ -121,7 +124,7 @@ impl Actor {
 
     fn step(&mut self, sim: &Sim) {
         let odds = self.stage.scene.odds;
-        let steps: [(u32, fn(&mut Self, &Sim)); 11] = [
+        let steps: [(u32, Step); 11] = [
             (odds.alloc, Self::alloc),
             (odds.free, Self::free),
             (odds.pass_on, Self::pass_on),
@@ -159,8 +162,9 @@ impl Actor {
             Urgency::Reserve,
         ];
         let order_wanted = Order::new(u8::try_from(order).expect("small")).expect("at most 10");
-        let mut request = Request::new(order_wanted).urgent(*self.dice.pick(&urgencies));
-        request.class = *self.dice.pick(&ZoneKind::ALL);
+        let mut request = Request::new(order_wanted)
+            .urgent(*self.dice.pick(&urgencies))
+            .of_class(*self.dice.pick(&ZoneKind::ALL));
         if self.dice.chance(30) {
             request = request.from_node(NodeId(self.dice.below(5)));
         }
