@@ -102,7 +102,7 @@ pub(crate) struct Actor {
 }
 
 /// One kind of thing an actor does.
-type Step = fn(&mut Actor, &Sim);
+type Act = fn(&mut Actor, &Sim);
 
 impl Actor {
     pub(crate) fn new(stage: &Rc<Stage>, sim: &Sim, number: u64) -> Self {
@@ -124,7 +124,7 @@ impl Actor {
 
     fn step(&mut self, sim: &Sim) {
         let odds = self.stage.scene.odds;
-        let steps: [(u32, Step); 11] = [
+        let steps: [(u32, Act); 11] = [
             (odds.alloc, Self::alloc),
             (odds.free, Self::free),
             (odds.pass_on, Self::pass_on),
