@@ -37,9 +37,9 @@ impl Reclaimer<Sim> for Shrinker {
         self.0.calls.fetch_add(1, Ordering::Relaxed);
         let mut freed = Pages::ZERO;
         while freed < wanted {
-            let block = self.0.blocks.lock().unwrap().pop();
+            let block = self.0.blocks.lock().expect("no test panics with it").pop();
             let Some((pfn, order)) = block else { break };
-            pages.free(sim, pfn, order).unwrap();
+            pages.free(sim, pfn, order).expect("it was handed out");
             freed += order.pages();
         }
         freed
@@ -160,10 +160,7 @@ fn there_is_no_zone_for_a_kind_below_all() {
             mm.pages().alloc(sim, any(Order::ZERO)),
             Err(AllocError::NoSuchZone)
         );
-        let movable = Request {
-            class: ZoneKind::Movable,
-            ..Request::new(Order::ZERO)
-        };
+        let movable = Request::new(Order::ZERO).of_class(ZoneKind::Movable);
         mm.pages()
             .alloc(sim, movable)
             .expect("an empty machine gives movable memory");
