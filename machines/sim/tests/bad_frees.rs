@@ -160,8 +160,11 @@ fn a_row_with_a_bad_page_is_taken_back_up_to_it() {
 fn row_with_a_bad_page(sim: &Sim, pages: &PageAllocator<Sim>, bad_at: usize, which: usize) {
     let take = |_| pages.alloc(sim, any(Order::ZERO)).expect("there is memory");
     let held: Vec<Pfn> = (0..80).map(take).collect();
-    let (gone, pair) = (take(80), pages.alloc(sim, any(order(1))).unwrap());
-    pages.free(sim, gone, Order::ZERO).unwrap();
+    let (gone, pair) = (
+        take(80),
+        pages.alloc(sim, any(order(1))).expect("there is memory"),
+    );
+    pages.free(sim, gone, Order::ZERO).expect("the first free");
     let (outside, inside) = (Pfn(9999), pair.plus(Pages(1)));
     let (allocated, freed) = (order(1), Order::ZERO);
     let (bad, why) = [
@@ -185,12 +188,14 @@ fn row_with_a_bad_page(sim: &Sim, pages: &PageAllocator<Sim>, bad_at: usize, whi
     };
     let before = free_or_listed();
     assert_eq!(pages.free_pages(sim, &row), Err(why));
-    let back = u32::try_from(bad_at).unwrap();
+    let back = u32::try_from(bad_at).expect("small");
     assert_eq!(free_or_listed() - before, Pages(back));
     for &pfn in &held[bad_at..] {
         pages.free(sim, pfn, Order::ZERO).expect("still handed out");
     }
-    pages.free(sim, pair, allocated).unwrap();
+    pages
+        .free(sim, pair, allocated)
+        .expect("nothing was changed");
     pages.drain_all_sync(sim);
     let view = &pages.view(sim)[0];
     assert_eq!(
