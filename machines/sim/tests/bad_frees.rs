@@ -41,8 +41,8 @@ fn a_block_of_any_order_is_freed_once() {
     flat().on(0, |sim, mm| {
         let pages = mm.pages();
         for of in Order::all() {
-            let pfn = pages.alloc(sim, any(of)).unwrap();
-            pages.free(sim, pfn, of).unwrap();
+            let pfn = pages.alloc(sim, any(of)).expect("there is a block");
+            pages.free(sim, pfn, of).expect("it was handed out");
             // Still on a list of its order, if there is one, or merged with its buddies.
             refused(sim, pages, pfn, of, FreeError::NotAllocated(pfn));
             pages.drain_all_sync(sim);
@@ -56,14 +56,14 @@ fn a_page_inside_a_block_is_not_freed_with_any_order() {
     flat().on(0, |sim, mm| {
         let pages = mm.pages();
         for of in Order::all().skip(1) {
-            let pfn = pages.alloc(sim, any(of)).unwrap();
+            let pfn = pages.alloc(sim, any(of)).expect("there is a block");
             for offset in [1, of.pages().0 / 2, of.pages().0 - 1] {
                 let inside = pfn.plus(Pages(offset));
                 for with in [Order::ZERO, order(1), of] {
                     refused(sim, pages, inside, with, FreeError::NotAllocated(inside));
                 }
             }
-            pages.free(sim, pfn, of).unwrap();
+            pages.free(sim, pfn, of).expect("it was handed out");
         }
     });
 }
@@ -73,7 +73,7 @@ fn a_block_is_freed_with_the_order_it_was_handed_out_with() {
     flat().on(0, |sim, mm| {
         let pages = mm.pages();
         for allocated in Order::all() {
-            let pfn = pages.alloc(sim, any(allocated)).unwrap();
+            let pfn = pages.alloc(sim, any(allocated)).expect("there is a block");
             for freed in Order::all().filter(|&freed| freed != allocated) {
                 let why = FreeError::WrongOrder {
                     pfn,
@@ -82,7 +82,7 @@ fn a_block_is_freed_with_the_order_it_was_handed_out_with() {
                 };
                 refused(sim, pages, pfn, freed, why);
             }
-            pages.free(sim, pfn, allocated).unwrap();
+            pages.free(sim, pfn, allocated).expect("it was handed out");
         }
     });
 }
@@ -158,13 +158,19 @@ fn a_row_with_a_bad_page_is_taken_back_up_to_it() {
 }
 
 fn row_with_a_bad_page(sim: &Sim, pages: &PageAllocator<Sim>, bad_at: usize, which: usize) {
-    let take = |_| pages.alloc(sim, any(Order::ZERO)).expect("there is memory");
+    let take = |_| {
+        pages
+            .alloc(sim, any(Order::ZERO))
+            .expect("there is a block")
+    };
     let held: Vec<Pfn> = (0..80).map(take).collect();
     let (gone, pair) = (
         take(80),
-        pages.alloc(sim, any(order(1))).expect("there is memory"),
+        pages.alloc(sim, any(order(1))).expect("there is a block"),
     );
-    pages.free(sim, gone, Order::ZERO).expect("the first free");
+    pages
+        .free(sim, gone, Order::ZERO)
+        .expect("it was handed out");
     let (outside, inside) = (Pfn(9999), pair.plus(Pages(1)));
     let (allocated, freed) = (order(1), Order::ZERO);
     let (bad, why) = [
@@ -193,9 +199,7 @@ fn row_with_a_bad_page(sim: &Sim, pages: &PageAllocator<Sim>, bad_at: usize, whi
     for &pfn in &held[bad_at..] {
         pages.free(sim, pfn, Order::ZERO).expect("still handed out");
     }
-    pages
-        .free(sim, pair, allocated)
-        .expect("nothing was changed");
+    pages.free(sim, pair, allocated).expect("it was handed out");
     pages.drain_all_sync(sim);
     let view = &pages.view(sim)[0];
     assert_eq!(
@@ -208,7 +212,9 @@ fn row_with_a_bad_page(sim: &Sim, pages: &PageAllocator<Sim>, bad_at: usize, whi
 fn a_page_that_is_twice_in_a_row_is_taken_back_once() {
     flat().on(0, |sim, mm| {
         let pages = mm.pages();
-        let pfn = pages.alloc(sim, any(Order::ZERO)).expect("there is memory");
+        let pfn = pages
+            .alloc(sim, any(Order::ZERO))
+            .expect("there is a block");
         let twice = pages.free_pages(sim, &[pfn, pfn]);
         assert_eq!(twice, Err(FreeError::NotAllocated(pfn)));
         pages.drain_all_sync(sim);

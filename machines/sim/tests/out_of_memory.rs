@@ -37,7 +37,7 @@ impl Reclaimer<Sim> for Shrinker {
         self.0.calls.fetch_add(1, Ordering::Relaxed);
         let mut freed = Pages::ZERO;
         while freed < wanted {
-            let block = self.0.blocks.lock().expect("no test panics with it").pop();
+            let block = self.0.blocks.lock().expect("nobody panicked").pop();
             let Some((pfn, order)) = block else { break };
             pages.free(sim, pfn, order).expect("it was handed out");
             freed += order.pages();
@@ -76,11 +76,11 @@ fn the_error_says_what_was_tried() {
         let odd = |pfn: &&Pfn| pfn.0 % 2 == 1;
         let mut apart = all.iter().filter(odd);
         let five: Vec<Pfn> = apart.by_ref().take(5).copied().collect();
-        pages.free_pages(sim, &five).unwrap();
+        pages.free_pages(sim, &five).expect("all were handed out");
         let listed = pages.listed(sim, CpuId(0));
         assert!(listed > Pages::ZERO, "the lists are not empty");
         let cached = apart.take(3).map(|&pfn| (pfn, Order::ZERO));
-        cache.blocks.lock().unwrap().extend(cached);
+        cache.blocks.lock().expect("nobody panicked").extend(cached);
 
         let Err(AllocError::OutOfMemory(tried)) = pages.alloc(sim, any(order(1))) else {
             panic!("there is no pair")
@@ -115,8 +115,16 @@ fn an_allocation_succeeds_after_a_reclaimer_freed_its_pages() {
     let small = with_caches(2048, &[&empty, &full]);
     let cache = Arc::clone(&full);
     small.on(0, move |sim, mm| {
-        let blocks = [(); 2].map(|()| mm.pages().alloc(sim, any(Order::MAX)).unwrap());
-        cache.blocks.lock().unwrap().push((blocks[0], Order::MAX));
+        let blocks = [(); 2].map(|()| {
+            mm.pages()
+                .alloc(sim, any(Order::MAX))
+                .expect("there is a block")
+        });
+        cache
+            .blocks
+            .lock()
+            .expect("nobody panicked")
+            .push((blocks[0], Order::MAX));
         let again = mm
             .pages()
             .alloc(sim, Request::new(Order::MAX).urgent(Urgency::Reserve));
@@ -160,7 +168,8 @@ fn there_is_no_zone_for_a_kind_below_all() {
             mm.pages().alloc(sim, any(Order::ZERO)),
             Err(AllocError::NoSuchZone)
         );
-        let movable = Request::new(Order::ZERO).of_class(ZoneKind::Movable);
+        let mut movable = Request::new(Order::ZERO);
+        movable.class = ZoneKind::Movable;
         mm.pages()
             .alloc(sim, movable)
             .expect("an empty machine gives movable memory");
@@ -190,7 +199,7 @@ fn a_failed_allocation_of_any_order_at_any_time_changes_nothing() {
                 let before = pages.view(sim);
                 pages.alloc(sim, any(of)).unwrap_err();
                 assert_eq!(pages.view(sim), before, "nothing changed");
-                let blocks = u32::try_from(held.len()).unwrap();
+                let blocks = u32::try_from(held.len()).expect("small");
                 assert_eq!(
                     before[0].free.0 + blocks * of.pages().0,
                     before[0].managed.0
@@ -201,7 +210,7 @@ fn a_failed_allocation_of_any_order_at_any_time_changes_nothing() {
                     "every block was had"
                 );
                 held.into_iter()
-                    .for_each(|pfn| pages.free(sim, pfn, of).unwrap());
+                    .for_each(|pfn| pages.free(sim, pfn, of).expect("it was handed out"));
             });
         }
     }
@@ -233,8 +242,11 @@ fn after_a_drain_every_block_that_can_exist_can_be_had() {
             for (cpu, part) in (0..).map(CpuId).zip([all, half]) {
                 let mm = Rc::clone(&small.mm);
                 small.sim.spawn(cpu, move |sim| {
-                    part.into_iter()
-                        .for_each(|pfn| mm.pages().free(sim, pfn, Order::ZERO).unwrap());
+                    part.into_iter().for_each(|pfn| {
+                        mm.pages()
+                            .free(sim, pfn, Order::ZERO)
+                            .expect("it was handed out");
+                    });
                 });
             }
             small.sim.run();
@@ -264,9 +276,11 @@ fn cpus_that_drain_at_the_same_time_all_get_their_block() {
             Dice::new(seed, 1).shuffle(&mut all);
             for (cpu, part) in (0..).map(CpuId).zip(all.chunks(1024)) {
                 let (mm, part) = (Rc::clone(&small.mm), part.to_vec());
-                small
-                    .sim
-                    .spawn(cpu, move |sim| mm.pages().free_pages(sim, &part).unwrap());
+                small.sim.spawn(cpu, move |sim| {
+                    mm.pages()
+                        .free_pages(sim, &part)
+                        .expect("all were handed out");
+                });
             }
             small.sim.run();
             assert!(

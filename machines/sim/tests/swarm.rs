@@ -10,6 +10,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use plimsoll_mm::machine::Machine;
+use plimsoll_mm::page::{ZoneKind, ZoneView};
+use plimsoll_mm::site::LockClass;
 use plimsoll_mm::units::{CpuId, Nanos, Order};
 use plimsoll_mm::vmstat::Manager;
 use plimsoll_mm::vmstat::counters::{NodeItem, ZoneItem};
@@ -48,13 +50,18 @@ impl Play {
         });
         let stage = Rc::new(Stage::new(scene, mm, cache));
         let (jobs, idle) = (Rc::clone(&stage), Rc::clone(&stage));
-        sim.on_job(move |sim, job| jobs.mm.run(sim, job));
+        sim.on_job(move |sim, job| {
+            if !jobs.over.get() {
+                jobs.mm.run(sim, job);
+            }
+        });
         sim.on_idle(move |sim| idle.mm.quiet(sim));
         Self { sim, stage, owners }
     }
 
     fn run(&self) {
         let scene = &self.stage.scene;
+        self.stage.fill(&self.sim);
         if scene.odds.vmstat {
             self.stage.mm.start(&self.sim);
         }
@@ -64,16 +71,22 @@ impl Play {
             self.sim.spawn(CpuId(task % cpus), |sim| actor.act(sim));
         }
         self.sim.run();
-        // Kernel work under way is finished.
+        self.run_on();
+    }
+
+    /// Long enough that kernel work under way is finished.
+    fn run_on(&self) {
         self.sim.run_until(Nanos(self.sim.now().0 + 5_000_000));
     }
 
     fn check(&self) {
         let (sim, mm, layout) = (&self.sim, &self.stage.mm, &self.stage.scene.layout);
-        check_whole::check(sim, mm.pages(), layout, &self.owners());
         if self.stage.scene.odds.vmstat {
             check_shepherd::check(sim);
         }
+        self.stage.over.set(true);
+        self.run_on();
+        check_whole::check(sim, mm.pages(), layout, &self.owners());
         let [zone, node] = &self.stage.counted;
         let counted = [
             mm.pages().counted(sim, ZoneItem::Anon),
@@ -101,9 +114,10 @@ impl Play {
             pages.free(sim, pfn, order).expect("events say who has it");
         }
         check_whole::check(sim, pages, &self.stage.scene.layout, &self.owners());
-        let largest = |view: &plimsoll_mm::page::ZoneView| view.blocks[Order::MAX.index()];
+        let largest = |view: &ZoneView| view.blocks[Order::MAX.index()];
         let count: u32 = pages.view(sim).iter().map(largest).sum();
-        let request = small::any(Order::MAX).of_class(plimsoll_mm::page::ZoneKind::Movable);
+        let mut request = small::any(Order::MAX);
+        request.class = ZoneKind::Movable;
         for _ in 0..count {
             pages
                 .alloc(sim, request)
@@ -142,7 +156,7 @@ fn the_swarm_meets_what_it_is_for() {
         let play = Play::new(Scene::new(seed));
         play.run();
         let (stats, scene) = (play.sim.stats(), &play.stage.scene);
-        let pcp = stats.class(plimsoll_mm::site::LockClass::Pcp);
+        let pcp = stats.class(LockClass::Pcp);
         let offline = play
             .sim
             .topology()

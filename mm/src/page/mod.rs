@@ -21,6 +21,8 @@ pub mod holds;
 mod layout;
 mod links;
 mod pcp;
+#[cfg(test)]
+mod pcp_props;
 mod setup;
 pub mod sizing;
 mod tag;

@@ -71,6 +71,12 @@ impl Pcp {
         self.count
     }
 
+    /// Where spilling starts.
+    #[cfg(test)]
+    pub(super) fn high(&self) -> u32 {
+        self.high
+    }
+
     /// The hottest block of a list.
     #[inline]
     pub(super) fn pop(&mut self, list: usize, order: Order) -> Option<u32> {
@@ -121,7 +127,8 @@ impl Pcp {
             return 1;
         }
         let mut batch = if order == Order::ZERO {
-            base << self.alloc_factor
+            // The knob may have been lowered since the factor grew.
+            base << self.alloc_factor.min(mood.scale_max)
         } else {
             base
         };

@@ -19,6 +19,7 @@ pub mod threshold;
 
 use alloc::boxed::Box;
 use core::fmt;
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 
 use self::counters::{Counters, NodeItem, Step};
 use self::schedule::{Moment, Schedule};
@@ -26,7 +27,7 @@ use self::shepherd::{Leftovers, Shepherd};
 use crate::cpus::{Cpus, Hotplug};
 use crate::design::Design;
 use crate::event::{Changed, Event};
-use crate::machine::{Job, JobState, Machine, WhenIdle};
+use crate::machine::{Job, JobState, Machine, WhenIdle, Word};
 use crate::page::{Config, LayoutError, PageAllocator};
 use crate::site::Work;
 use crate::units::CpuId;
@@ -37,6 +38,9 @@ pub struct Manager<M: Machine> {
     nodes: Box<[Counters<M>]>,
     schedule: &'static dyn Schedule,
     shepherd: &'static dyn Shepherd,
+    /// The CPU the shepherd is on. Who changes it defers the shepherd there; a round that finds
+    /// itself elsewhere is a leftover and ends.
+    shepherd_home: M::Word,
 }
 
 impl<M: Machine> fmt::Debug for Manager<M> {
@@ -67,6 +71,7 @@ impl<M: Machine> Manager<M> {
             nodes,
             schedule,
             shepherd,
+            shepherd_home: machine.word(0),
         };
         manager.recompute(machine);
         Ok(manager)
@@ -80,7 +85,9 @@ impl<M: Machine> Manager<M> {
     /// Defers the shepherd for the first time (Linux: `start_shepherd_timer`). The machine must
     /// call [`Manager::run`] for each job that comes due.
     pub fn start(&self, machine: &M) {
-        self.defer_shepherd(machine);
+        let here = machine.this_cpu();
+        self.shepherd_home.store(machine, word_of(here), Release);
+        self.defer_shepherd(machine, here);
     }
 
     /// Runs a job that came due, on the CPU it was deferred to.
@@ -113,9 +120,11 @@ impl<M: Machine> Manager<M> {
         // defers work that `update` then declines to repeat.
         self.pages.hotplug(machine, cpu, Hotplug::Offline);
         machine.cancel(cpu, Job::VmstatUpdate);
-        if machine.job_state(cpu, Job::Shepherd) == JobState::Pending {
+        // An exchange even when it changes nothing: whoever brings the shepherd here later sees by
+        // its own exchange that this CPU went, and moves on.
+        if self.shepherd_home.add(machine, 0, AcqRel) == word_of(cpu) {
             machine.cancel(cpu, Job::Shepherd);
-            self.defer_shepherd(machine);
+            self.defer_shepherd(machine, cpu);
         }
     }
 
@@ -171,6 +180,10 @@ impl<M: Machine> Manager<M> {
 
     /// The shepherd's round (Linux: `vmstat_shepherd`).
     fn watch(&self, machine: &M) {
+        let here = machine.this_cpu();
+        if self.shepherd_home.load(machine, Acquire) != word_of(here) {
+            return; // It moved after this round was due.
+        }
         let cpus: &Cpus<M> = self.pages.cpus();
         for cpu in cpus.iter(machine) {
             machine.spend(Work::ScanCpu, 1);
@@ -184,7 +197,7 @@ impl<M: Machine> Manager<M> {
                 machine.defer(cpu, Job::VmstatUpdate, due, idle);
             }
         }
-        self.defer_shepherd(machine);
+        self.defer_shepherd(machine, here);
     }
 
     fn leftovers(&self, machine: &M, cpu: CpuId) -> Leftovers {
@@ -202,21 +215,31 @@ impl<M: Machine> Manager<M> {
         }
     }
 
-    /// The shepherd follows Linux's rounding in every design: it is one timer. It moves to an
-    /// online CPU when its own goes.
-    fn defer_shepherd(&self, machine: &M) {
-        let here = machine.this_cpu();
-        let online = self.pages.cpus().is_online(machine, here);
-        let cpu = if online {
-            Some(here)
-        } else {
-            self.pages.cpus().iter(machine).next()
-        };
-        let Some(moment) = cpu.and_then(|cpu| self.moment(machine, cpu)) else {
-            return;
-        };
-        let due = schedule::RoundJiffies.next(&moment);
-        machine.defer(moment.cpu, Job::Shepherd, due, WhenIdle::Defer);
+    /// The shepherd follows Linux's rounding in every design: it is one timer. It moves from
+    /// `from` to an online CPU when its own goes, unless somebody else moved it already.
+    fn defer_shepherd(&self, machine: &M, mut from: CpuId) {
+        let cpus: &Cpus<M> = self.pages.cpus();
+        let moment = |cpu| self.moment(machine, cpu);
+        // Ends: a further turn means that yet another CPU went offline just now.
+        loop {
+            let first = || cpus.iter(machine).find_map(moment);
+            let Some(moment) = moment(from).or_else(first) else {
+                return;
+            };
+            let (from_word, to_word) = (word_of(from), word_of(moment.cpu));
+            // AcqRel pairs with the exchange in `cpu_going`: of the two, the later sees the other.
+            let home = &self.shepherd_home;
+            let moved = home.compare_exchange(machine, from_word, to_word, AcqRel);
+            if moved.is_err() {
+                return;
+            }
+            let due = schedule::RoundJiffies.next(&moment);
+            machine.defer(moment.cpu, Job::Shepherd, due, WhenIdle::Defer);
+            if cpus.is_online(machine, moment.cpu) {
+                return;
+            }
+            from = moment.cpu;
+        }
     }
 
     fn moment(&self, machine: &M, cpu: CpuId) -> Option<Moment> {
@@ -250,4 +273,8 @@ impl<M: Machine> Manager<M> {
             counters.set_threshold(machine, threshold.unwrap_or(0));
         }
     }
+}
+
+fn word_of(cpu: CpuId) -> i64 {
+    i64::from(cpu.0)
 }

@@ -36,6 +36,8 @@ pub(crate) struct Stage {
     /// What was added to counters.
     pub(crate) counted: [Cell<i64>; 2],
     pub(crate) out_of_memory: Cell<u32>,
+    /// Jobs that come due do nothing any more.
+    pub(crate) over: Cell<bool>,
 }
 
 /// Pages that a reclaimer may free.
@@ -81,6 +83,16 @@ impl Reclaimer<Sim> for Shrinker {
 }
 
 impl Stage {
+    /// Takes whole blocks until about as many pages are left as the scene says: large zones have
+    /// large batches, and run out of memory none the less.
+    pub(crate) fn fill(&self, sim: &Sim) {
+        let pages = self.mm.pages();
+        let mut request = Request::new(Order::MAX).urgent(Urgency::Reserve);
+        request.class = ZoneKind::Movable;
+        let free = || pages.view(sim).iter().map(|view| view.free.0).sum::<u32>();
+        while free() > self.scene.left && pages.alloc(sim, request).is_ok() {}
+    }
+
     pub(crate) fn new(scene: Scene, mm: Manager<Sim>, cache: Arc<Cache>) -> Self {
         Self {
             scene,
@@ -90,9 +102,13 @@ impl Stage {
             plugging: Cell::new(false),
             counted: Default::default(),
             out_of_memory: Cell::new(0),
+            over: Cell::new(false),
         }
     }
 }
+
+/// What a task does in one step.
+type Doing = fn(&mut Actor, &Sim);
 
 /// One task.
 pub(crate) struct Actor {
@@ -100,9 +116,6 @@ pub(crate) struct Actor {
     dice: Dice,
     held: Vec<Block>,
 }
-
-/// One kind of thing an actor does.
-type Act = fn(&mut Actor, &Sim);
 
 impl Actor {
     pub(crate) fn new(stage: &Rc<Stage>, sim: &Sim, number: u64) -> Self {
@@ -124,7 +137,7 @@ impl Actor {
 
     fn step(&mut self, sim: &Sim) {
         let odds = self.stage.scene.odds;
-        let steps: [(u32, Act); 11] = [
+        let steps: [(u32, Doing); 11] = [
             (odds.alloc, Self::alloc),
             (odds.free, Self::free),
             (odds.pass_on, Self::pass_on),
@@ -162,13 +175,13 @@ impl Actor {
             Urgency::Reserve,
         ];
         let order_wanted = Order::new(u8::try_from(order).expect("small")).expect("at most 10");
-        let mut request = Request::new(order_wanted)
-            .urgent(*self.dice.pick(&urgencies))
-            .of_class(*self.dice.pick(&ZoneKind::ALL));
+        let mut request = Request::new(order_wanted).urgent(*self.dice.pick(&urgencies));
+        request.class = *self.dice.pick(&ZoneKind::ALL);
         if self.dice.chance(30) {
             request = request.from_node(NodeId(self.dice.below(5)));
         }
-        let blocks = if self.dice.chance(10) { 40 } else { 1 };
+        let row = self.dice.chance(10);
+        let blocks = if row { self.stage.scene.burst } else { 1 };
         for _ in 0..blocks {
             match self.stage.mm.pages().alloc(sim, request) {
                 Ok(pfn) if order == 0 && self.stage.scene.odds.reclaim && self.dice.chance(20) => {
@@ -177,7 +190,9 @@ impl Actor {
                 Ok(pfn) => self.held.push((pfn, request.order)),
                 Err(AllocError::OutOfMemory(tried)) => {
                     assert!(tried.zones > 0, "somebody was asked: {tried:?}");
-                    let reclaims = u32::from(self.stage.scene.odds.reclaim);
+                    // Who cannot wait is told at once.
+                    let waits = request.urgency != Urgency::Atomic;
+                    let reclaims = u32::from(waits && self.stage.scene.odds.reclaim);
                     assert_eq!(tried.reclaimers, reclaims, "all were asked: {tried:?}");
                     let count = &self.stage.out_of_memory;
                     return count.set(count.get() + 1);

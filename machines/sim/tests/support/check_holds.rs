@@ -41,7 +41,7 @@ impl HoldLimit {
         let about = |limit: u32| pages < limit + LISTED_MAX;
         let ok = match (self.policy, site) {
             (_, Site::AllocDirect | Site::FreeDirect) => blocks == 1,
-            ("bounded", _) => pages <= batch || blocks == 1,
+            ("bounded" | "bounded-pages", _) => pages <= batch || blocks == 1,
             ("batched", Site::Spill | Site::Decay) => about(batch),
             (_, Site::Drain) => about(batch << 5),
             (_, Site::DrainRemoteNode) => about(batch),

@@ -29,6 +29,10 @@ pub(crate) struct Scene {
     pub(crate) tasks: u32,
     /// Steps of each task.
     pub(crate) steps: u32,
+    /// The most blocks that one task asks for in a row.
+    pub(crate) burst: u32,
+    /// About how many pages are left to the tasks; the rest is taken before they start.
+    pub(crate) left: u32,
     /// The largest order asked for.
     pub(crate) order_max: u8,
     pub(crate) odds: Odds,
@@ -70,10 +74,12 @@ impl Scene {
         tunables
             .set(Knob::StatInterval, u64::from(dice.between(1, 20)))
             .expect("in bounds");
+        let is_large = dice.chance(30);
+        let layout = layout(dice, nodes, is_large);
         Self {
             profile: small::profile(topology(dice, cpus, nodes), hz),
             options: options(dice, seed),
-            layout: layout(dice, nodes),
+            layout,
             design: Design {
                 schedule: *dice.pick(&SCHEDULES),
                 shepherd: *dice.pick(&SHEPHERDS),
@@ -83,6 +89,8 @@ impl Scene {
             cache_slice: Pages(*dice.pick(&[0, 2, 8, 256])),
             tasks: dice.between(1, 3),
             steps: dice.between(50, 400),
+            burst: *dice.pick(if is_large { &[40, 500] } else { &[1, 40] }),
+            left: dice.between(1000, 12_000),
             order_max: *dice.pick(&[0, 1, 3, 9, 10]),
             odds: odds(dice),
         }
@@ -119,8 +127,9 @@ fn topology(dice: &mut Dice, cpus: u32, nodes: u32) -> Topology {
     Topology::new((0..cpus).map(place).collect())
 }
 
-/// A few small zones with gaps between them and holes inside.
-fn layout(dice: &mut Dice, nodes: u32) -> Layout {
+/// A few small zones with gaps between them and holes inside; or the first so large that its
+/// batch is more than a page or two.
+fn layout(dice: &mut Dice, nodes: u32, is_large: bool) -> Layout {
     let mut zones = Vec::new();
     let mut start = 1024 * dice.below(3);
     for node in (0..nodes).map(NodeId) {
@@ -129,7 +138,13 @@ fn layout(dice: &mut Dice, nodes: u32) -> Layout {
             if !dice.chance(wanted) {
                 continue;
             }
-            let spanned = Pages(dice.between(1, *dice.clone().pick(&[40, 1500, 5000])));
+            let spanned = if is_large && zones.is_empty() {
+                dice.between(1 << 15, (1 << 18) + 5000)
+            } else {
+                let most = *dice.pick(&[40, 1500, 5000]);
+                dice.between(1, most)
+            };
+            let spanned = Pages(spanned);
             let holes = holes(dice, start..start + spanned.0);
             zones.push(ZoneLayout {
                 kind,

@@ -1,0 +1,286 @@
+//! Random allocations and frees on real threads: nothing is shared, nothing is lost, and every
+//! block that can exist can be had afterwards.
+//!
+//! Each page has an owner word. Who is handed a page writes its number there and finds nobody
+//! else's; so two owners of one page meet.
+
+use std::sync::Mutex;
+use std::sync::atomic::Ordering::{AcqRel, Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use plimsoll_host::Host;
+use plimsoll_mm::design::{Design, HOLDS};
+use plimsoll_mm::machine::{Job, JobState, Machine};
+use plimsoll_mm::page::watermark::Urgency;
+use plimsoll_mm::page::{Config, Layout, Request};
+use plimsoll_mm::topology::Topology;
+use plimsoll_mm::tunables::Knob;
+use plimsoll_mm::units::{CpuId, Order, Pages, Pfn};
+use plimsoll_mm::vmstat::Manager;
+use plimsoll_mm::vmstat::counters::ZoneItem;
+
+const CPUS: u32 = 4;
+const PAGES: u32 = 6 * 1024 + 333;
+/// Of a thread's blocks, how many it keeps at most.
+const HELD_MAX: usize = 300;
+
+/// The manager and who has which page.
+struct Stage {
+    host: Host,
+    mm: Manager<Host>,
+    owners: Vec<AtomicU32>,
+    /// Blocks to be freed by another thread.
+    passed_on: Mutex<Vec<Block>>,
+}
+
+type Block = (Pfn, Order);
+
+/// SplitMix64: all that is needed here.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, end: u32) -> u32 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        u32::try_from((mixed ^ (mixed >> 31)) % u64::from(end.max(1))).expect("below a u32")
+    }
+
+    fn shuffle<T>(&mut self, items: &mut [T]) {
+        for last in (1..items.len()).rev() {
+            let other = self.below(u32::try_from(last + 1).expect("few"));
+            items.swap(last, other as usize);
+        }
+    }
+}
+
+fn any(order: Order) -> Request {
+    Request::new(order).urgent(Urgency::Reserve)
+}
+
+impl Stage {
+    fn new(design: Design) -> Self {
+        let host = Host::with_topology(Topology::flat(CPUS));
+        let mut config = Config::new(Layout::arena(Pages(PAGES)));
+        config.design = design;
+        let mm = Manager::new(&host, config).expect("an arena is a layout");
+        let owners = (0..PAGES).map(|_| AtomicU32::new(0)).collect();
+        Self {
+            host,
+            mm,
+            owners,
+            passed_on: Mutex::default(),
+        }
+    }
+
+    fn alloc(&self, me: u32, order: Order) -> Option<Block> {
+        let pfn = self.mm.pages().alloc(&self.host, any(order)).ok()?;
+        for page in pfn.0..pfn.0 + order.pages().0 {
+            let before = self.owners[page as usize].swap(me, AcqRel);
+            assert_eq!(before, 0, "page {page} is handed out twice");
+        }
+        Some((pfn, order))
+    }
+
+    fn disown(&self, (pfn, order): Block) {
+        for page in pfn.0..pfn.0 + order.pages().0 {
+            let before = self.owners[page as usize].swap(0, AcqRel);
+            assert_ne!(before, 0, "page {page} had an owner");
+        }
+    }
+
+    fn free(&self, block: Block) {
+        self.disown(block);
+        let freed = self.mm.pages().free(&self.host, block.0, block.1);
+        freed.expect("it was handed out with this order");
+    }
+
+    fn free_many(&self, held: &mut Vec<Block>) {
+        let single = |block: &mut Block| block.1 == Order::ZERO;
+        let pfns: Vec<Pfn> = held
+            .extract_if(.., single)
+            .inspect(|&block| self.disown(block))
+            .map(|block| block.0)
+            .collect();
+        let freed = self.mm.pages().free_pages(&self.host, &pfns);
+        freed.expect("all were handed out");
+    }
+
+    /// One thread's part: random steps until told to stop; frees all it has at the end.
+    fn act(&self, cpu: CpuId, seed: u64, stop: &AtomicBool) {
+        let _entered = self.host.enter(cpu);
+        let (dice, me) = (&mut Dice(seed ^ u64::from(cpu.0) << 32), cpu.0 + 1);
+        let mut held = Vec::new();
+        // Relaxed: only says when to end.
+        while !stop.load(Relaxed) {
+            match dice.below(100) {
+                0..50 if held.len() < HELD_MAX => {
+                    let large = if dice.below(100) < 95 { 4 } else { 11 };
+                    let order = u8::try_from(dice.below(large)).expect("small");
+                    held.extend(self.alloc(me, Order::new(order).expect("at most 10")));
+                }
+                0..90 if !held.is_empty() => {
+                    let index = dice.below(u32::try_from(held.len()).expect("few"));
+                    self.free(held.swap_remove(index as usize));
+                }
+                90..94 => self.free_many(&mut held),
+                94..97 => {
+                    let mut passed_on = self.passed_on.lock().expect("no thread panicked");
+                    std::mem::swap(&mut held, &mut passed_on);
+                }
+                97 => {
+                    self.mm
+                        .pages()
+                        .drain_cpu(&self.host, CpuId(dice.below(CPUS)));
+                }
+                98 => {
+                    self.mm.pages().drain_all(&self.host);
+                }
+                _ => self.mm.pages().count(&self.host, Pfn(0), ZoneItem::Anon, 1),
+            }
+        }
+        held.into_iter().for_each(|block| self.free(block));
+    }
+
+    fn run(&self, seed: u64, time: Duration) {
+        let stop = AtomicBool::new(false);
+        thread::scope(|scope| {
+            for cpu in (0..CPUS).map(CpuId) {
+                let stop = &stop;
+                scope.spawn(move || self.act(cpu, seed, stop));
+            }
+            thread::sleep(time);
+            stop.store(true, Relaxed);
+        });
+    }
+
+    /// With nothing under way: everything is there, counted, and merged as far as it goes.
+    fn is_whole(&self) {
+        let _entered = self.host.enter(CpuId(0));
+        let pages = self.mm.pages();
+        let left = std::mem::take(&mut *self.passed_on.lock().expect("no thread panicked"));
+        left.into_iter().for_each(|block| self.free(block));
+        let view = &pages.view(&self.host)[0];
+        assert_eq!(view.free + view.listed, Pages(PAGES), "{view:?}");
+        pages.drain_all_sync(&self.host);
+        let view = &pages.view(&self.host)[0];
+        assert_eq!(
+            (view.free.0, view.counted_free),
+            (PAGES, u64::from(PAGES)),
+            "{view:?}"
+        );
+        assert_eq!(view.listed, Pages::ZERO);
+        // 333 = 256 + 64 + 8 + 4 + 1.
+        assert_eq!(view.blocks, [1, 0, 1, 1, 0, 0, 1, 0, 1, 0, 6]);
+    }
+}
+
+#[test]
+fn threads_neither_share_nor_lose_pages() {
+    for (seed, holds) in (0..).zip(HOLDS) {
+        let stage = Stage::new(Design {
+            holds,
+            ..Design::OURS
+        });
+        stage.run(seed, Duration::from_millis(400));
+        stage.is_whole();
+    }
+}
+
+#[test]
+fn nor_do_they_while_workers_refresh_every_other_millisecond() {
+    for (seed, design) in [
+        (10, Design::OURS),
+        (11, Design::LINUX),
+        (12, Design::PATCHED),
+    ] {
+        let stage = std::sync::Arc::new(Stage::new(design));
+        let refreshes = std::sync::Arc::new(AtomicU32::new(0));
+        {
+            let _entered = stage.host.enter(CpuId(0));
+            let pages = stage.mm.pages();
+            pages
+                .set_tunable(&stage.host, Knob::StatInterval, 2)
+                .expect("in bounds");
+            stage.mm.start(&stage.host);
+        }
+        let (of_jobs, counted) = (std::sync::Arc::clone(&stage), refreshes.clone());
+        let handler = move |host: &Host, job| {
+            counted.fetch_add(u32::from(job == Job::VmstatUpdate), Relaxed);
+            of_jobs.mm.run(host, job);
+        };
+        let workers = stage
+            .host
+            .start(handler)
+            .expect("nobody else started workers");
+        stage.run(seed, Duration::from_millis(500));
+        goes_dormant(&stage);
+        drop(workers);
+        stage.is_whole();
+        // Rounding to whole seconds makes Linux's first firings late.
+        let least = if design.schedule.name() == "phased" {
+            20
+        } else {
+            1
+        };
+        assert!(
+            refreshes.load(Relaxed) >= least,
+            "{design:?}: {refreshes:?}"
+        );
+    }
+}
+
+/// Once nothing happens any more, works fold what there is, then go dormant.
+fn goes_dormant(stage: &Stage) {
+    let start = Instant::now();
+    let is_quiet = |cpu| {
+        stage.host.job_state(cpu, Job::VmstatUpdate) == JobState::Dormant
+            && !stage.mm.is_dirty(&stage.host, cpu)
+    };
+    while !(0..CPUS).map(CpuId).all(is_quiet) {
+        assert!(
+            start.elapsed() < Duration::from_secs(20),
+            "some work never goes dormant"
+        );
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Two threads free everything in random order; then each block of the largest orders is there.
+#[test]
+fn after_a_drain_every_block_that_can_exist_can_be_had() {
+    for (seed, holds) in (0..40).zip(HOLDS.into_iter().cycle()) {
+        let stage = Stage::new(Design {
+            holds,
+            ..Design::OURS
+        });
+        let dice = &mut Dice(seed);
+        let mut all: Vec<Block> = {
+            let _entered = stage.host.enter(CpuId(0));
+            std::iter::from_fn(|| stage.alloc(9, Order::ZERO)).collect()
+        };
+        assert_eq!(all.len(), PAGES as usize, "every page can be had");
+        dice.shuffle(&mut all);
+        let rest = all.split_off(dice.below(PAGES) as usize);
+        thread::scope(|scope| {
+            for (cpu, part) in (0..).map(CpuId).zip([all, rest]) {
+                let stage = &stage;
+                scope.spawn(move || {
+                    let _entered = stage.host.enter(cpu);
+                    part.into_iter().for_each(|block| stage.free(block));
+                });
+            }
+        });
+        let order = if seed % 2 == 0 {
+            Order::MAX
+        } else {
+            Order::HUGE
+        };
+        let _entered = stage.host.enter(CpuId(3));
+        let had = std::iter::from_fn(|| stage.alloc(9, order)).count();
+        assert_eq!(had, (PAGES >> order.get()) as usize, "seed {seed}");
+    }
+}

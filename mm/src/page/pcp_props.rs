@@ -1,0 +1,113 @@
+//! Whatever happens to page lists: `high` stays within its bounds, and what is asked for makes
+//! sense.
+
+use proptest::prelude::*;
+
+use super::pcp::{Mood, Pcp};
+use super::sizing::Sizes;
+use crate::units::{Order, Pages};
+
+/// One step of a CPU.
+#[derive(Clone, Copy, Debug)]
+enum Op {
+    /// Refill as much as wanted, then take one.
+    Alloc(u8),
+    /// Put one back and spill as much as asked for.
+    Free(u8),
+    Decay,
+    /// The zone changes: below its high mark, reclaimed, or with another number of CPUs.
+    Mood(Mood),
+}
+
+/// Orders that have a list.
+const ORDERS: [u8; 5] = [0, 1, 2, 3, 9];
+
+fn mood() -> impl Strategy<Value = Mood> {
+    let sizes = (1_u32..1 << 20, 0_u32..1 << 20, 1_u32..32, 0_u32..3).prop_map(
+        |(managed, low, cpus, fixed)| {
+            let fraction = [0, 0, 8][fixed as usize];
+            Sizes::of(Pages(managed), Pages(low), cpus, fraction)
+        },
+    );
+    let flags = [any::<bool>(), any::<bool>(), any::<bool>()];
+    (sizes, 0_u32..=6, flags).prop_map(
+        |(sizes, scale_max, [below_high, reclaiming, large_cache])| Mood {
+            sizes,
+            scale_max,
+            below_high,
+            reclaiming,
+            large_cache,
+        },
+    )
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let order = || (0_usize..5).prop_map(|index| ORDERS[index]);
+    prop_oneof![
+        10 => order().prop_map(Op::Alloc),
+        10 => order().prop_map(Op::Free),
+        3 => Just(Op::Decay),
+        1 => mood().prop_map(Op::Mood),
+    ]
+}
+
+/// Gives back the coldest blocks until at least `pages` are back.
+fn give(pcp: &mut Pcp, pages: u32) {
+    let (mut cursor, before) = (0, pcp.count());
+    while before - pcp.count() < pages {
+        let Some(coldest) = pcp.coldest(&mut cursor) else {
+            break;
+        };
+        coldest.take();
+    }
+}
+
+fn step(pcp: &mut Pcp, op: Op, mood: &mut Mood) -> Result<(), TestCaseError> {
+    let Sizes { batch, .. } = mood.sizes;
+    let most = batch.0 << mood.scale_max;
+    let list = |order: u8| usize::from(order.min(4));
+    match op {
+        Op::Alloc(order) => {
+            let order_of = Order::new(order).expect("a list's order");
+            pcp.note_alloc();
+            if pcp.pop(list(order), order_of).is_none() {
+                let blocks = pcp.refill_blocks(order_of, mood);
+                prop_assert!(blocks >= 1, "a refill brings something");
+                prop_assert!(blocks <= most.max(2), "{blocks} blocks of order {order}");
+                prop_assert!(pcp.reserve(list(order), blocks));
+                (0..blocks).for_each(|block| pcp.push_cold(list(order), order_of, block << order));
+                prop_assert!(pcp.pop(list(order), order_of).is_some());
+            }
+        }
+        Op::Free(order) => {
+            let order_of = Order::new(order).expect("a list's order");
+            prop_assert!(pcp.push(list(order), order_of, 0));
+            let excess = pcp.note_free(order_of, mood);
+            give(pcp, excess);
+        }
+        Op::Decay => {
+            let (excess, _) = pcp.decay(mood);
+            prop_assert!(excess <= pcp.count(), "there is as much to give back");
+            give(pcp, excess);
+        }
+        Op::Mood(next) => *mood = next,
+    }
+    Ok(())
+}
+
+proptest! {
+    #[test]
+    fn high_stays_within_its_bounds(
+        first in mood(),
+        ops in proptest::collection::vec(op(), 1..300),
+    ) {
+        let (mut pcp, mut mood) = (Pcp::default(), first);
+        // Where `high` was before may lie outside the bounds of now, until it is tuned again.
+        let mut highest = mood.sizes.high_max.0;
+        for op in ops {
+            step(&mut pcp, op, &mut mood)?;
+            highest = highest.max(mood.sizes.high_max.0);
+            prop_assert!(pcp.high() <= highest, "{} of {highest} after {op:?}", pcp.high());
+        }
+    }
+}
