@@ -20,6 +20,8 @@ pub(crate) struct Args {
 pub(crate) enum Command {
     /// Runs published experiments and prints each result beside the published one
     Reproduce(Reproduce),
+    /// Compares designs under a workload: stress-vm, stress-vm-bursts, make-like
+    Compare(Compare),
     /// Runs a recording of page allocations again, on a machine of any size
     Replay(Replay),
     /// Lists the simulated machines, or shows one with the source of every cost
@@ -45,6 +47,34 @@ pub(crate) struct Reproduce {
     /// Runs every case twice and fails if anything differs
     #[arg(long)]
     pub(crate) check_determinism: bool,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Compare {
+    /// What CPUs do: stress-vm, stress-vm-bursts or make-like
+    pub(crate) workload: String,
+    /// The machine to run it on: a name that `plimsoll machines` lists, or a profile file
+    #[arg(long, value_name = "NAME|FILE")]
+    pub(crate) machine: String,
+    /// The design to compare against
+    #[arg(long, value_name = "DESIGN", default_value = "linux")]
+    pub(crate) a: String,
+    /// The designs in question
+    #[arg(long, value_name = "DESIGN", default_value = "ours", num_args = 1..)]
+    pub(crate) b: Vec<String>,
+    /// Workers or jobs [default: one per CPU]
+    #[arg(long, value_name = "N")]
+    pub(crate) workers: Option<NonZeroU32>,
+    /// Virtual milliseconds of each run
+    #[arg(long, value_name = "MS", default_value = "1500", value_parser = clap::value_parser!(u64).range(1..=3_600_000))]
+    pub(crate) length_ms: u64,
+    #[command(flatten)]
+    pub(crate) runs: Runs,
+    /// The card of costs
+    #[arg(long, default_value = "mid")]
+    pub(crate) card: CardName,
     #[command(flatten)]
     pub(crate) output: Output,
 }

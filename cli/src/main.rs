@@ -42,6 +42,7 @@ fn main() -> ExitCode {
 fn run(args: Args) -> anyhow::Result<()> {
     match args.command {
         Command::Reproduce(args) => command::reproduce::run(args),
+        Command::Compare(args) => command::compare::run(args),
         Command::Replay(args) => command::replay::run(args),
         Command::Machines(args) => command::machines::run(&args),
         Command::Designs => command::designs::run(),

@@ -2,6 +2,20 @@
 
 use plimsoll_mm::site::Site;
 
+use crate::metric::Unit;
+use crate::report::value::human;
+
+/// The heads of [`HoldLog::rows`].
+pub const COLUMNS: [&str; 7] = [
+    "design",
+    "call site",
+    "holds",
+    "pages",
+    "per hold",
+    "most pages",
+    "over 1000",
+];
+
 /// Buckets of 250 pages; the last takes all that are longer.
 pub const BUCKETS: usize = 10;
 
@@ -56,6 +70,26 @@ impl HoldLog {
     #[must_use]
     pub fn site(&self, site: Site) -> &SiteHolds {
         &self.sites[site as usize]
+    }
+
+    /// What moved between page lists and zones, a row for each call site that moved pages.
+    #[must_use]
+    pub fn rows(&self, design: &str) -> Vec<Vec<String>> {
+        let row = |site: Site| {
+            let holds = self.site(site);
+            (holds.holds > 0).then(|| {
+                vec![
+                    design.to_owned(),
+                    site.name().to_owned(),
+                    human(holds.holds as f64, Unit::Count),
+                    human(holds.pages as f64, Unit::Count),
+                    format!("{:.1}", holds.pages as f64 / holds.holds as f64),
+                    holds.max.to_string(),
+                    human(holds.over_1000 as f64, Unit::Count),
+                ]
+            })
+        };
+        Site::ALL.into_iter().filter_map(row).collect()
     }
 
     /// The holds of all call sites together.

@@ -6,6 +6,7 @@
 pub mod bench;
 pub mod cases;
 pub mod compare;
+pub mod contest;
 pub mod designs;
 mod error;
 pub mod experiment;

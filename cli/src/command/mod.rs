@@ -1,6 +1,7 @@
 //! One file per command: arguments in, reports out.
 
 pub(crate) mod bench;
+pub(crate) mod compare;
 pub(crate) mod designs;
 pub(crate) mod machines;
 pub(crate) mod replay;

@@ -17,6 +17,7 @@ use crate::compare::Comparison;
 use crate::designs::{self, Named};
 use crate::error::Error;
 use crate::experiment::{Determinism, Effort, Options};
+use crate::holds;
 use crate::locks;
 use crate::machines;
 use crate::metric::Unit;
@@ -123,23 +124,21 @@ fn check_scale(plan: &Plan, scale: NonZeroU32, profile: &Profile) -> Result<(), 
 fn lists(recording: &Recording, options: &ReplayOptions, performed: &[(&str, Performed)]) -> Table {
     let mut rows: Vec<Vec<String>> = performed
         .iter()
-        .flat_map(|(name, performed)| performed.list_rows(name))
+        .flat_map(|(name, performed)| performed.holds.rows(name))
         .collect();
     let drains = recording.summary.drains * u64::from(options.scale.get());
     if drains > 0 {
         let recorded = ["recorded", "mm_page_pcpu_drain"].map(str::to_owned);
         let mut row = recorded.to_vec();
         row.extend([String::new(), human(drains as f64, Unit::Count)]);
-        row.extend([String::new(), String::new()]);
+        row.resize(holds::COLUMNS.len(), String::new());
         rows.push(row);
     }
     Table {
         title: "Pages between lists and zones, first seed".to_owned(),
         note: "The recorded machine had its own list sizes and a history; ours starts empty."
             .to_owned(),
-        columns: ["design", "call site", "holds", "pages", "per hold", "most"]
-            .map(str::to_owned)
-            .to_vec(),
+        columns: holds::COLUMNS.map(str::to_owned).to_vec(),
         rows,
     }
 }

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use plimsoll_mm::design::Design;
 use plimsoll_mm::machine::Machine;
 use plimsoll_mm::page::Request;
-use plimsoll_mm::site::{LockClass, Site, Work};
+use plimsoll_mm::site::Work;
 use plimsoll_mm::units::{CpuId, Nanos, Order, Pfn};
 use plimsoll_mm::vmstat::Manager;
 use plimsoll_sim::profile::Profile;
@@ -17,8 +17,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use super::plan::{Plan, Step, What};
 use crate::compare::Sample;
 use crate::holds::HoldLog;
-use crate::metric::{Metric, Unit};
-use crate::report::value::human;
+use crate::locks;
 use crate::room::Room;
 
 /// Copies start within this time of each other.
@@ -32,7 +31,7 @@ const WAIT_STEPS_MAX: u32 = 10_000;
 #[derive(Clone, Debug)]
 pub(super) struct Performed {
     pub(super) stats: Stats,
-    holds: HoldLog,
+    pub(super) holds: HoldLog,
     /// Allocations that got nothing.
     pub(super) failed: u64,
     /// Frees that came long before their allocation.
@@ -91,7 +90,7 @@ pub(super) fn run(
     let (stats, log) = room.finish();
     let sample = Sample {
         hash: stats.hash,
-        metrics: metrics(&stats, &log.holds),
+        metrics: locks::metrics(&stats, &log.holds),
     };
     let performed = Performed {
         stats,
@@ -148,61 +147,5 @@ fn wait_until(sim: &Sim, at: Nanos) {
         sim.sleep_until(at);
     } else if gap.0 > 0 {
         sim.spend(Work::Think, u32::try_from(gap.0).unwrap_or(u32::MAX));
-    }
-}
-
-fn metrics(stats: &Stats, holds: &HoldLog) -> Vec<(Metric, f64)> {
-    let zone = stats.class(LockClass::Zone);
-    let pcp = stats.class(LockClass::Pcp);
-    let all = holds.all();
-    let longest = |stats: &plimsoll_sim::LockStats| {
-        stats.wait_max.map_or(0.0, |longest| longest.wait.0 as f64)
-    };
-    let lower = Metric::lower;
-    vec![
-        (lower("contentions", Unit::Count), zone.contentions as f64),
-        (
-            lower("perf_contentions", Unit::Count),
-            zone.perf_contentions as f64,
-        ),
-        (
-            lower("total_wait_ns", Unit::Nanos),
-            zone.wait_total.0 as f64,
-        ),
-        (lower("wait_max_ns", Unit::Nanos), longest(&zone)),
-        (lower("hold_max_ns", Unit::Nanos), zone.hold_max.0 as f64),
-        (
-            lower("zone_lock_acquisitions", Unit::Count),
-            zone.acquisitions as f64,
-        ),
-        (lower("pages_per_hold_max", Unit::Pages), f64::from(all.max)),
-        (
-            lower("holds_over_1000_pages", Unit::Count),
-            all.over_1000 as f64,
-        ),
-        (
-            lower("pcp_contentions", Unit::Count),
-            pcp.contentions as f64,
-        ),
-    ]
-}
-
-impl Performed {
-    /// A row for each call site that moved pages.
-    pub(super) fn list_rows(&self, design: &str) -> Vec<Vec<String>> {
-        let row = |site: Site| {
-            let holds = self.holds.site(site);
-            (holds.holds > 0).then(|| {
-                vec![
-                    design.to_owned(),
-                    site.name().to_owned(),
-                    human(holds.holds as f64, Unit::Count),
-                    human(holds.pages as f64, Unit::Count),
-                    format!("{:.1}", holds.pages as f64 / holds.holds as f64),
-                    holds.max.to_string(),
-                ]
-            })
-        };
-        Site::ALL.into_iter().filter_map(row).collect()
     }
 }

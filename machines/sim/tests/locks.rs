@@ -3,6 +3,8 @@
 mod common;
 
 use std::cell::RefCell;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
@@ -123,7 +125,7 @@ fn a_lock_is_handed_out_in_the_order_of_arrival() {
     }
 }
 
-/// A single-server queue written down as a child would: Lindley's recursion.
+/// A single-server queue behind a distance, written down as a child would: Lindley's recursion.
 #[test]
 fn waits_are_those_of_a_single_server_queue() {
     const CPUS: u32 = 16;
@@ -152,22 +154,29 @@ fn waits_are_those_of_a_single_server_queue() {
     sim.run();
     let costs = common::costs();
     let transfer = u64::from(costs.transfer_ns[2]);
-    let mut arrivals = arrivals.take();
-    arrivals.sort_unstable();
-    let (mut free, mut last, mut waits, mut count) = ((0, 0), 0, 0, 0);
-    for (at, cpu, hold) in arrivals {
+    let asked = arrivals.take().into_iter();
+    let asked = asked.map(|(at, cpu, hold)| Reverse((at, cpu, None, hold)));
+    let mut steps: BinaryHeap<_> = asked.collect();
+    let (mut free, mut last, mut line, mut waits, mut count) = ((0, 0), 0, 0, 0, 0);
+    while let Some(Reverse((at, cpu, request, hold))) = steps.pop() {
+        let Some((asked, way)) = request else {
+            // The request is on its way to the line's CPU.
+            let way = if line == cpu { 0 } else { transfer };
+            steps.push(Reverse((at + way / 2, cpu, Some((at, way)), hold)));
+            continue;
+        };
         let start = if free > (at, cpu) {
             let start = free.0 + transfer + u64::from(costs.lock_handover_extra_ns);
-            waits += start - at;
+            waits += start - asked;
             count += 1;
             start
         } else if last == cpu {
             at + u64::from(costs.lock_own_ns)
         } else {
-            at + transfer + u64::from(costs.lock_remote_extra_ns)
+            asked + way + u64::from(costs.lock_remote_extra_ns)
         };
         free = (start + hold, cpu);
-        last = cpu;
+        (last, line) = (cpu, cpu);
     }
     let zone = sim.stats().class(LockClass::Zone);
     assert_eq!((zone.wait_total.0, zone.contentions), (waits, count));

@@ -228,6 +228,14 @@ fn push_run(
     mood: &Mood,
     pushed: &mut u32,
 ) -> Option<u32> {
+    let mut pages = pages;
+    if order == Order::ZERO {
+        let quiet = pages.len().min(pcp.quiet_frees(mood) as usize);
+        if pcp.push_quietly(&pages[..quiet], mood) {
+            *pushed += u32::try_from(quiet).unwrap_or(0);
+            pages = &pages[quiet..];
+        }
+    }
     for &page in pages {
         if !pcp.push(list, order, page) {
             return None;

@@ -102,6 +102,12 @@ impl Request {
         }
     }
 
+    /// The same from zones of `class` or lower.
+    #[must_use]
+    pub const fn of_class(self, class: ZoneKind) -> Self {
+        Self { class, ..self }
+    }
+
     /// The same for somebody who may go below the watermarks.
     #[must_use]
     pub const fn urgent(self, urgency: Urgency) -> Self {

@@ -176,6 +176,40 @@ impl Pcp {
         }
     }
 
+    /// How many single pages may be freed before there is anything to decide.
+    #[inline]
+    pub(super) fn quiet_frees(&self, mood: &Mood) -> u32 {
+        if mood.reclaiming || mood.below_high {
+            return 0;
+        }
+        let Sizes {
+            high_min, high_max, ..
+        } = mood.sizes;
+        let high = self.high.clamp(high_min.0, high_max.0);
+        high.saturating_sub(self.count + 1)
+    }
+
+    /// Pushes single pages of which there are at most [`Pcp::quiet_frees`], as `push` and
+    /// `note_free` would one by one. Returns `false` when there is no memory for the list.
+    #[inline]
+    pub(super) fn push_quietly(&mut self, pages: &[u32], mood: &Mood) -> bool {
+        let Ok(count) = u32::try_from(pages.len()) else {
+            return false;
+        };
+        if self.lists[0].try_reserve(pages.len()).is_err() {
+            return false;
+        }
+        self.lists[0].extend(pages);
+        self.count += count;
+        self.alloc_factor = self.alloc_factor.checked_shr(count).unwrap_or(0);
+        self.freed_high_order &= pages.is_empty();
+        let most = mood.sizes.batch.0 << mood.scale_max;
+        if self.free_count < most {
+            self.free_count = (self.free_count + count).min(most);
+        }
+        true
+    }
+
     /// The count from which on frees spill; tunes `high` (Linux: `nr_pcp_high`).
     #[inline]
     fn spill_threshold(&mut self, flush: bool, mood: &Mood) -> u32 {
@@ -369,6 +403,30 @@ mod tests {
         fill(&mut pcp, 5000, &mood());
         assert_eq!(pcp.high, (63 << 5) + 63);
         assert_eq!(fill(&mut pcp, 1, &mood()), 63 << 5);
+    }
+
+    #[test]
+    fn quiet_frees_leave_what_frees_one_by_one_leave() {
+        for (high, alloc_factor, free_count, frees) in [
+            (675, 3, 0, 31),
+            (5000, 5, 2000, 31),
+            (900, 0, 7, 0),
+            (2000, 1, 2016, 100),
+        ] {
+            let start = || Pcp {
+                high,
+                alloc_factor,
+                free_count,
+                freed_high_order: true,
+                ..Pcp::default()
+            };
+            let (mut singly, mut quietly) = (start(), start());
+            let pages: Vec<u32> = (0..frees).collect();
+            assert!(frees <= quietly.quiet_frees(&mood()));
+            assert_eq!(fill(&mut singly, frees, &mood()), 0);
+            assert!(quietly.push_quietly(&pages, &mood()));
+            assert_eq!(alloc::format!("{singly:?}"), alloc::format!("{quietly:?}"));
+        }
     }
 
     #[test]

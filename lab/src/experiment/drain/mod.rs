@@ -8,7 +8,6 @@
 
 mod scene;
 
-use plimsoll_mm::site::Site;
 use plimsoll_sim::profile::{Card, Profile};
 
 use self::scene::{Measured, Scene, metrics};
@@ -16,7 +15,7 @@ use super::{Effort, Experiment, Options};
 use crate::compare::Comparison;
 use crate::designs::{self, Named};
 use crate::error::Error;
-use crate::holds::BUCKETS;
+use crate::holds::{self, BUCKETS};
 use crate::metric::{Metric, Unit};
 use crate::progress::Progress;
 use crate::report::value::{human, human_ratio};
@@ -118,36 +117,13 @@ fn histogram(designs: &[Named], measured: &[Measured]) -> Table {
 }
 
 fn by_site(designs: &[Named], measured: &[Measured]) -> Table {
-    let mut rows = Vec::new();
-    for (design, it) in designs.iter().zip(measured) {
-        for site in Site::ALL {
-            let holds = it.holds.site(site);
-            if holds.holds > 0 {
-                rows.push(vec![
-                    design.name.clone(),
-                    site.name().to_owned(),
-                    human(holds.holds as f64, Unit::Count),
-                    human(holds.pages as f64, Unit::Count),
-                    holds.max.to_string(),
-                    human(holds.over_1000 as f64, Unit::Count),
-                ]);
-            }
-        }
-    }
+    let both = designs.iter().zip(measured);
+    let rows = both.flat_map(|(design, it)| it.holds.rows(&design.name));
     Table {
         title: "Zone-lock holds by call site, first seed".to_owned(),
         note: String::new(),
-        columns: [
-            "design",
-            "call site",
-            "holds",
-            "pages",
-            "most pages",
-            "over 1000",
-        ]
-        .map(str::to_owned)
-        .to_vec(),
-        rows,
+        columns: holds::COLUMNS.map(str::to_owned).to_vec(),
+        rows: rows.collect(),
     }
 }
 

@@ -1,0 +1,29 @@
+//! `plimsoll compare`: any design against any other under a workload by name.
+
+use plimsoll_lab::contest::{self, ContestOptions};
+use plimsoll_lab::progress::Progress;
+
+use crate::args::Compare;
+use crate::output::Sink;
+
+/// As many as an experiment runs.
+const SEEDS: u64 = 8;
+
+pub(crate) fn run(args: Compare) -> anyhow::Result<()> {
+    let jobs = args.runs.jobs();
+    let options = ContestOptions {
+        workload: args.workload,
+        machine: args.machine,
+        designs: std::iter::once(args.a).chain(args.b).collect(),
+        workers: args.workers,
+        length_ms: args.length_ms,
+        seeds: (1..=args.runs.seeds.unwrap_or(SEEDS)).collect(),
+        jobs,
+        card: args.card.into(),
+    };
+    let mut sink = Sink::open(args.output)?;
+    let progress = Progress::new();
+    let report = contest::run(&options, &progress);
+    progress.finish();
+    sink.write(&report?)
+}

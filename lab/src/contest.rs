@@ -1,0 +1,180 @@
+//! Any design against any other, on any machine, under a workload by name.
+//!
+//! The catalog reproduces what was published; this answers "and mine?".
+
+use std::num::{NonZeroU32, NonZeroUsize};
+
+use plimsoll_mm::machine::Machine;
+use plimsoll_mm::units::{CpuId, Nanos};
+use plimsoll_sim::profile::{Card, Profile};
+
+use crate::cases::Case;
+use crate::compare::{Comparison, Sample};
+use crate::designs::{self, Named};
+use crate::error::Error;
+use crate::experiment::{Determinism, Effort, Options};
+use crate::holds::{self, HoldLog};
+use crate::locks;
+use crate::machines;
+use crate::metric::{Metric, Unit};
+use crate::progress::Progress;
+use crate::report::value::human;
+use crate::report::{Report, Table};
+use crate::room::Room;
+use crate::workload::make_like::MakeLike;
+use crate::workload::stress_vm::{Pause, StressVm};
+
+/// A workload that has a name.
+#[derive(Clone, Copy, Debug)]
+pub struct Workload {
+    /// As `plimsoll compare` knows it.
+    pub name: &'static str,
+    /// What it does, in one line.
+    pub about: &'static str,
+    start: fn(&Room, u32, Nanos),
+}
+
+/// Every workload.
+pub const WORKLOADS: [Workload; 3] = [
+    Workload {
+        name: "stress-vm",
+        about: "stress-ng --vm: each worker maps 64 MiB, writes and checks it, unmaps, repeats",
+        start: |room, workers, until| stress(room, workers, until, Pause::No),
+    },
+    Workload {
+        name: "stress-vm-bursts",
+        about: "the same with about a second of sleep between two rounds",
+        start: |room, workers, until| {
+            stress(room, workers, until, Pause::Asleep(Nanos::SECOND));
+        },
+    },
+    Workload {
+        name: "make-like",
+        about: "make -j: short processes of about 2000 pages, each on any CPU",
+        start: |room, workers, until| {
+            let make = MakeLike {
+                jobs: workers,
+                pages: 2000,
+                think_ns_per_page: 1000,
+                pause: Nanos::from_ms(1),
+            };
+            make.start(room, until);
+        },
+    },
+];
+
+/// What the user asked of a contest.
+#[derive(Clone, Debug)]
+pub struct ContestOptions {
+    /// A workload's name.
+    pub workload: String,
+    /// A machine's name or a profile file.
+    pub machine: String,
+    /// The designs, the one compared against first.
+    pub designs: Vec<String>,
+    /// Workers or jobs; one per CPU if not given.
+    pub workers: Option<NonZeroU32>,
+    /// Virtual time of a run, in milliseconds.
+    pub length_ms: u64,
+    /// The seeds to run, each on every design.
+    pub seeds: Vec<u64>,
+    /// How many cases run at once.
+    pub jobs: NonZeroUsize,
+    /// The card of costs.
+    pub card: Card,
+}
+
+/// Runs a workload under each design and reports locks and page lists.
+///
+/// # Errors
+/// For an unknown workload, machine or design, or a bad profile.
+pub fn run(options: &ContestOptions, progress: &Progress) -> Result<Report, Error> {
+    let workload = find(&options.workload)?;
+    let profile = machines::load(&options.machine, options.card)?;
+    let names = options.designs.iter();
+    let designs: Vec<Named> = names
+        .map(|name| designs::find(name))
+        .collect::<Result<_, _>>()?;
+    let length = Nanos::from_ms(options.length_ms);
+    let workers = options
+        .workers
+        .map_or(profile.topology.cpus(), NonZeroU32::get);
+
+    progress.start(format!("{} on {}", workload.name, profile.name));
+    let lab_options = Options {
+        seeds: options.seeds.clone(),
+        jobs: options.jobs,
+        card: Some(options.card),
+        effort: Effort::Full,
+        determinism: Determinism::Trust,
+    };
+    let (runs, kept) = Comparison::run_keeping(&designs, &lab_options, progress, |case| {
+        measure(workload, &profile, workers, length, case)
+    })?;
+
+    let mut report = Report::new(workload.name, &profile.name, options.card, &runs);
+    report.rows = runs.rows(|_, _| None);
+    report.verdicts = runs.verdicts(0);
+    let mut lists = Vec::new();
+    for (design, (stats, holds)) in designs.iter().zip(&kept) {
+        report.tables.push(locks::table(&design.name, stats));
+        lists.extend(holds.rows(&design.name));
+    }
+    report.tables.push(Table {
+        title: "Pages between lists and zones, first seed".to_owned(),
+        note: String::new(),
+        columns: holds::COLUMNS.map(str::to_owned).to_vec(),
+        rows: lists,
+    });
+    report.finding = format!(
+        "{workers} workers for {} of virtual time: {}.",
+        human(length.0 as f64, Unit::Nanos),
+        workload.about,
+    );
+    Ok(report)
+}
+
+/// The workload called `name`.
+fn find(name: &str) -> Result<&'static Workload, Error> {
+    let names = WORKLOADS.map(|workload| workload.name);
+    let found = WORKLOADS.iter().find(|workload| workload.name == name);
+    found.ok_or_else(|| Error::unknown("workload", name, &names))
+}
+
+fn measure(
+    workload: &Workload,
+    profile: &Profile,
+    workers: u32,
+    length: Nanos,
+    case: &Case<Named>,
+) -> (Sample, (plimsoll_sim::Stats, HoldLog)) {
+    let room = Room::new(profile, case.design.design, case.seed);
+    (workload.start)(&room, workers, length);
+    room.sim.run_until(length);
+    let (stats, log) = room.finish();
+    let mut metrics = locks::metrics(&stats, &log.holds);
+    let refreshes = Metric::neither("refreshes", Unit::Count);
+    metrics.push((refreshes, log.refreshes as f64));
+    let decayed = Metric::neither("pages_decayed", Unit::Pages);
+    metrics.push((decayed, log.decayed as f64));
+    let sample = Sample {
+        hash: stats.hash,
+        metrics,
+    };
+    (sample, (stats, log.holds))
+}
+
+/// Workers spread evenly over the machine; more than CPUs share them.
+fn stress(room: &Room, workers: u32, until: Nanos, pause: Pause) {
+    let cpus = room.sim.topology().cpus();
+    let spread = |worker: u32| {
+        let nth = u64::from(worker) * u64::from(cpus) / u64::from(workers);
+        CpuId(u32::try_from(nth).unwrap_or(0))
+    };
+    let worker = StressVm {
+        bytes: 64 << 20,
+        use_ns_per_page: 400,
+        pause,
+    };
+    worker.start(room, (0..workers).map(spread), until);
+}
