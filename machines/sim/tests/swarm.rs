@@ -1,6 +1,6 @@
 //! Random machines, random memory, random designs, random faults: the promises hold.
 //!
-//! Nightly, in release (about ten minutes on one core):
+//! Nightly, in release (about two minutes of one core):
 //! `PLIMSOLL_SEEDS=10000 cargo test --release -p plimsoll-sim --test swarm`
 
 mod support;
