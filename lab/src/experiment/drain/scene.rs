@@ -67,14 +67,17 @@ pub(super) struct Measured {
 impl Scene {
     pub(super) fn of(profile: &Profile, effort: Effort) -> Self {
         let cpus = profile.topology.cpus();
-        let ms = match effort {
-            // Past the first second, when vmstat work comes in; rounds take about 80 ms.
-            Effort::Full => 1300,
-            Effort::Quick => 200,
+        let large = cpus >= 300;
+        let ms = match (effort, large) {
+            // Past the second second, so that decays come in, as the thread counted them here.
+            (Effort::Full, false) => 2200,
+            // Saturated from the start to the end: a dozen rounds of waiting for everybody.
+            (Effort::Full, true) => 700,
+            (Effort::Quick, _) => 150,
         };
         Self {
             // The thread's command has 50 workers on 176 CPUs; the larger machine is kept busy.
-            workers: if cpus < 300 { 50 } else { cpus },
+            workers: if large { cpus } else { 50 },
             worker: StressVm {
                 bytes: 128 << 20,
                 use_ns_per_page: 400,

@@ -22,7 +22,7 @@ use crate::designs::{self, Named};
 use crate::error::Error;
 use crate::metric::Metric;
 use crate::progress::Progress;
-use crate::report::{Report, Table};
+use crate::report::{Report, Table, VerdictRow};
 use crate::stats;
 
 /// In the catalog.
@@ -80,7 +80,7 @@ fn report(machine: &str, options: &Options, progress: &Progress) -> Result<Repor
     if options.effort == Effort::Full && options.card.is_none() {
         report
             .tables
-            .push(cards(machine, &scene, options, progress)?);
+            .push(cards(machine, &scene, &report.verdicts, options, progress)?);
     }
     let schedules = match machine {
         MAPPED => Some((
@@ -167,10 +167,11 @@ fn spread(runs: &Comparison, designs: &[Named]) -> Table {
     }
 }
 
-/// Whether the verdicts survive if every cost is at the end of its range.
+/// Whether the verdicts survive if every cost is at the end of its range. `mid` has run already.
 fn cards(
     machine: &str,
     scene: &Scene,
+    mid: &[VerdictRow],
     options: &Options,
     progress: &Progress,
 ) -> Result<Table, Error> {
@@ -181,31 +182,38 @@ fn cards(
         "phased+shepherd-phased",
     ];
     let designs: Vec<Named> = DESIGNS.into_iter().map(named).collect::<Result<_, _>>()?;
-    let mut rows = Vec::new();
-    for card in [Card::Low, Card::Mid, Card::High] {
+    let at = |card: Card| {
         let profile = Profile::load(machine, card)?;
         let runs = Comparison::run(&designs, options, progress, |case| {
             scene.measure(&profile, &case.design.design, case.seed)
         })?;
-        for (other, design) in designs.iter().enumerate().skip(1) {
-            let verdicts = runs.verdicts_between(0, other);
-            let is_count = |metric: &Metric| metric.name == metrics::CONTENTIONS.name;
-            if let Some(verdict) = verdicts.iter().find(|row| is_count(&row.metric)) {
-                rows.push(vec![
-                    card.name().to_owned(),
-                    design.name.clone(),
-                    crate::report::value::human_ratio(&verdict.comparison.ratio),
-                    verdict.comparison.verdict.to_string(),
-                ]);
-            }
-        }
-    }
+        Ok::<_, Error>(runs.verdicts(0))
+    };
+    let (low, high) = (at(Card::Low)?, at(Card::High)?);
+    let by_card = [
+        (Card::Low, &low[..]),
+        (Card::Mid, mid),
+        (Card::High, &high[..]),
+    ];
+    let rows = by_card.into_iter().flat_map(|(card, verdicts)| {
+        let shown = verdicts.iter().filter(|row| {
+            row.metric.name == metrics::CONTENTIONS.name && DESIGNS.contains(&row.b.as_str())
+        });
+        shown.map(move |row| {
+            vec![
+                card.name().to_owned(),
+                row.b.clone(),
+                crate::report::value::human_ratio(&row.comparison.ratio),
+                row.comparison.verdict.to_string(),
+            ]
+        })
+    });
     Ok(Table {
         title: format!("Contentions against {BASELINE}, at each cost card"),
         note: "A verdict that changes between cards is fragile.".to_owned(),
         columns: ["card", "design", "ratio", "verdict"]
             .map(str::to_owned)
             .to_vec(),
-        rows,
+        rows: rows.collect(),
     })
 }
