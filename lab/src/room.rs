@@ -10,7 +10,7 @@ use std::rc::Rc;
 use plimsoll_mm::design::Design;
 use plimsoll_mm::event::Event;
 use plimsoll_mm::machine::{Job, Machine};
-use plimsoll_mm::page::watermark::Urgency;
+use plimsoll_mm::page::watermark::{Urgency, Watermarks};
 use plimsoll_mm::page::{Config, Layout, Request, ZoneKind};
 use plimsoll_mm::units::{CpuId, Hz, Nanos, Order, Pages};
 use plimsoll_mm::vmstat::Manager;
@@ -103,7 +103,7 @@ impl Room {
     }
 
     /// Takes memory out of the normal zones, in the largest blocks, until each has `leave` pages
-    /// above its high watermark. What a long-running machine has in use does not matter to an
+    /// more than the middle between its low and its high watermark. What a long-running machine has in use does not matter to an
     /// experiment, but how near its watermarks a zone is does. Call it before the run.
     ///
     /// # Panics
@@ -112,7 +112,9 @@ impl Room {
         let request = Request::new(Order::MAX).urgent(Urgency::Reserve);
         let zones = self.mm.pages().view(&self.sim).into_iter();
         for zone in zones.filter(|zone| zone.kind == ZoneKind::Normal) {
-            let stop = zone.watermarks.high + leave;
+            let Watermarks { low, high, .. } = zone.watermarks;
+            let middle = Pages(low.0.midpoint(high.0));
+            let stop = middle + leave;
             let blocks = zone.free.saturating_sub(stop).0 / Order::MAX.pages().0;
             for _ in 0..blocks {
                 let block = self

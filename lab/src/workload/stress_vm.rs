@@ -124,8 +124,8 @@ impl StressVm {
                 break;
             }
             mapped += step;
+            done.add(step);
         }
-        done.add(mapped);
         think(sim, Nanos(u64::from(self.use_ns_per_page) * mapped as u64));
         mapping.unmap(sim);
         self.pause.take(sim);

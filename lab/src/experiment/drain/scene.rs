@@ -1,8 +1,8 @@
 //! The workload of the drain experiment, and what is measured of it.
 //!
 //! `stress-ng --vm` as in the thread: 50 workers on 176 CPUs; one per CPU on 316. The thread's
-//! 50 × 5 GB fill that machine's memory. Here a worker maps 128 MiB, so that rounds end within a
-//! run, and other memory is in use beforehand, so that the workers fill what is left just as
+//! 50 × 5 GB fill that machine's memory. Here a worker maps 128 or 32 MiB, so that rounds end
+//! within a run, and other memory is in use beforehand, so that the workers fill what is left just as
 //! well. Nobody reclaims, so the zone is kept where kswapd would keep it: mostly between its low
 //! and its high watermark.
 
@@ -55,7 +55,7 @@ pub(super) struct Scene {
 
 /// Workers have mapped 59 % of what they want on average: they fill it at about 1.6 µs a page, use
 /// it for 0.4 and empty it at 0.15.
-const MAPPED_PERCENT: u64 = 60;
+const MAPPED_PERCENT: u64 = 59;
 
 /// What one run gave besides its sample.
 #[derive(Clone, Debug)]
@@ -69,17 +69,17 @@ impl Scene {
         let cpus = profile.topology.cpus();
         let large = cpus >= 300;
         let ms = match (effort, large) {
-            // Past the second second, so that decays come in, as the thread counted them here.
-            (Effort::Full, false) => 2200,
-            // Saturated from the start to the end: a dozen rounds of waiting for everybody.
-            (Effort::Full, true) => 700,
+            // Past the first second, so that vmstat work takes part.
+            (Effort::Full, false) => 1200,
+            (Effort::Full, true) => 400,
             (Effort::Quick, _) => 150,
         };
         Self {
             // The thread's command has 50 workers on 176 CPUs; the larger machine is kept busy.
             workers: if large { cpus } else { 50 },
             worker: StressVm {
-                bytes: 128 << 20,
+                // A round of a saturated machine takes ten times as long; it is to end within the run.
+                bytes: if large { 32 << 20 } else { 128 << 20 },
                 use_ns_per_page: 400,
                 pause: Pause::No,
             },
@@ -91,7 +91,7 @@ impl Scene {
         let rows = [
             ("workers", self.workers.to_string()),
             (
-                "memory left above the high watermark",
+                "memory left above the middle of low and high",
                 format!("{} MiB", self.room_for_workers().bytes() >> 20),
             ),
             (
@@ -114,8 +114,8 @@ impl Scene {
         }
     }
 
-    /// Memory left above the high watermark: a little less than the workers have mapped on
-    /// average, so that the zone is mostly between its low and its high watermark.
+    /// Memory left above the middle between the low and the high watermark: what the workers have
+    /// mapped on average, so that the zone is mostly between the two.
     fn room_for_workers(&self) -> Pages {
         let wanted = u64::from(self.workers) * self.worker.bytes;
         Pages::from_bytes(wanted * MAPPED_PERCENT / 100)
@@ -132,6 +132,10 @@ impl Scene {
         let cpus = room_cpus(profile, self.workers);
         room.fill(self.room_for_workers());
         let done = self.worker.start(&room, cpus, self.length);
+        // Workers are somewhere in a round by then, not all at the start of one.
+        let settled = Nanos(self.length.0 / 5);
+        room.sim.run_until(settled);
+        let before = done.pages();
         room.sim.run_until(self.length);
         let (stats, log) = room.finish();
         check_bound(design, &log, seed);
@@ -143,6 +147,7 @@ impl Scene {
         };
         let all = log.holds.all();
         let seconds = self.length.0 as f64 / Nanos::SECOND.0 as f64;
+        let settled_seconds = (self.length.0 - settled.0) as f64 / Nanos::SECOND.0 as f64;
         let over_1000 = |site| log.holds.site(site).over_1000 as f64 / seconds;
         let metrics: Vec<(Metric, f64)> = vec![
             (metrics::PAGES_MAX, f64::from(all.max)),
@@ -159,7 +164,10 @@ impl Scene {
             (metrics::OVER_1_MS, waited(1)),
             (metrics::OVER_10_MS, waited(10)),
             (metrics::OVER_100_MS, waited(100)),
-            (metrics::RATE, done.pages() as f64 / seconds),
+            (
+                metrics::RATE,
+                (done.pages() - before) as f64 / settled_seconds,
+            ),
         ];
         let sample = Sample {
             hash: stats.hash,
