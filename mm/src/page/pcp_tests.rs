@@ -1,0 +1,175 @@
+//! Decisions of page lists, one by one, with the numbers Linux has.
+
+use super::*;
+use crate::units::Pages;
+use alloc::vec::Vec;
+
+fn mood() -> Mood {
+    let sizes = Sizes {
+        batch: Pages(63),
+        high_min: Pages(675),
+        high_max: Pages(56_000),
+    };
+    Mood {
+        sizes,
+        scale_max: 5,
+        below_high: false,
+        reclaiming: false,
+        large_cache: true,
+    }
+}
+
+fn fill(pcp: &mut Pcp, blocks: u32, mood: &Mood) -> u32 {
+    let fresh: u32 = (0..blocks)
+        .map(|page| {
+            assert!(pcp.push(0, Order::ZERO, page));
+            pcp.note_free(Order::ZERO, mood)
+        })
+        .sum();
+    fresh
+}
+
+#[test]
+fn refills_double_until_a_free_halves_them() {
+    let mut pcp = Pcp::default();
+    let refill = |pcp: &mut Pcp| pcp.refill_blocks(Order::ZERO, &mood());
+    // `high` grows with each refill, so there is room for the next.
+    let sizes: Vec<u32> = (0..7).map(|_| refill(&mut pcp)).collect();
+    assert_eq!(sizes, [63, 126, 252, 504, 1008, 2016, 2016]);
+    assert!(pcp.push(0, Order::ZERO, 1));
+    pcp.note_free(Order::ZERO, &mood());
+    assert_eq!(refill(&mut pcp), 63 << 2);
+}
+
+#[test]
+fn a_disabled_list_frees_one_page_at_a_time_and_refills_with_one() {
+    let mood = Mood {
+        sizes: Sizes::BOOT,
+        ..mood()
+    };
+    let mut pcp = Pcp::default();
+    assert_eq!(pcp.refill_blocks(Order::ZERO, &mood), 1);
+    assert!(pcp.push(0, Order::ZERO, 7));
+    assert_eq!(pcp.note_free(Order::ZERO, &mood), 1);
+}
+
+#[test]
+fn high_grows_with_frees_in_a_row_and_spills_up_to_2016_pages() {
+    let mut pcp = Pcp {
+        high: 675,
+        ..Pcp::default()
+    };
+    assert_eq!(fill(&mut pcp, 674, &mood()), 0);
+    let first = fill(&mut pcp, 1, &mood());
+    assert_eq!((first, pcp.high), (675 - 63, 675 + 63));
+    // Nothing is taken out here, so `high` follows the frees in a row up to its cap.
+    fill(&mut pcp, 5000, &mood());
+    assert_eq!(pcp.high, (63 << 5) + 63);
+    assert_eq!(fill(&mut pcp, 1, &mood()), 63 << 5);
+}
+
+#[test]
+fn quiet_frees_leave_what_frees_one_by_one_leave() {
+    for (high, alloc_factor, free_count, frees) in [
+        (675, 3, 0, 31),
+        (5000, 5, 2000, 31),
+        (900, 0, 7, 0),
+        (2000, 1, 2016, 100),
+    ] {
+        let start = || Pcp {
+            high,
+            alloc_factor,
+            free_count,
+            freed_high_order: true,
+            ..Pcp::default()
+        };
+        let (mut singly, mut quietly) = (start(), start());
+        let pages: Vec<u32> = (0..frees).collect();
+        assert!(frees <= quietly.quiet_frees(&mood()));
+        assert_eq!(fill(&mut singly, frees, &mood()), 0);
+        assert!(quietly.push_quietly(&pages, &mood()));
+        assert_eq!(alloc::format!("{singly:?}"), alloc::format!("{quietly:?}"));
+    }
+}
+
+#[test]
+fn below_the_high_watermark_every_free_past_high_min_spills() {
+    let mut pcp = Pcp {
+        high: 5000,
+        ..Pcp::default()
+    };
+    let mood = Mood {
+        below_high: true,
+        ..mood()
+    };
+    assert_eq!(fill(&mut pcp, 674, &mood), 0);
+    assert!(fill(&mut pcp, 1, &mood) > 0);
+    assert!(pcp.high < 5000);
+}
+
+#[test]
+fn high_order_frees_in_a_row_flush() {
+    let mut pcp = Pcp {
+        high: 5000,
+        ..Pcp::default()
+    };
+    let order = Order::new(3).expect("small");
+    let frees: Vec<u32> = (0..60)
+        .map(|block| {
+            assert!(pcp.push(3, order, block * 8));
+            pcp.note_free(order, &mood())
+        })
+        .collect();
+    // From 63 + 675 / 2 = 400 pages in a row on: 50 blocks, then each further one flushes.
+    assert_eq!(frees.iter().position(|&pages| pages > 0), Some(50));
+    assert_eq!(frees[50], 51 * 8);
+}
+
+#[test]
+fn decay_takes_an_eighth_and_never_more_than_one_drain() {
+    let mut pcp = Pcp {
+        high: 8000,
+        count: 8000,
+        ..Pcp::default()
+    };
+    assert_eq!(pcp.decay(&mood()), (1000, true));
+    let mut full = Pcp {
+        high: 100_000,
+        count: 50_000,
+        ..Pcp::default()
+    };
+    assert_eq!(full.decay(&mood()), (0, true));
+    let mut calm = Pcp {
+        high: 675,
+        count: 100,
+        ..Pcp::default()
+    };
+    assert_eq!(calm.decay(&mood()), (0, false));
+}
+
+#[test]
+fn remote_lists_expire_after_three_intervals_without_use() {
+    let mut pcp = Pcp {
+        count: 5,
+        ..Pcp::default()
+    };
+    let turns: Vec<Expiry> = [true, false, false, false]
+        .iter()
+        .map(|&used| pcp.expires(used))
+        .collect();
+    assert_eq!(
+        turns,
+        [Expiry::Later, Expiry::Later, Expiry::Now, Expiry::Never]
+    );
+}
+
+#[test]
+fn the_coldest_comes_first_and_empty_lists_are_passed_over() {
+    let mut pcp = Pcp::default();
+    assert!(pcp.push(0, Order::ZERO, 1) && pcp.push(0, Order::ZERO, 2));
+    assert!(pcp.push(4, Order::HUGE, 512));
+    let mut cursor = 1;
+    let taken: Vec<u32> =
+        core::iter::from_fn(|| pcp.coldest(&mut cursor).map(Coldest::take)).collect();
+    assert_eq!((taken.as_slice(), pcp.count()), ([512, 1, 2].as_slice(), 0));
+}
