@@ -88,6 +88,15 @@ impl Room {
             faults,
             ..SimOptions::default()
         };
+        Self::with_options(profile, design, options)
+    }
+
+    /// The same, simulated as `options` say.
+    ///
+    /// # Panics
+    /// As [`Room::new`].
+    #[must_use]
+    pub fn with_options(profile: &Profile, design: Design, options: SimOptions) -> Self {
         let sim = Sim::new(profile, options);
         let mut config = Config::new(Layout::of_nodes(&profile.node_bytes).lazily());
         config.design = design;

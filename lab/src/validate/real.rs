@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use plimsoll_host::measure::{self, CannotMeasure, Load, Pair, Prices, Waits};
 
-use super::{LoadName, Miss, Seen, misses};
+use super::{LoadName, Miss, P99_TOLERANCE, Seen, misses};
 
 /// Prices before and after that differ by more are those of other cores.
 const DRIFT_MAX: f64 = 1.5;
@@ -26,17 +26,35 @@ pub struct Real {
     pub load: Load,
     /// What a lock cost just before and just after.
     pub prices: [Prices; 2],
-    /// The load, measured.
+    /// The quieter of two measurements: what disturbs two CPUs makes them wait longer.
     pub waits: Waits,
-    /// The load, measured again.
-    pub again: Waits,
 }
 
 impl Real {
-    /// What the first of the two measurements saw.
+    /// What was seen.
     #[must_use]
     pub fn seen(&self) -> Seen {
         Seen::from(&self.waits)
+    }
+
+    /// Whether the price of a hand-over is sharp enough to hold a prediction against this load.
+    ///
+    /// It is two moves of a line or three, depending on what the waiter's CPU has read ahead, so
+    /// it may be off by what the middle half spans, and by one move even where all timings of
+    /// one measurement agree.
+    ///
+    /// # Errors
+    /// [`Skip::Blurred`].
+    pub fn is_sharp(&self) -> Result<(), Skip> {
+        let blurs = self.prices.iter().map(|prices| {
+            let spread_ns = prices.handover.high_ns - prices.handover.low_ns;
+            spread_ns.max(prices.remote.middle_ns)
+        });
+        let blur_ns = blurs.fold(0.0, f64::max);
+        if blur_ns > P99_TOLERANCE * self.waits.p99_ns {
+            return Err(Skip::Blurred(blur_ns));
+        }
+        Ok(())
     }
 }
 
@@ -51,6 +69,9 @@ pub enum Skip {
     Moved,
     /// The same load measured twice differs by more than a prediction may.
     Noise(Miss),
+    /// A hand-over has no single price: it varies by this many nanoseconds, more than a
+    /// prediction may be off.
+    Blurred(f64),
 }
 
 /// Measures `load` on `pair` twice, `duration` each; a few times if the first is spoiled.
@@ -70,7 +91,7 @@ pub fn measure(pair: Pair, load: Load, duration: Duration) -> Result<Real, Skip>
 
 fn attempt(pair: Pair, load: Load, duration: Duration) -> Result<Real, Skip> {
     let before = measure::prices_of(pair, PRICE_ROUNDS)?;
-    let waits = measure::lock_waits(pair, load, duration)?;
+    let once = measure::lock_waits(pair, load, duration)?;
     let again = measure::lock_waits(pair, load, duration)?;
     let after = measure::prices_of(pair, PRICE_ROUNDS)?;
     let drift = before.drift(&after);
@@ -80,14 +101,17 @@ fn attempt(pair: Pair, load: Load, duration: Duration) -> Result<Real, Skip> {
     if before.look_like_one_core() != after.look_like_one_core() {
         return Err(Skip::Moved);
     }
-    if let Some(&noise) = misses(&Seen::from(&waits), &Seen::from(&again)).first() {
+    if let Some(&noise) = misses(&Seen::from(&once), &Seen::from(&again)).first() {
         return Err(Skip::Noise(noise));
     }
     Ok(Real {
         load,
         prices: [before, after],
-        waits,
-        again,
+        waits: if once.p99_ns <= again.p99_ns {
+            once
+        } else {
+            again
+        },
     })
 }
 
@@ -107,6 +131,7 @@ impl fmt::Display for Skip {
                 real_ns,
                 simulated_ns,
             }) => write!(f, "p99 was {real_ns:.0} ns, then {simulated_ns:.0}"),
+            Self::Blurred(ns) => write!(f, "hand-overs vary by {ns:.0} ns"),
             Self::Noise(Miss::ContendedShare { real, simulated }) => {
                 let percent = [real, simulated].map(|share| share * 100.0);
                 write!(

@@ -126,6 +126,12 @@ fn row(name: String, real: &Real, simulated: &Seen) -> Vec<String> {
         .iter()
         .map(ToString::to_string)
         .collect();
+    let misses = match real.is_sharp() {
+        Err(why) if !misses.is_empty() => {
+            vec![misses.join("; "), format!("not held to account: {why}")]
+        }
+        _ => misses,
+    };
     row.push(if misses.is_empty() {
         "within".to_owned()
     } else {

@@ -30,7 +30,7 @@ fn main() {
 fn report() -> Result<(), CannotMeasure> {
     let pair = Pair::find()?;
     let [one, other] = pair.cpus();
-    println!("CPUs {one} and {other}; ns: middle (p10 to p90, timings)");
+    println!("CPUs {one} and {other}; ns: mean of the middle half (which is from to, timings)");
     let prices = measure::prices(pair)?;
     print_price("line transfer, one way", prices.transfer);
     print_price("hand-over to a waiter", prices.handover);
@@ -69,9 +69,9 @@ fn report() -> Result<(), CannotMeasure> {
 fn print_price(what: &str, price: Price) {
     let Price {
         middle_ns,
-        p10_ns,
-        p90_ns,
+        low_ns,
+        high_ns,
         timings,
     } = price;
-    println!("{what:<23}{middle_ns:>7.1}  ({p10_ns:.1} to {p90_ns:.1}, {timings})");
+    println!("{what:<23}{middle_ns:>7.1}  ({low_ns:.1} to {high_ns:.1}, {timings})");
 }

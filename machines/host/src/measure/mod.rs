@@ -121,10 +121,10 @@ pub struct Waits {
 pub struct Price {
     /// The mean of the middle half.
     pub middle_ns: f64,
-    /// One of ten timings is shorter.
-    pub p10_ns: f64,
-    /// One of ten timings is longer.
-    pub p90_ns: f64,
+    /// Where the middle half begins.
+    pub low_ns: f64,
+    /// Where it ends.
+    pub high_ns: f64,
     /// How many timings there were.
     pub timings: usize,
 }
@@ -268,8 +268,8 @@ mod tests {
     fn drift_is_the_worst_ratio() {
         let price = |middle_ns| Price {
             middle_ns,
-            p10_ns: 0.0,
-            p90_ns: 0.0,
+            low_ns: 0.0,
+            high_ns: 0.0,
             timings: 1,
         };
         let prices = |handover, remote| Prices {

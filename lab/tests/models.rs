@@ -1,0 +1,87 @@
+//! Every way of simulating gives the same locks, with the memory manager inside.
+
+use std::rc::Rc;
+
+use plimsoll_lab::Card;
+use plimsoll_lab::room::Room;
+use plimsoll_lab::workload::stress_vm::{Pause, StressVm};
+use plimsoll_mm::design::Design;
+use plimsoll_mm::site::LockClass;
+use plimsoll_mm::units::{CpuId, Nanos};
+use plimsoll_sim::profile::Profile;
+use plimsoll_sim::{LockModel, SimOptions, Stats};
+
+const LENGTH: Nanos = Nanos(60_000_000);
+
+/// Every CPU of `machine` faults and frees, and one of them drains the page lists of all.
+fn run(machine: &str, options: SimOptions) -> Stats {
+    let profile = Profile::load(machine, Card::Mid).expect("built in");
+    let room = Room::with_options(&profile, Design::default(), options);
+    let worker = StressVm {
+        bytes: 1 << 20,
+        use_ns_per_page: 0,
+        pause: Pause::Asleep(Nanos(300_000)),
+    };
+    worker.start(&room, profile.topology.ids(), LENGTH);
+    let mm = Rc::clone(&room.mm);
+    room.sim.spawn_daemon(CpuId(0), move |sim| {
+        // Reaches into the lists of every CPU; ends with the run.
+        loop {
+            sim.sleep(Nanos(2_000_000));
+            mm.pages().drain_all(sim);
+        }
+    });
+    room.sim.run_until(LENGTH);
+    room.finish().0
+}
+
+fn options(strict: bool, lock_model: LockModel) -> SimOptions {
+    SimOptions {
+        seed: 3,
+        strict,
+        lock_model,
+        ..SimOptions::default()
+    }
+}
+
+/// In order everywhere, a run is the same to the nanosecond whichever way locks are simulated.
+#[test]
+fn lock_models_agree_with_the_memory_manager_inside() {
+    for machine in ["phone-8", "grace-72"] {
+        let ahead = run(machine, options(true, LockModel::RunAhead));
+        let event = run(machine, options(true, LockModel::ReleaseEvent));
+        assert_eq!(ahead.causality_slips, 0);
+        assert!(ahead.class(LockClass::Zone).contentions > 100, "{machine}");
+        let event = Stats {
+            resumptions: ahead.resumptions,
+            ..event
+        };
+        assert_eq!(ahead, event, "{machine}");
+    }
+}
+
+/// Without strict order a CPU runs ahead of others on its own page lists and counters, and a
+/// remote access may see them as they will be. Such slips are counted. Even here, where every list
+/// is drained every 2 ms, what is reported of the zone lock moves by no more than 15 %
+/// (12 % when this was written).
+#[test]
+fn running_ahead_moves_what_strict_order_gives_by_little() {
+    for machine in ["phone-8", "grace-72"] {
+        for lock_model in [LockModel::RunAhead, LockModel::ReleaseEvent] {
+            let ahead = run(machine, options(false, lock_model));
+            let strict = run(machine, options(true, lock_model)).class(LockClass::Zone);
+            let (slips, ahead) = (ahead.causality_slips, ahead.class(LockClass::Zone));
+            for (of, ahead, strict) in [
+                ("acquisitions", ahead.acquisitions, strict.acquisitions),
+                ("contentions", ahead.contentions, strict.contentions),
+                ("wait", ahead.wait_total.0, strict.wait_total.0),
+                ("hold", ahead.hold_total.0, strict.hold_total.0),
+            ] {
+                assert!(
+                    ahead.abs_diff(strict) <= strict * 15 / 100,
+                    "{machine}, {lock_model:?}: {of} {strict}, ahead {ahead}, {slips} slips"
+                );
+            }
+        }
+    }
+}
