@@ -241,9 +241,8 @@ fn finding(report: &Report) -> String {
     let times =
         |metric: &Metric, than: &str| value(than, metric) / value("bounded", metric).max(1.0);
     format!(
-        "One hold moves up to {} pages unbatched, {} as merged and {} bounded: the merged change \
-         bounds frees but not refills. The longest hold falls from {} to {} and {} ({:.0} times \
-         shorter than unbatched), the longest wait of any CPU from {} to {} and {} ({:.0} times). \
+        "One hold moves up to {} pages unbatched, {} as merged and {} bounded. The longest hold \
+         falls from {} to {} and {} ({:.0} times shorter than unbatched), the longest wait of any CPU from {} to {} and {} ({:.0} times). \
          Throughput against unbatched is {} as merged and {} bounded.",
         shown("unbatched", &metrics::PAGES_MAX),
         shown("batched", &metrics::PAGES_MAX),
