@@ -20,6 +20,7 @@ use std::collections::VecDeque;
 use plimsoll_mm::site::{LockClass, Site};
 use plimsoll_mm::units::{CpuId, Nanos};
 
+use crate::cpu::Cpu;
 use crate::engine::Inner;
 use crate::options::LockModel;
 use crate::random::cpu_id;
@@ -151,16 +152,23 @@ impl Queue {
     /// Takes the free lock from `start` on.
     #[inline(always)]
     pub(crate) fn take_at(&self, sim: &Inner, site: Site, start: u64) -> Section {
-        sim.cpu().clock.set(start);
-        self.line.set(sim.cur.get());
-        self.held.set(true);
-        self.holder.set((sim.cur.get(), site));
-        self.begin(sim, site, start)
+        let cpu = sim.cpu();
+        cpu.clock.set(start);
+        self.claim(sim.cur.get(), site);
+        self.begin(sim, cpu, site, start)
     }
 
+    /// The lock and its line are with CPU `index`.
     #[inline(always)]
-    fn begin(&self, sim: &Inner, site: Site, start: u64) -> Section {
-        let cpu = sim.cpu();
+    pub(crate) fn claim(&self, index: usize, site: Site) {
+        self.line.set(index);
+        self.held.set(true);
+        self.holder.set((index, site));
+    }
+
+    /// The section of `cpu`, which runs and has the lock.
+    #[inline(always)]
+    pub(crate) fn begin(&self, sim: &Inner, cpu: &Cpu, site: Site, start: u64) -> Section {
         if self.class.sleeps() {
             let stays = &sim.tasks.get(cpu.current.get()).stays;
             stays.set(stays.get() + 1);
@@ -229,7 +237,7 @@ impl Queue {
         let traced = behind || self.class.sleeps();
         sim.record.lock(self.class, site).waited(wait, traced);
         cpu.record_wait(self.class, start - asked);
-        let section = self.begin(sim, site, start);
+        let section = self.begin(sim, cpu, site, start);
         // Others may have parked before this section began: its end has to look for them.
         let seen = parked || self.class.sleeps();
         Section {
@@ -275,10 +283,11 @@ impl Queue {
             self.held.set(false);
         }
         if self.class.sleeps() {
+            // A sleeper may wake up elsewhere.
             let stays = &sim.tasks.get(sim.cpu().current.get()).stays;
             stays.set(stays.get() - 1);
         } else {
-            sim.cpu().pins.set(sim.cpu().pins.get() - 1);
+            cpu.pins.set(cpu.pins.get() - 1);
         }
     }
 

@@ -47,14 +47,16 @@ impl<T> SimCpuLock<T> {
         if sim.options.strict {
             sim.order();
         }
-        let now = sim.cpu().clock.get();
+        let cpu = &sim.cpus[self.owner];
+        let now = cpu.clock.get();
         if self.queue.is_taken(key(now, self.owner)) {
             sim.record.lock(self.queue.class, site).gave_up();
             return None;
         }
         self.owner_start.set(now);
         Some(if self.queue.last() == self.owner {
-            self.queue.take_at(sim, site, now)
+            self.queue.claim(self.owner, site);
+            self.queue.begin(sim, cpu, site, now)
         } else {
             self.queue.take(sim, site, self.queue.line_ns(sim))
         })
@@ -84,17 +86,21 @@ impl<T> SimCpuLock<T> {
 }
 
 impl<T> CpuLock<Sim, T> for SimCpuLock<T> {
-    #[inline]
+    #[inline(always)]
     fn try_local<R>(&self, sim: &Sim, site: Site, f: impl FnOnce(&mut T) -> R) -> Option<R> {
-        if sim.0.outside.get() {
-            return Some(f(&mut *self.value.try_borrow_mut().ok()?));
-        }
-        let section = if sim.0.cur.get() == self.owner {
-            self.enter_local(&sim.0, site)?
+        let section = if sim.0.outside.get() {
+            None
+        } else if sim.0.cur.get() == self.owner {
+            Some(self.enter_local(&sim.0, site)?)
         } else {
-            self.queue.try_acquire(&sim.0, site)?
+            Some(self.queue.try_acquire(&sim.0, site)?)
         };
-        Some(self.section(sim, &section, f))
+        // One call, so that what is done inside is inlined.
+        let result = f(&mut *self.value.try_borrow_mut().ok()?);
+        if let Some(section) = section {
+            self.queue.release(&sim.0, &section);
+        }
+        Some(result)
     }
 
     fn with<R>(&self, sim: &Sim, site: Site, f: impl FnOnce(&mut T) -> R) -> R {

@@ -41,6 +41,8 @@ pub(crate) struct Record {
 
 /// [`LockStats`] while counting.
 pub(crate) struct LockCells {
+    /// Holds in which no time passed: nearly all of a per-CPU lock.
+    instant: Cell<u64>,
     acquisitions: Cell<u64>,
     hold_total: Cell<u64>,
     hold_max: Cell<u64>,
@@ -91,6 +93,7 @@ impl Record {
 impl LockCells {
     fn new() -> Self {
         Self {
+            instant: Cell::default(),
             acquisitions: Cell::default(),
             hold_total: Cell::default(),
             hold_max: Cell::default(),
@@ -105,8 +108,11 @@ impl LockCells {
     }
 
     /// One hold ended.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn held(&self, hold_ns: u64) {
+        if hold_ns == 0 {
+            return bump(&self.instant);
+        }
         bump(&self.acquisitions);
         self.hold_total.set(self.hold_total.get() + hold_ns);
         self.hold_max.set(self.hold_max.get().max(hold_ns));
@@ -136,8 +142,11 @@ impl LockCells {
     }
 
     fn stats(&self) -> LockStats {
+        let instant = self.instant.get();
+        let mut hold_hist = self.hold_hist.each_ref().map(Cell::get);
+        hold_hist[bin(0)] += instant;
         LockStats {
-            acquisitions: self.acquisitions.get(),
+            acquisitions: self.acquisitions.get() + instant,
             contentions: self.contentions.get(),
             perf_contentions: self.perf_contentions.get(),
             failed_tries: self.failed_tries.get(),
@@ -146,7 +155,7 @@ impl LockCells {
             wait_max: self.wait_max.get(),
             hold_total: Nanos(self.hold_total.get()),
             hold_max: Nanos(self.hold_max.get()),
-            hold_hist: self.hold_hist.each_ref().map(Cell::get),
+            hold_hist,
         }
     }
 }

@@ -59,13 +59,28 @@ impl Tags for SimTags {
 
     #[inline]
     fn replace(&self, page: u32, old: u8, new: u8) -> Result<(), u8> {
-        let found = self.get(page);
-        if found != old {
-            return Err(found);
+        let (chunk, offset) = (page as usize / CHUNK, page as usize % CHUNK);
+        match self.chunks[chunk].get() {
+            // Nearly always: one look-up for both steps.
+            Some(tags) if offset != 0 => exchange(&tags[offset], old, new),
+            None if offset != 0 && old == 0 => {
+                self.set(page, new);
+                Ok(())
+            }
+            None if offset != 0 => Err(0),
+            _ => exchange(&self.heads[chunk], old, new),
         }
-        self.set(page, new);
-        Ok(())
     }
+}
+
+#[inline]
+fn exchange(tag: &Cell<u8>, old: u8, new: u8) -> Result<(), u8> {
+    let found = tag.get();
+    if found != old {
+        return Err(found);
+    }
+    tag.set(new);
+    Ok(())
 }
 
 impl fmt::Debug for SimTags {

@@ -152,7 +152,7 @@ impl SimLocalWord {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn reach(&self, sim: &Sim) {
         if sim.0.options.strict {
             sim.0.order();
@@ -161,26 +161,26 @@ impl SimLocalWord {
 }
 
 impl LocalWord<Sim> for SimLocalWord {
-    #[inline]
+    #[inline(always)]
     fn add(&self, sim: &Sim, delta: i64) -> i64 {
         self.reach(sim);
         self.value.set(self.value.get().wrapping_add(delta));
         self.value.get()
     }
 
-    #[inline]
+    #[inline(always)]
     fn set(&self, sim: &Sim, value: i64) {
         self.reach(sim);
         self.value.set(value);
     }
 
-    #[inline]
+    #[inline(always)]
     fn take(&self, sim: &Sim) -> i64 {
         self.reach(sim);
         self.value.take()
     }
 
-    #[inline]
+    #[inline(always)]
     fn read(&self, sim: &Sim) -> i64 {
         self.reach(sim);
         self.value.get()

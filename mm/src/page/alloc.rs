@@ -57,7 +57,18 @@ impl<M: Machine> PageAllocator<M> {
             urgency,
             mark,
         };
+        let first = self.zonelist(machine, request).next()?;
+        match first.alloc(machine, &ask) {
+            None => self.try_further_zones(machine, request, ask),
+            found => found,
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn try_further_zones(&self, machine: &M, request: Request, ask: Ask) -> Option<Pfn> {
         self.zonelist(machine, request)
+            .skip(1)
             .find_map(|zone| zone.alloc(machine, &ask))
     }
 
@@ -128,7 +139,7 @@ impl<M: Machine> PageAllocator<M> {
 
 impl<M: Machine> Zone<M> {
     /// A block from this CPU's list or from the zone.
-    #[inline]
+    #[inline(always)]
     pub(super) fn alloc(&self, machine: &M, ask: &Ask) -> Option<Pfn> {
         let page = match list_of(ask.order) {
             Some(list) => self.alloc_listed(machine, list, ask)?,
@@ -137,24 +148,36 @@ impl<M: Machine> Zone<M> {
         Some(self.pfn(page))
     }
 
-    #[inline]
+    #[inline(always)]
     fn alloc_listed(&self, machine: &M, list: usize, ask: &Ask) -> Option<u32> {
         machine.spend(Work::PcpAlloc, 1);
         let slot = self.slot(machine.this_cpu());
-        let taken = slot.pcp.try_local(machine, Site::PcpAlloc, |pcp| {
-            pcp.note_alloc();
-            let page = pcp.pop(list, ask.order).or_else(|| {
-                self.refill(machine, pcp, list, ask);
-                pcp.pop(list, ask.order)
-            });
-            slot.count.set(machine, i64::from(pcp.count()));
-            page
-        });
+        let taken = slot.pcp.try_local(
+            machine,
+            Site::PcpAlloc,
+            #[inline(always)]
+            |pcp| {
+                pcp.note_alloc();
+                let page = match pcp.pop(list, ask.order) {
+                    None => self.refill_and_pop(machine, pcp, list, ask),
+                    page => page,
+                };
+                slot.count.set(machine, i64::from(pcp.count()));
+                page
+            },
+        );
         match taken {
             Some(page) => page.inspect(|&page| self.tags.set(page, tag::allocated(ask.order))),
             // Somebody drains these lists right now; the owner never waits.
             None => self.alloc_direct(machine, ask),
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn refill_and_pop(&self, machine: &M, pcp: &mut Pcp, list: usize, ask: &Ask) -> Option<u32> {
+        self.refill(machine, pcp, list, ask);
+        pcp.pop(list, ask.order)
     }
 
     /// Moves blocks from the zone to an empty list, in as many holds as the policy wants (Linux:
