@@ -21,7 +21,7 @@ use crate::cpu::{self, Entered, HostId, PinError};
 use crate::desk::Desk;
 use crate::locks::{OwnerLock, TicketLock};
 use crate::topology;
-use crate::words::{CpuWord, PageTags, SharedWord};
+use crate::words::{CpuWord, HostOnce, PageTags, SharedLine, SharedWord};
 
 /// Ticks per second, as most distributions' kernels of today.
 const HZ: Hz = Hz::new(1000).expect("1000 is between 1 and 10,000");
@@ -141,6 +141,8 @@ impl Machine for Host {
     type Lock<T> = TicketLock<T>;
     type CpuLock<T> = OwnerLock<T>;
     type Tags = PageTags;
+    type Line = SharedLine;
+    type Once<T> = HostOnce<T>;
 
     #[inline]
     fn topology(&self) -> &Topology {
@@ -181,6 +183,14 @@ impl Machine for Host {
 
     fn tags(&self, pages: Pages) -> PageTags {
         PageTags::new(pages)
+    }
+
+    fn line(&self) -> SharedLine {
+        SharedLine::new()
+    }
+
+    fn once<T>(&self) -> HostOnce<T> {
+        HostOnce::new()
     }
 
     #[inline]

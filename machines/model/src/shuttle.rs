@@ -5,10 +5,11 @@
 //!
 //! The time is not a word: reading it is no step of its own.
 
+use std::array;
 use std::fmt;
-use std::sync::Arc;
-use std::sync::atomic::Ordering::{self, Relaxed};
+use std::sync::atomic::Ordering::{self, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU8, AtomicU64};
+use std::sync::{Arc, OnceLock};
 
 use ::shuttle::scheduler::{PctScheduler, RandomScheduler, ReplayScheduler, Scheduler};
 use ::shuttle::sync::Mutex;
@@ -17,7 +18,8 @@ use ::shuttle::{Config, Runner, thread};
 use plimsoll_mm::event::Event;
 use plimsoll_mm::laws::Law;
 use plimsoll_mm::machine::{
-    CpuLock, Due, Job, JobState, LocalWord, Lock, Machine, Tags, WhenIdle, Word,
+    CpuLock, Due, Job, JobState, LINE_WORDS, Line, LocalWord, Lock, Machine, Once, Tags, WhenIdle,
+    Word,
 };
 use plimsoll_mm::site::{LockClass, Site, Work};
 use plimsoll_mm::topology::Topology;
@@ -201,6 +203,8 @@ impl Machine for ShuttleMachine {
     type Lock<T> = ModelLock<T>;
     type CpuLock<T> = ModelLock<T>;
     type Tags = ModelTags;
+    type Line = ModelLine;
+    type Once<T> = ModelOnce<T>;
 
     fn topology(&self) -> &Topology {
         &self.shared.topology
@@ -237,6 +241,14 @@ impl Machine for ShuttleMachine {
 
     fn tags(&self, pages: Pages) -> ModelTags {
         ModelTags::new(pages)
+    }
+
+    fn line(&self) -> ModelLine {
+        ModelLine(array::from_fn(|_| AtomicI64::new(0)))
+    }
+
+    fn once<T>(&self) -> ModelOnce<T> {
+        ModelOnce::new()
     }
 
     fn spend(&self, _work: Work, _n: u32) {}
@@ -293,6 +305,35 @@ impl Word<ShuttleMachine> for ModelWord {
     }
 }
 
+/// Atomic integers of the model; each is a step of its own.
+#[derive(Debug)]
+pub struct ModelLine([AtomicI64; LINE_WORDS]);
+
+impl Line<ShuttleMachine> for ModelLine {
+    fn load(&self, _machine: &ShuttleMachine, word: usize, order: Ordering) -> i64 {
+        self.0[word].load(order)
+    }
+
+    fn store(&self, _machine: &ShuttleMachine, word: usize, value: i64, order: Ordering) {
+        self.0[word].store(value, order);
+    }
+
+    fn add(&self, _machine: &ShuttleMachine, word: usize, delta: i64, order: Ordering) -> i64 {
+        self.0[word].fetch_add(delta, order).wrapping_add(delta)
+    }
+
+    fn compare_exchange(
+        &self,
+        _machine: &ShuttleMachine,
+        word: usize,
+        old: i64,
+        new: i64,
+        order: Ordering,
+    ) -> Result<i64, i64> {
+        self.0[word].compare_exchange(old, new, order, Relaxed)
+    }
+}
+
 impl LocalWord<ShuttleMachine> for ModelWord {
     fn add(&self, _machine: &ShuttleMachine, delta: i64) -> i64 {
         self.0.fetch_add(delta, Relaxed).wrapping_add(delta)
@@ -308,6 +349,44 @@ impl LocalWord<ShuttleMachine> for ModelWord {
 
     fn read(&self, _machine: &ShuttleMachine) -> i64 {
         self.0.load(Relaxed)
+    }
+}
+
+/// A value that is set once. Whether it is there is a word of the model, so that a reader may
+/// come before or after.
+#[derive(Debug)]
+pub struct ModelOnce<T> {
+    value: OnceLock<T>,
+    there: AtomicI64,
+}
+
+impl<T> ModelOnce<T> {
+    fn new() -> Self {
+        Self {
+            value: OnceLock::new(),
+            there: AtomicI64::new(0),
+        }
+    }
+}
+
+impl<T> Once<T> for ModelOnce<T> {
+    fn get(&self) -> Option<&T> {
+        // Pairs with the Release below.
+        if self.there.load(Acquire) == 0 {
+            return None;
+        }
+        self.value.get()
+    }
+
+    fn set(&self, value: T) -> Result<(), T> {
+        let outcome = self.value.set(value);
+        // The loser says so as well: after either the value is there.
+        self.there.store(1, Release);
+        outcome
+    }
+
+    fn into_inner(self) -> Option<T> {
+        self.value.into_inner()
     }
 }
 

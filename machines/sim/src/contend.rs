@@ -140,6 +140,7 @@ impl Queue {
         let cost = if self.last.get() == sim.cur.get() {
             u64::from(sim.prices.lock_own_ns)
         } else {
+            self.count_line(sim, sim.cur.get());
             line_ns + u64::from(sim.prices.lock_remote_extra_ns)
         };
         if self.queued.get() {
@@ -246,8 +247,15 @@ impl Queue {
         }
     }
 
+    /// Counts that the lock's line goes to CPU `to`.
+    fn count_line(&self, sim: &Inner, to: usize) {
+        let distance = sim.prices.distance(self.last.get(), to);
+        sim.record.line_moved(distance);
+    }
+
     /// When the next section starts if it is one of CPU `to`.
     fn next_start(&self, sim: &Inner, to: usize) -> u64 {
+        self.count_line(sim, to);
         time_of(self.free_key.get())
             + sim.prices.transfer_home(self.last.get(), to, self.home)
             + u64::from(sim.prices.lock_handover_extra_ns)

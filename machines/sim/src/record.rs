@@ -9,6 +9,7 @@ use std::cell::Cell;
 use plimsoll_mm::event::{Changed, Event};
 use plimsoll_mm::machine::Job;
 use plimsoll_mm::site::{LockClass, Site, Work};
+use plimsoll_mm::topology::Distance;
 use plimsoll_mm::units::Nanos;
 
 use crate::engine::Inner;
@@ -36,6 +37,7 @@ pub(crate) struct Record {
     pub(crate) migrations: Cell<u64>,
     pub(crate) slips: Cell<u64>,
     pub(crate) stalls: Cell<u64>,
+    lines: [Cell<u64>; 5],
     locks: [[LockCells; Site::ALL.len()]; LockClass::ALL.len()],
 }
 
@@ -69,6 +71,7 @@ impl Record {
             migrations: Cell::default(),
             slips: Cell::default(),
             stalls: Cell::default(),
+            lines: Default::default(),
             locks: std::array::from_fn(|_| std::array::from_fn(|_| LockCells::new())),
         }
     }
@@ -82,6 +85,12 @@ impl Record {
         mixed ^= mixed >> 29;
         self.hash.set(self.hash.get().wrapping_add(mixed));
         bump(&self.hashed);
+    }
+
+    /// Counts a cache line that moved so far.
+    #[inline]
+    pub(crate) fn line_moved(&self, distance: Distance) {
+        bump(&self.lines[distance as usize]);
     }
 
     #[inline]
@@ -184,6 +193,7 @@ impl Inner {
             migrations: record.migrations.get(),
             causality_slips: record.slips.get(),
             stalls: record.stalls.get(),
+            lines: record.lines.each_ref().map(Cell::get),
             locks: record
                 .locks
                 .iter()

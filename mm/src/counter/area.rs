@@ -1,0 +1,171 @@
+//! Per-CPU memory that groups of counters take and give back (Linux: the percpu allocator).
+//!
+//! Memory comes in chunks. In a chunk each CPU has a row, and each group a place in every row: so
+//! groups share the cache lines of one CPU and nobody shares a line with another CPU, and whoever
+//! wants the sums of many groups reads row by row.
+//!
+//! Lock: one, around the list of free places.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt;
+
+use super::error::InitError;
+use crate::machine::{LINE_WORDS, LocalWord, Lock, Machine};
+use crate::site::{LockClass, Site, Work};
+
+/// Places in a chunk. With four counters a row is 2 KiB on 64-bit hosts.
+const PLACES: usize = 64;
+/// Words of a block, the unit in which rows are aligned.
+const BLOCK: usize = 16;
+
+/// Per-CPU memory for groups of one width.
+pub struct Area<M: Machine> {
+    width: usize,
+    cpus: u32,
+    free: M::Lock<Vec<Place<M>>>,
+}
+
+/// A row's words, away from those of its neighbours.
+#[repr(align(128))]
+struct Block<M: Machine>([M::LocalWord; BLOCK]);
+
+/// Rows of all CPUs, one after the other.
+struct Chunk<M: Machine> {
+    blocks: Box<[Block<M>]>,
+    blocks_per_row: usize,
+}
+
+/// A group's words on every CPU.
+pub(super) struct Place<M: Machine> {
+    chunk: Arc<Chunk<M>>,
+    first: usize,
+}
+
+impl<M: Machine> Area<M> {
+    /// Room for groups of `width` counters on every CPU of `machine`. Memory is taken when the
+    /// first group is made.
+    ///
+    /// # Errors
+    /// [`InitError::Width`] if `width` is 0 or more than 8.
+    pub fn new(machine: &M, width: usize) -> Result<Self, InitError> {
+        let max = LINE_WORDS;
+        if !(1..=max).contains(&width) {
+            return Err(InitError::Width {
+                counters: width,
+                max,
+            });
+        }
+        let home = machine.this_cpu();
+        Ok(Self {
+            width,
+            cpus: machine.topology().cpus(),
+            free: machine.lock(LockClass::CounterArea, home, Vec::new()),
+        })
+    }
+
+    /// Counters of each group.
+    #[must_use]
+    pub fn width(&self) -> usize {
+        self.width
+    }
+
+    /// CPUs there is room for.
+    #[must_use]
+    pub fn cpus(&self) -> u32 {
+        self.cpus
+    }
+
+    /// Bytes of one group on all CPUs (Linux: what `alloc_percpu` hands out).
+    #[must_use]
+    pub fn bytes_per_group(&self) -> usize {
+        self.width * size_of::<M::LocalWord>() * self.cpus as usize
+    }
+
+    /// A place of zeros.
+    pub(super) fn take(&self, machine: &M) -> Result<Place<M>, InitError> {
+        let found = self
+            .free
+            .with(machine, Site::CounterInit, |free| match free.pop() {
+                Some(place) => Ok(Some(place)),
+                None => free
+                    .try_reserve(PLACES)
+                    .map(|()| None)
+                    .map_err(|_| InitError::OutOfMemory),
+            })?;
+        match found {
+            Some(place) => {
+                // Clean again, by whoever needs it: giving back stays cheap.
+                self.clear(machine, &place);
+                Ok(place)
+            }
+            None => self.grow(machine),
+        }
+    }
+
+    /// Makes a chunk outside the lock; several may do so at once, none is lost.
+    fn grow(&self, machine: &M) -> Result<Place<M>, InitError> {
+        let chunk = Arc::new(Chunk::new(machine, self.width, self.cpus)?);
+        let place = |nth: usize| Place {
+            chunk: Arc::clone(&chunk),
+            first: nth * self.width,
+        };
+        self.free.with(machine, Site::CounterInit, |free| {
+            free.extend((1..PLACES).map(place));
+        });
+        machine.spend(Work::ScanCpu, self.cpus);
+        Ok(place(0))
+    }
+
+    fn clear(&self, machine: &M, place: &Place<M>) {
+        machine.spend(Work::ScanCpu, self.cpus);
+        for cpu in 0..self.cpus as usize {
+            for counter in 0..self.width {
+                place.word(cpu, counter).set(machine, 0);
+            }
+        }
+    }
+
+    pub(super) fn put(&self, machine: &M, place: Place<M>) {
+        self.free
+            .with(machine, Site::CounterDestroy, |free| free.push(place));
+    }
+}
+
+impl<M: Machine> Chunk<M> {
+    fn new(machine: &M, width: usize, cpus: u32) -> Result<Self, InitError> {
+        let blocks_per_row = (width * PLACES).div_ceil(BLOCK);
+        let mut blocks = Vec::new();
+        blocks
+            .try_reserve_exact(blocks_per_row * cpus as usize)
+            .map_err(|_| InitError::OutOfMemory)?;
+        for cpu in machine.topology().ids() {
+            let block = || Block(core::array::from_fn(|_| machine.local_word(cpu, 0)));
+            blocks.extend((0..blocks_per_row).map(|_| block()));
+        }
+        Ok(Self {
+            blocks: blocks.into(),
+            blocks_per_row,
+        })
+    }
+}
+
+impl<M: Machine> Place<M> {
+    /// The word of `counter` on `cpu`.
+    #[inline]
+    pub(super) fn word(&self, cpu: usize, counter: usize) -> &M::LocalWord {
+        let word = self.first + counter;
+        let row = cpu * self.chunk.blocks_per_row;
+        &self.chunk.blocks[row + word / BLOCK].0[word % BLOCK]
+    }
+}
+
+impl<M: Machine> fmt::Debug for Area<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Area")
+            .field("width", &self.width)
+            .field("cpus", &self.cpus)
+            .finish_non_exhaustive()
+    }
+}
