@@ -210,17 +210,17 @@ impl Sim {
             &self.0.observed
         };
         if observed.get() {
-            self.tell(&event);
+            self.tell(event);
         }
     }
 
     #[cold]
-    fn tell(&self, event: &Event) {
+    fn tell(&self, event: Event) {
         // Taken out so that an observer may look at the machine.
         let mut observers = self.0.observers.take();
         let (cpu, at) = (cpu_id(self.0.cur.get()), Nanos(self.0.now()));
         for observer in &mut observers {
-            observer(self, cpu, at, event);
+            observer(self, cpu, at, &event);
         }
         observers.append(&mut self.0.observers.borrow_mut());
         self.0.observers.replace(observers);

@@ -197,7 +197,7 @@ impl<M: Machine> Zone<M> {
 
     /// Whether the zone may give a block and stay above its `mark`; notes when it is below its
     /// high watermark, which makes frees return pages early.
-    pub(super) fn allows(&self, machine: &M, ask: &Ask) -> bool {
+    pub(super) fn allows(&self, machine: &M, ask: Ask) -> bool {
         if ask.urgency == Urgency::Reserve {
             // The free lists alone decide: the counter lags by what each CPU has not folded, so
             // it may say that there is less than there is.
