@@ -57,7 +57,7 @@ impl<M: Machine> PageAllocator<M> {
             urgency,
             mark,
         };
-        let first = self.zonelist(machine, request).next()?;
+        let first = self.first_zone(machine, request)?;
         match first.alloc(machine, ask) {
             None => self.try_further_zones(machine, request, ask),
             found => found,
