@@ -9,7 +9,6 @@ use plimsoll_mm::units::{CpuId, Hz, Nanos, Pages};
 use crate::cpu_lock::SimCpuLock;
 use crate::handle::Sim;
 use crate::lock::SimLock;
-use crate::random::cpu_id;
 use crate::tags::SimTags;
 use crate::word::{SimLocalWord, SimWord};
 
@@ -26,7 +25,7 @@ impl Machine for Sim {
 
     #[inline]
     fn this_cpu(&self) -> CpuId {
-        cpu_id(self.0.cur.get())
+        self.0.this_cpu()
     }
 
     #[inline]
@@ -68,7 +67,7 @@ impl Machine for Sim {
         if self.0.outside.get() {
             return f();
         }
-        let pins = &self.0.cpu().pins;
+        let pins = &self.0.pins;
         pins.set(pins.get() + 1);
         let result = f();
         pins.set(pins.get() - 1);

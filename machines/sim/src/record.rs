@@ -36,13 +36,14 @@ pub(crate) struct Record {
     pub(crate) migrations: Cell<u64>,
     pub(crate) slips: Cell<u64>,
     pub(crate) stalls: Cell<u64>,
+    /// Holds in which no time passed: nearly all of a per-CPU lock. Apart from the rest, so that
+    /// they are in one line.
+    instant: [[Cell<u64>; Site::ALL.len()]; LockClass::ALL.len()],
     locks: [[LockCells; Site::ALL.len()]; LockClass::ALL.len()],
 }
 
 /// [`LockStats`] while counting.
 pub(crate) struct LockCells {
-    /// Holds in which no time passed: nearly all of a per-CPU lock.
-    instant: Cell<u64>,
     acquisitions: Cell<u64>,
     hold_total: Cell<u64>,
     hold_max: Cell<u64>,
@@ -69,6 +70,7 @@ impl Record {
             migrations: Cell::default(),
             slips: Cell::default(),
             stalls: Cell::default(),
+            instant: Default::default(),
             locks: std::array::from_fn(|_| std::array::from_fn(|_| LockCells::new())),
         }
     }
@@ -84,6 +86,24 @@ impl Record {
         bump(&self.hashed);
     }
 
+    /// One hold ended.
+    #[inline(always)]
+    pub(crate) fn held(&self, class: LockClass, site: Site, hold_ns: u64) {
+        if hold_ns == 0 {
+            bump(&self.instant[class as usize][site as usize]);
+        } else {
+            self.lock(class, site).held(hold_ns);
+        }
+    }
+
+    fn lock_stats(&self, class: LockClass, site: Site) -> LockStats {
+        let mut stats = self.lock(class, site).stats();
+        let instant = self.instant[class as usize][site as usize].get();
+        stats.acquisitions += instant;
+        stats.hold_hist[bin(0)] += instant;
+        stats
+    }
+
     #[inline]
     pub(crate) fn lock(&self, class: LockClass, site: Site) -> &LockCells {
         &self.locks[class as usize][site as usize]
@@ -93,7 +113,6 @@ impl Record {
 impl LockCells {
     fn new() -> Self {
         Self {
-            instant: Cell::default(),
             acquisitions: Cell::default(),
             hold_total: Cell::default(),
             hold_max: Cell::default(),
@@ -108,11 +127,8 @@ impl LockCells {
     }
 
     /// One hold ended.
-    #[inline(always)]
-    pub(crate) fn held(&self, hold_ns: u64) {
-        if hold_ns == 0 {
-            return bump(&self.instant);
-        }
+    #[inline]
+    fn held(&self, hold_ns: u64) {
         bump(&self.acquisitions);
         self.hold_total.set(self.hold_total.get() + hold_ns);
         self.hold_max.set(self.hold_max.get().max(hold_ns));
@@ -142,11 +158,8 @@ impl LockCells {
     }
 
     fn stats(&self) -> LockStats {
-        let instant = self.instant.get();
-        let mut hold_hist = self.hold_hist.each_ref().map(Cell::get);
-        hold_hist[bin(0)] += instant;
         LockStats {
-            acquisitions: self.acquisitions.get() + instant,
+            acquisitions: self.acquisitions.get(),
             contentions: self.contentions.get(),
             perf_contentions: self.perf_contentions.get(),
             failed_tries: self.failed_tries.get(),
@@ -155,7 +168,7 @@ impl LockCells {
             wait_max: self.wait_max.get(),
             hold_total: Nanos(self.hold_total.get()),
             hold_max: Nanos(self.hold_max.get()),
-            hold_hist,
+            hold_hist: self.hold_hist.each_ref().map(Cell::get),
         }
     }
 }
@@ -169,6 +182,10 @@ impl Inner {
                 max: Nanos(cpu.wait_max_ns[class as usize].get()),
             };
             self.cpus.iter().map(of).collect()
+        };
+        let locks = |class: LockClass| {
+            let of = |site| record.lock_stats(class, site);
+            Site::ALL.into_iter().map(of).collect()
         };
         Stats {
             now: Nanos(self.now()),
@@ -184,11 +201,7 @@ impl Inner {
             migrations: record.migrations.get(),
             causality_slips: record.slips.get(),
             stalls: record.stalls.get(),
-            locks: record
-                .locks
-                .iter()
-                .map(|sites| sites.iter().map(LockCells::stats).collect())
-                .collect(),
+            locks: LockClass::ALL.into_iter().map(locks).collect(),
             cpu_waits: LockClass::ALL.into_iter().map(waits).collect(),
         }
     }
@@ -198,18 +211,23 @@ impl Sim {
     /// Hashes a slow-path event and tells observers.
     #[inline]
     pub(crate) fn note(&self, event: Event) {
-        let of_page = matches!(event, Event::PageAlloc { .. } | Event::PageFree { .. });
-        if !of_page {
-            self.0
-                .record
-                .fold(self.0.now(), self.0.cur.get(), EMIT | kind_of(event));
+        // Events of pages are made only where somebody looks at them.
+        match event {
+            Event::PageAlloc { pfn, order } if self.0.pages_observed.get() => {
+                self.tell(Event::PageAlloc { pfn, order });
+            }
+            Event::PageFree { pfn, order } if self.0.pages_observed.get() => {
+                self.tell(Event::PageFree { pfn, order });
+            }
+            Event::PageAlloc { .. } | Event::PageFree { .. } => {}
+            other => self.note_slow(other),
         }
-        let observed = if of_page {
-            &self.0.pages_observed
-        } else {
-            &self.0.observed
-        };
-        if observed.get() {
+    }
+
+    fn note_slow(&self, event: Event) {
+        let (now, cpu) = (self.0.now(), self.0.cur.get());
+        self.0.record.fold(now, cpu, EMIT | kind_of(event));
+        if self.0.observed.get() {
             self.tell(event);
         }
     }

@@ -60,8 +60,8 @@ impl SimWord {
         } else {
             sim.prices.transfer(from, index)
         };
-        let done = sim.cpu().clock.get().max(self.busy_until.get()) + cost;
-        sim.cpu().clock.set(done);
+        let done = sim.clock.get().max(self.busy_until.get()) + cost;
+        sim.clock.set(done);
         self.busy_until.set(done);
         self.owner.set(index);
         if let Some(sharers) = self.sharers.get() {
@@ -84,9 +84,9 @@ impl SimWord {
         if word.get() & bit == 0 {
             word.set(word.get() | bit);
             self.reader.set(Some(index));
-            let clock = &sim.cpu().clock;
-            let start = clock.get().max(self.busy_until.get());
-            clock.set(start + sim.prices.transfer(self.owner.get(), index));
+            let start = sim.clock.get().max(self.busy_until.get());
+            sim.clock
+                .set(start + sim.prices.transfer(self.owner.get(), index));
         }
     }
 }
