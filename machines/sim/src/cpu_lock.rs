@@ -54,7 +54,7 @@ impl<T> SimCpuLock<T> {
     }
 
     /// The same in any mode, after others, or for somebody who is no longer on the owner.
-    #[inline(never)]
+    #[cold]
     fn enter_local_slow(&self, sim: &Inner, site: Site) -> Option<Section> {
         if sim.outside.get() {
             return Some(Section::OUTSIDE);

@@ -211,15 +211,18 @@ impl Sim {
     /// Hashes a slow-path event and tells observers.
     #[inline]
     pub(crate) fn note(&self, event: Event) {
-        // Events of pages are made only where somebody looks at them.
+        // Made anew by a closure, so that the event of a page is not stored where nobody looks.
         match event {
-            Event::PageAlloc { pfn, order } if self.0.pages_observed.get() => {
-                self.tell(Event::PageAlloc { pfn, order });
+            Event::PageAlloc { pfn, order } => {
+                if self.0.pages_observed.get() {
+                    self.tell(|| Event::PageAlloc { pfn, order });
+                }
             }
-            Event::PageFree { pfn, order } if self.0.pages_observed.get() => {
-                self.tell(Event::PageFree { pfn, order });
+            Event::PageFree { pfn, order } => {
+                if self.0.pages_observed.get() {
+                    self.tell(|| Event::PageFree { pfn, order });
+                }
             }
-            Event::PageAlloc { .. } | Event::PageFree { .. } => {}
             other => self.note_slow(other),
         }
     }
@@ -228,12 +231,14 @@ impl Sim {
         let (now, cpu) = (self.0.now(), self.0.cur.get());
         self.0.record.fold(now, cpu, EMIT | kind_of(event));
         if self.0.observed.get() {
-            self.tell(event);
+            self.tell(|| event);
         }
     }
 
     #[cold]
-    fn tell(&self, event: Event) {
+    #[inline(never)]
+    fn tell(&self, event: impl FnOnce() -> Event) {
+        let event = event();
         // Taken out so that an observer may look at the machine.
         let mut observers = self.0.observers.take();
         let (cpu, at) = (cpu_id(self.0.cur.get()), Nanos(self.0.now()));

@@ -37,7 +37,7 @@ impl Inner {
         total.set(total.get() + cost);
     }
 
-    #[inline(never)]
+    #[cold]
     fn spend_slow(&self, work: Work, cost: u64) {
         if self.outside.get() {
             return;
