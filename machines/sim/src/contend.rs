@@ -34,7 +34,7 @@ const UNKNOWN: u64 = u64::MAX;
 /// The epoch of a section that others may have seen, whatever the epoch is at its end.
 const SEEN: u64 = u64::MAX;
 
-/// A lock without its value. Waiters are in a box: they are few, and the rest is in one line.
+/// A lock without its value. Waiters are few; in a box, they leave the rest in one cache line.
 pub(crate) struct Queue {
     /// The key at which the last section ended.
     free_key: Cell<u64>,
@@ -51,6 +51,11 @@ pub(crate) struct Queue {
     queued: Cell<bool>,
     waiters: Box<RefCell<VecDeque<Waiter>>>,
 }
+
+const _: () = assert!(
+    size_of::<Queue>() <= 40,
+    "a lock leaves room for its value in a pair of cache lines"
+);
 
 /// Somebody who found the lock taken.
 struct Waiter {
@@ -189,14 +194,14 @@ impl Queue {
         } else {
             sim.pins.set(sim.pins.get() + 1);
         }
-        let seen = sim.options.lock_model == LockModel::ReleaseEvent;
+        let all_seen = sim.options.lock_model == LockModel::ReleaseEvent;
         Section {
             start: sim.clock.get(),
-            epoch: if seen { SEEN } else { sim.epoch.get() },
+            epoch: if all_seen { SEEN } else { sim.epoch.get() },
         }
     }
 
-    /// The section of `cpu`, which runs and for which the spinlock is free.
+    /// The section of `cpu`, which runs, may enter without ceremony and had the spinlock last.
     #[inline(always)]
     pub(crate) fn enter_again(&self, sim: &Inner, cpu: CpuId, site: Site) -> Section {
         self.claim(cpu, site);

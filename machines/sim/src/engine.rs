@@ -45,7 +45,7 @@ pub(crate) struct Inner {
     pub(crate) deadline: Cell<u64>,
     /// Nested sections that must not be preempted.
     pub(crate) pins: Cell<u32>,
-    /// The CPU that runs if it may enter its own locks without order or event, else [`NO_CPU`].
+    /// The CPU that runs if it may enter its own locks without ceremony, else [`NO_CPU`].
     pub(crate) local: Cell<CpuId>,
     /// The smallest key of all other CPUs.
     pub(crate) limit: Cell<u64>,
@@ -54,8 +54,8 @@ pub(crate) struct Inner {
     pub(crate) outside: Cell<bool>,
     /// Whether steps are late by random amounts.
     shaken: bool,
-    /// Whether nobody enters a lock without order and event.
-    formal: bool,
+    /// Whether a CPU's own locks are entered in order, or left by an event, like all others.
+    ceremonial: bool,
     pub(crate) options: SimOptions,
     pub(crate) cpus: Box<[Cpu]>,
     pub(crate) tree: Tree,
@@ -124,7 +124,7 @@ impl Inner {
             residents: Cell::new(0),
             me: me.clone(),
             shaken: options.jitter_ns > 0,
-            formal: options.strict || options.lock_model == LockModel::ReleaseEvent,
+            ceremonial: options.strict || options.lock_model == LockModel::ReleaseEvent,
             options,
         });
         inner.arm_faults();
@@ -216,7 +216,8 @@ impl Inner {
         self.clock.set(time_of(first));
         self.deadline.set(state.deadline.get());
         self.pins.set(state.pins.get());
-        self.local.set(if self.formal { NO_CPU } else { cpu_id(cpu) });
+        self.local
+            .set(if self.ceremonial { NO_CPU } else { cpu_id(cpu) });
         let task = state.current.get();
         if task == NOBODY {
             self.wake_up(state);

@@ -41,8 +41,8 @@ impl Machine for Sim {
         SimWord::new(value)
     }
 
-    fn local_word(&self, cpu: CpuId, value: i64) -> SimLocalWord {
-        SimLocalWord::new(cpu, value)
+    fn local_word(&self, _cpu: CpuId, value: i64) -> SimLocalWord {
+        SimLocalWord::new(value)
     }
 
     fn lock<T>(&self, class: LockClass, home: CpuId, value: T) -> SimLock<T> {

@@ -59,7 +59,9 @@ impl Inner {
             if reason <= now {
                 self.look_up();
             } else if rest == 0 {
-                return self.deadline.set(reason.min(now + self.options.run_ahead.0));
+                return self
+                    .deadline
+                    .set(reason.min(now + self.options.run_ahead.0));
             }
         }
     }

@@ -36,14 +36,15 @@ pub(crate) struct Zone<M: Machine> {
     pub(super) settings: Settings<M>,
 }
 
-/// One CPU's part of a zone, away from those of its neighbours.
-#[repr(align(128))]
+/// One CPU's part of a zone, away from those of its neighbours. In this order, the words are in
+/// the cache lines in which the lock and its list of single pages begin.
+#[repr(C, align(128))]
 pub(super) struct Slot<M: Machine> {
-    pub(super) pcp: M::CpuLock<Pcp>,
     /// Pages on the lists, for those who look without the lock.
     pub(super) count: M::LocalWord,
     /// Pages an interrupted spill still has to give back.
     pub(super) owed: M::LocalWord,
+    pub(super) pcp: M::CpuLock<Pcp>,
 }
 
 /// What a zone is told from outside, each in a word so that the fast path reads it without a lock.
