@@ -124,7 +124,7 @@ mod tests {
         assert!(error.is_bad_input());
         assert_eq!(
             error.to_string(),
-            "no variant is called `phasd`; did you mean `phased`?"
+            "no variant is called `phasd`; did you mean `phased`, `shared`?"
         );
     }
 
