@@ -121,8 +121,8 @@ pub(super) fn what_it_takes(cells: &[Cell]) -> String {
         .collect();
     if programs.is_empty() {
         return format!(
-            "The published 1 GB of the flat counter is not reached by any program tried; the \
-             largest is {} ({}, {}).",
+            "No program tried has the flat counter off by the published 1 GB; the most is {} ({}, \
+             {}).",
             mib(most.flat.worst as f64),
             path(&most.program),
             most.program.sizes
@@ -132,9 +132,9 @@ pub(super) fn what_it_takes(cells: &[Cell]) -> String {
         .iter()
         .filter(|cell| cell.flat.worst_shown >= enough);
     format!(
-        "The published 1 GB of the flat counter takes CPUs that nearly all keep almost a batch of \
-         767 pages of the same sign: {} of {} programs tried do, {}; a process would be shown that \
-         error in {} of them.",
+        "For the flat counter to be off by the published 1 GB, nearly every CPU must keep almost \
+         767 pages, the most its part can hold, of one sign. {} of {} programs tried do that: {}. \
+         {} of these also show a process that error.",
         reached.len(),
         cells.len(),
         programs.join("; "),
@@ -150,11 +150,53 @@ pub(super) fn where_ours_is_worse(cells: &[Cell]) -> String {
     let most = cells.iter().map(|cell| cell.ours.worst).max().unwrap_or(0);
     let tree = cells.iter().map(|cell| cell.tree.worst).max().unwrap_or(0);
     format!(
-        "Ours is further off than the published tree in {} of the {}, never by more than {} in \
-         all; the published tree is off by up to {}.",
+        "Ours is further off than the published tree in {} of the {}; its largest error in any is \
+         {}, that of the published tree {}.",
         worse.count(),
         cells.len(),
         mib(most as f64),
         mib(tree as f64),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cell(path: (Hops, usize), flat: u64, shown: u64, tree: u64, ours: u64) -> Cell {
+        let seen = |worst, worst_shown| Seen {
+            worst,
+            worst_shown,
+            ..Seen::default()
+        };
+        Cell {
+            program: program(683, path, Effort::Full),
+            flat: seen(flat, shown),
+            tree: seen(tree, tree),
+            ours: seen(ours, ours),
+        }
+    }
+
+    #[test]
+    fn what_it_takes_names_the_programs_that_reach_the_published_error() {
+        let cells = [
+            cell((Hops::Random, 64), 30_000, 30_000, 25_000, 3000),
+            cell((Hops::Next, 384), 262_200, 262_200, 20_000, 11_712),
+            cell((Hops::OneUnmaps, 64), 270_000, 4000, 0, 11_000),
+        ];
+        insta::assert_snapshot!(what_it_takes(&cells), @"For the flat counter to be off by the published 1 GB, nearly every CPU must keep almost 767 pages, the most its part can hold, of one sign. 2 of 3 programs tried do that: next CPU, 384 kept (2.7 MiB); map on each, unmap on one, 64 kept (2.7 MiB). 1 of these also show a process that error.");
+        insta::assert_snapshot!(what_it_takes(&cells[..1]), @"No program tried has the flat counter off by the published 1 GB; the most is 117.2 MiB (random CPU, 64 kept, 2.7 MiB).");
+        insta::assert_snapshot!(where_ours_is_worse(&cells), @"Ours is further off than the published tree in 1 of the 3; its largest error in any is 45.8 MiB, that of the published tree 97.7 MiB.");
+    }
+
+    #[test]
+    fn the_table_has_a_row_for_each_program() {
+        let cells = [cell((Hops::Halves, 64), 512, 256, 128, 0)];
+        let table = table(&cells);
+        assert_eq!(table.columns.len(), table.rows[0].len());
+        assert_eq!(
+            table.rows[0].join(" | "),
+            "2.7 MiB | map on one half, unmap on the other, 64 kept | 2.0 MiB | 1.0 MiB | 0.5 MiB | 0.0 MiB"
+        );
+    }
 }

@@ -190,3 +190,28 @@ fn size(pages: u64) -> String {
         _ => format!("{:.1} MiB", kib as f64 / 1024.0),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_read_well() {
+        let shown = [16, 256, 683, 4096].map(|pages| Sizes::Fixed(pages).to_string());
+        assert_eq!(shown, ["64 KiB", "1 MiB", "2.7 MiB", "16 MiB"]);
+        assert_eq!(Sizes::UpTo(1024).to_string(), "4 KiB to 4 MiB, evenly");
+    }
+
+    #[test]
+    fn a_hop_goes_to_a_cpu_of_its_part_of_the_machine() {
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(1);
+        for nth in 0..1000 {
+            assert!(Hops::Halves.to_map(nth, 8, &mut rng).0 < 4);
+            assert!((4..8).contains(&Hops::Halves.to_unmap(nth, 8, &mut rng).0));
+            assert!(Hops::Random.to_map(nth, 8, &mut rng).0 < 8);
+            assert_eq!(Hops::Next.to_map(nth, 8, &mut rng).0, nth % 8);
+            assert_eq!(Hops::Stay.to_map(nth, 8, &mut rng).0, 0);
+            assert_eq!(Hops::OneUnmaps.to_unmap(nth, 8, &mut rng).0, 0);
+        }
+    }
+}

@@ -29,7 +29,7 @@ pub(super) mod metrics {
 const SAMPLES: u64 = 48;
 
 /// The published batch of resident pages.
-const BATCH: Batch = Batch::RSS;
+pub(super) const BATCH: Batch = Batch::RSS;
 
 /// What was seen of one run.
 #[derive(Clone, Debug, Default)]
@@ -44,7 +44,8 @@ pub(super) struct Seen {
     pub(super) bound: Accuracy,
     /// When it ended.
     pub(super) length: Nanos,
-    hash: u64,
+    /// Of all that was looked at, and of what the machine did.
+    pub(super) hash: u64,
 }
 
 /// One run of `program`, counted as `counting` says.
@@ -132,5 +133,47 @@ impl Watch for Watcher {
             );
             seen.errors.push(approximate - truth);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use plimsoll_sim::profile::Card;
+
+    use super::super::program::{Hops, Sizes};
+    use super::*;
+
+    fn seen(hops: Hops, counting: Counting) -> Seen {
+        let profile = Profile::load("epyc-9654-2s", Card::Mid).expect("built in");
+        let program = Program {
+            sizes: Sizes::UpTo(64),
+            hops,
+            kept: 8,
+            pages: 40_000,
+        };
+        run(&profile, program, counting, 7)
+    }
+
+    #[test]
+    fn errors_stay_within_what_is_promised_and_a_shared_line_has_none() {
+        for counting in Counting::ALL {
+            let seen = seen(Hops::Random, counting);
+            let Accuracy { under, over } = seen.bound;
+            assert!(seen.worst <= under.max(over), "{}", counting.name());
+            assert_eq!(seen.errors.len(), 48, "{}", counting.name());
+            assert_eq!(seen.worst == 0, counting == Counting::Shared);
+        }
+    }
+
+    #[test]
+    fn ours_knows_a_program_that_stays_exactly() {
+        let seen = seen(Hops::Stay, Counting::OneSided);
+        assert_eq!((seen.worst, seen.bound), (0, Accuracy::EXACT));
+    }
+
+    #[test]
+    fn a_run_is_a_function_of_its_seed() {
+        let hashes = [(); 2].map(|()| seen(Hops::Next, Counting::Tree).sample().hash);
+        assert_eq!(hashes[0], hashes[1]);
     }
 }
