@@ -18,7 +18,7 @@ use plimsoll_mm::units::PAGE_SIZE;
 use plimsoll_sim::profile::{Card, Profile};
 
 use self::program::{Hops, Program, Sizes};
-use self::scene::{Seen, metrics};
+use self::scene::{SAMPLES, Seen, metrics};
 use super::{Effort, Experiment, Options};
 use crate::cases::Case;
 use crate::compare::Comparison;
@@ -118,11 +118,12 @@ fn workload(program: Program, seen: &[Seen]) -> Table {
     ];
     Table {
         title: "Workload: one thread hops, maps and touches, hops, unmaps the oldest".to_owned(),
-        note: "The thread's program is not published, so sizes and hops are chosen here. A page \
-               touched counts +1, pages unmapped in one page table count together. The error is \
-               that of the anonymous pages, looked at after each mapping and unmapping; precise \
-               sums were exact at all of 48 samples of each run."
-            .to_owned(),
+        note: format!(
+            "The thread's program is not published, so sizes and hops are chosen here. A page \
+             touched counts +1, pages unmapped in one page table count together. The error is that \
+             of the anonymous pages, looked at after each mapping and unmapping; precise sums were \
+             exact at all of {SAMPLES} samples of each run."
+        ),
         columns: ["what", "is"].map(str::to_owned).to_vec(),
         rows: rows.map(|(what, is)| vec![what.to_owned(), is]).to_vec(),
     }
@@ -150,7 +151,7 @@ fn courses(seen: &[Seen], cpus: u32) -> Table {
     Table {
         title: "Error over the run, first seed".to_owned(),
         note: format!(
-            "48 samples of the error's size, each row on its own scale up to `highest`; `mean` is \
+            "{SAMPLES} samples of the error's size, each row on its own scale up to `highest`; `mean` is \
              of the approximate less the true number. The published tree is never ahead and at \
              most {} behind; half of that, {}, is where it is on average when what cells and items \
              keep is evenly spread, and what the thread saw. Ours adds its half.",

@@ -178,7 +178,7 @@ fn ratios(runs: &Comparison) -> Table {
     };
     let bytes_cell = |owner, cpus| {
         against_tree(runs, owner, &bytes(cpus))
-            .map_or_else(String::new, |it| format!("{:.3}", it.ratio.median))
+            .map_or_else(String::new, |it| format!("{:.4}", it.ratio.median))
     };
     let row = |(cpus, _): (u32, u32)| {
         vec![
