@@ -134,7 +134,7 @@ pub(super) fn what_it_takes(cells: &[Cell]) -> String {
     format!(
         "For the flat counter to be off by the published 1 GB, nearly every CPU must keep almost \
          767 pages, the most its part can hold, of one sign. {} of {} programs tried do that: {}. \
-         {} of these also show a process that error.",
+         In {} of these a process is shown that error, too.",
         reached.len(),
         cells.len(),
         programs.join("; "),
@@ -184,7 +184,7 @@ mod tests {
             cell((Hops::Next, 384), 262_200, 262_200, 20_000, 11_712),
             cell((Hops::OneUnmaps, 64), 270_000, 4000, 0, 11_000),
         ];
-        insta::assert_snapshot!(what_it_takes(&cells), @"For the flat counter to be off by the published 1 GB, nearly every CPU must keep almost 767 pages, the most its part can hold, of one sign. 2 of 3 programs tried do that: next CPU, 384 kept (2.7 MiB); map on each, unmap on one, 64 kept (2.7 MiB). 1 of these also show a process that error.");
+        insta::assert_snapshot!(what_it_takes(&cells), @"For the flat counter to be off by the published 1 GB, nearly every CPU must keep almost 767 pages, the most its part can hold, of one sign. 2 of 3 programs tried do that: next CPU, 384 kept (2.7 MiB); map on each, unmap on one, 64 kept (2.7 MiB). In 1 of these a process is shown that error, too.");
         insta::assert_snapshot!(what_it_takes(&cells[..1]), @"No program tried has the flat counter off by the published 1 GB; the most is 117.2 MiB (random CPU, 64 kept, 2.7 MiB).");
         insta::assert_snapshot!(where_ours_is_worse(&cells), @"Ours is further off than the published tree in 1 of the 3; its largest error in any is 45.8 MiB, that of the published tree 97.7 MiB.");
     }

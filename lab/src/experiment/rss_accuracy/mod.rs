@@ -154,7 +154,7 @@ fn courses(seen: &[Seen], cpus: u32) -> Table {
             "{SAMPLES} samples of the error's size, each row on its own scale up to `highest`; `mean` is \
              of the approximate less the true number. The published tree is never ahead and at \
              most {} behind; half of that, {}, is where it is on average when what cells and items \
-             keep is evenly spread, and what the thread saw. Ours adds its half.",
+             keep is evenly spread, near the thread's 80 MB. Ours adds its half.",
             mib(behind as f64),
             mib(behind as f64 / 2.0)
         ),
