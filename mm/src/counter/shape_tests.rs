@@ -1,3 +1,5 @@
+//! What shapes look like, on paper and along machines.
+
 use super::*;
 use crate::units::NodeId;
 
