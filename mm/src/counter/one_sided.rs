@@ -27,6 +27,7 @@ use super::shape::Shape;
 use super::tree::check;
 use crate::machine::{LINE_WORDS, Line, LocalWord, Machine, Once};
 use crate::site::Work;
+use crate::units::CpuId;
 
 /// The most counters of a group: their line has two more words.
 pub(super) const WIDTH_MAX: usize = LINE_WORDS - 2;
@@ -158,35 +159,59 @@ impl<M: Machine> OneSidedTree<M> {
         })
     }
 
-    /// Adds to the line, and grows when it has moved often enough.
-    fn add_to_line(&self, machine: &M, counter: usize, delta: i64) {
-        let cpu = i64::from(machine.this_cpu().0) + 1;
+    /// Adds to the line, unless the line has moved.
+    #[inline]
+    fn add_to_line(&self, machine: &M, cpu: CpuId, counter: usize, delta: i64) {
         let home = self.first.load(machine, HOME, Relaxed);
-        if home & ((1 << CPU_BITS) - 1) != cpu {
-            let moves = (home >> CPU_BITS) + i64::from(home != 0);
-            let next = moves << CPU_BITS | cpu;
-            // Lost to another CPU's, a move goes uncounted.
-            let _ = self
-                .first
-                .compare_exchange(machine, HOME, home, next, Relaxed);
-            let enough = (i64::from(self.shape.cpus()) / CPUS_PER_MOVE).max(2);
-            if moves >= enough
-                && self.grow(machine).is_ok()
-                && let Some(grown) = self.grown.get()
-            {
-                return self.add_to_tree(machine, grown, counter, delta);
-            }
+        if home & ((1 << CPU_BITS) - 1) == home_of(cpu) {
+            self.first.add(machine, counter, delta, Relaxed);
+        } else {
+            self.add_moved(machine, cpu, counter, delta, home);
+        }
+    }
+
+    /// Notes that the line moves to `cpu`; grows when it has moved often enough. Then adds.
+    #[cold]
+    #[inline(never)]
+    fn add_moved(&self, machine: &M, cpu: CpuId, counter: usize, delta: i64, home: i64) {
+        let moves = (home >> CPU_BITS) + i64::from(home != 0);
+        let next = moves << CPU_BITS | home_of(cpu);
+        // Lost to another CPU's, a move goes uncounted.
+        let _ = self
+            .first
+            .compare_exchange(machine, HOME, home, next, Relaxed);
+        let enough = (i64::from(self.shape.cpus()) / CPUS_PER_MOVE).max(2);
+        if moves >= enough
+            && self.grow(machine).is_ok()
+            && let Some(grown) = self.grown.get()
+        {
+            // Making it took a while: perhaps this is another CPU by now.
+            let cpu = machine.this_cpu();
+            return self.add_to_tree(machine, grown, cpu, counter, delta);
         }
         self.first.add(machine, counter, delta, Relaxed);
     }
 
     #[inline]
-    fn add_to_tree(&self, machine: &M, grown: &Grown<M>, counter: usize, delta: i64) {
-        let cpu = machine.this_cpu().index();
-        // Before the cell holds anything: who looks for used cells must find it.
-        if !grown.is_used(machine, cpu) {
-            self.use_cpu(machine, grown, cpu);
+    fn add_to_tree(&self, machine: &M, grown: &Grown<M>, cpu: CpuId, counter: usize, delta: i64) {
+        if grown.is_used(machine, cpu.index()) {
+            self.add_to_cell(machine, grown, cpu.index(), counter, delta);
+        } else {
+            self.add_first(machine, grown, cpu.index(), counter, delta);
         }
+    }
+
+    /// The first addition on `cpu`.
+    #[cold]
+    #[inline(never)]
+    fn add_first(&self, machine: &M, grown: &Grown<M>, cpu: usize, counter: usize, delta: i64) {
+        // Before the cell holds anything: who looks for used cells must find it.
+        self.use_cpu(machine, grown, cpu);
+        self.add_to_cell(machine, grown, cpu, counter, delta);
+    }
+
+    #[inline]
+    fn add_to_cell(&self, machine: &M, grown: &Grown<M>, cpu: usize, counter: usize, delta: i64) {
         let new = grown.cells.word(cpu, counter).add(machine, delta);
         let batch = i64::from(self.shape.batch().get());
         let carried = carry(new.wrapping_sub(delta), new, batch);
@@ -197,6 +222,7 @@ impl<M: Machine> OneSidedTree<M> {
 
     /// Carries from the cell of `cpu` up.
     #[cold]
+    #[inline(never)]
     fn carry_up(
         &self,
         machine: &M,
@@ -262,6 +288,12 @@ impl<M: Machine> OneSidedTree<M> {
     }
 }
 
+/// `cpu` as [`HOME`] says it: nobody is 0.
+#[inline]
+fn home_of(cpu: CpuId) -> i64 {
+    i64::from(cpu.0) + 1
+}
+
 impl<M: Machine> Grown<M> {
     #[inline]
     fn word_of(&self, bit: usize) -> (&M::Line, usize, i64) {
@@ -317,9 +349,10 @@ impl<M: Machine> Counters<M> for OneSidedTree<M> {
     fn add(&self, machine: &M, counter: usize, delta: i64) {
         debug_assert!(counter < self.area.width(), "no such counter");
         machine.spend(Work::Count, 1);
+        let cpu = machine.this_cpu();
         match self.grown.get() {
-            Some(grown) => self.add_to_tree(machine, grown, counter, delta),
-            None => self.add_to_line(machine, counter, delta),
+            Some(grown) => self.add_to_tree(machine, grown, cpu, counter, delta),
+            None => self.add_to_line(machine, cpu, counter, delta),
         }
     }
 
