@@ -326,16 +326,23 @@ impl<M: Machine> Grown<M> {
 
     /// The CPUs that ever added, in order.
     fn used_cpus<'a>(&'a self, machine: &'a M, cpus: usize) -> impl Iterator<Item = usize> + 'a {
-        let words = (0..cpus.div_ceil(64)).map(move |word| {
-            let (line, at, _) = self.word_of(word * 64);
-            (word, line.load(machine, at, Relaxed).cast_unsigned())
-        });
-        words.flat_map(move |(word, bits)| {
-            let set = (0..64).filter(move |bit| bits >> bit & 1 != 0);
-            set.map(move |bit| word * 64 + bit)
-                .filter(move |&cpu| cpu < cpus)
+        (0..cpus.div_ceil(64)).flat_map(move |nth| {
+            let (line, word, _) = self.word_of(nth * 64);
+            let set = ones(line.load(machine, word, Relaxed).cast_unsigned());
+            // Behind the CPUs' bits are those of the items.
+            set.map(move |bit| nth * 64 + bit)
+                .take_while(move |&cpu| cpu < cpus)
         })
     }
+}
+
+/// The numbers of the bits that are set, in order.
+fn ones(mut bits: u64) -> impl Iterator<Item = usize> {
+    core::iter::from_fn(move || {
+        let lowest = bits.trailing_zeros();
+        bits &= bits.checked_sub(1)?;
+        Some(lowest as usize)
+    })
 }
 
 // Relaxed throughout: sums order nothing else. A cell is marked before it is added to by the same
