@@ -10,6 +10,7 @@ use plimsoll_host::cpu::Entered;
 use plimsoll_mm::counter::{
     Area, Batch, Counters, Flat, InitError, Items, OneSidedTree, Shape, Shared, Tree,
 };
+use plimsoll_mm::machine::Machine;
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::CpuId;
 use plimsoll_sim::profile::Card;
@@ -22,8 +23,8 @@ pub trait Subject: Send + Sync {
     /// As the tables call it.
     fn name(&self) -> String;
 
-    /// Makes the calling thread that of `cpu` while what this returns lives, if it matters.
-    fn enter(&self, _cpu: u32) -> Option<Entered> {
+    /// Tells the calling thread that it is number `thread`, 0 or 1, while what this returns lives.
+    fn enter(&self, _thread: usize) -> Option<Entered> {
         None
     }
 
@@ -60,43 +61,107 @@ pub trait Subject: Send + Sync {
     }
 }
 
-/// Fresh counters: the floor first, then the manager's.
+/// Fresh counters: the floor first, then the manager's on a small machine and on a large one.
 pub(super) fn ours() -> Result<Vec<Box<dyn Subject>>, Error> {
-    let laptop = Host::with_topology(Topology::flat(64));
-    let epyc = Host::with_topology(machines::load("epyc-9654-2s", Card::Mid)?.topology);
+    let small = Host::with_topology(Topology::flat(64));
+    let large = Host::with_topology(machines::load("epyc-9654-2s", Card::Mid)?.topology);
+    let cannot = |why: InitError| Error::Invalid(why.to_string());
     let mut all: Vec<Box<dyn Subject>> = vec![Box::new(Floor::new(2))];
-    for host in [&laptop, &epyc] {
-        all.extend(on(host).map_err(|why| Error::Invalid(why.to_string()))?);
-    }
+    all.extend(
+        Maker::new(&small)
+            .map_err(cannot)?
+            .each(None)
+            .map_err(cannot)?,
+    );
+    let far = first_of_another_cache(large.topology());
+    all.extend(
+        Maker::new(&large)
+            .map_err(cannot)?
+            .each(far)
+            .map_err(cannot)?,
+    );
     Ok(all)
 }
 
-/// The manager's counters on `host`.
-fn on(host: &Host) -> Result<Vec<Box<dyn Subject>>, InitError> {
-    use plimsoll_mm::machine::Machine;
+/// A CPU with another last-level cache than CPU 0.
+fn first_of_another_cache(topology: &Topology) -> Option<CpuId> {
+    let llc = |cpu| topology.place(cpu).llc;
+    topology.ids().find(|&cpu| llc(cpu) != llc(CpuId(0)))
+}
 
-    let topology = host.topology();
-    let area = Arc::new(Area::new(host, WIDTH)?);
-    let cpus = topology.cpus();
-    let why = |_| InitError::OutOfMemory;
-    let published = Arc::new(Shape::published(cpus, Batch::RSS).map_err(why)?);
-    let fan_in = OneSidedTree::<Host>::FAN_IN;
-    let shape = Arc::new(Shape::of_topology(topology, Batch::RSS, fan_in).map_err(why)?);
-    let items = |lines| Items::new(host, lines);
-    let tree_items = items(Tree::<Host>::items_lines(&published, WIDTH))?;
-    let our_items = items(OneSidedTree::<Host>::items_lines(&shape))?;
-    let shared = Shared::init_many(host, WIDTH)?;
-    let flat = Flat::init_many(host, &area)?;
-    let tree = Tree::init_many(host, &area, &published, tree_items)?;
-    let line = OneSidedTree::init_many(host, &area, &shape)?;
-    let grown = OneSidedTree::init_many_grown(host, &area, &shape, our_items)?;
-    Ok(vec![
-        Of::boxed("shared", host, shared),
-        Of::boxed("flat", host, flat),
-        Of::boxed("tree", host, tree),
-        Of::boxed("one-sided, new", host, line),
-        Of::boxed("one-sided, grown", host, grown),
-    ])
+/// Makes the manager's counters on a machine.
+struct Maker<'a> {
+    host: &'a Host,
+    area: Arc<Area<Host>>,
+    published: Arc<Shape>,
+    along: Arc<Shape>,
+}
+
+impl<'a> Maker<'a> {
+    fn new(host: &'a Host) -> Result<Self, InitError> {
+        let topology = host.topology();
+        let cpus = topology.cpus();
+        let too_many = |_| InitError::Cpus {
+            shape: 1 << 20,
+            machine: cpus,
+        };
+        let fan_in = OneSidedTree::<Host>::FAN_IN;
+        let along = Shape::of_topology(topology, Batch::RSS, fan_in).map_err(too_many)?;
+        let published = Shape::published(cpus, Batch::RSS).map_err(too_many)?;
+        Ok(Self {
+            host,
+            area: Arc::new(Area::new(host, WIDTH)?),
+            published: Arc::new(published),
+            along: Arc::new(along),
+        })
+    }
+
+    /// One of each. With a CPU `far` from CPU 0, also the trees with the second thread elsewhere:
+    /// what neighbours share in ours, CPUs 64 apart share in the published one.
+    fn each(&self, far: Option<CpuId>) -> Result<Vec<Box<dyn Subject>>, InitError> {
+        let (host, area) = (self.host, &self.area);
+        let line = OneSidedTree::init_many(host, area, &self.along)?;
+        let near = [CpuId(0), CpuId(1)];
+        let mut all = vec![
+            self.of("shared", near, Shared::init_many(host, WIDTH)?),
+            self.of("flat", near, Flat::init_many(host, area)?),
+            self.of("tree", near, self.tree()?),
+            self.of("one-sided, new", near, line),
+            self.of("one-sided, grown", near, self.one_sided()?),
+        ];
+        if let Some(far) = far {
+            let same_item = [CpuId(0), CpuId(64)];
+            all.push(self.of("tree, item shared", same_item, self.tree()?));
+            all.push(self.of("one-sided, apart", [CpuId(0), far], self.one_sided()?));
+        }
+        Ok(all)
+    }
+
+    fn tree(&self) -> Result<Tree<Host>, InitError> {
+        let lines = Tree::<Host>::items_lines(&self.published, WIDTH);
+        let items = Items::new(self.host, lines)?;
+        Tree::init_many(self.host, &self.area, &self.published, items)
+    }
+
+    fn one_sided(&self) -> Result<OneSidedTree<Host>, InitError> {
+        let lines = OneSidedTree::<Host>::items_lines(&self.along);
+        let items = Items::new(self.host, lines)?;
+        OneSidedTree::init_many_grown(self.host, &self.area, &self.along, items)
+    }
+
+    fn of<C: Counters<Host> + Send + Sync + 'static>(
+        &self,
+        name: &'static str,
+        plays: [CpuId; 2],
+        counters: C,
+    ) -> Box<dyn Subject> {
+        Box::new(Of {
+            name,
+            host: self.host.clone(),
+            plays,
+            counters,
+        })
+    }
 }
 
 /// Counters of each group, as many as a process has; one of them is used.
@@ -108,28 +173,18 @@ const COUNTER: usize = 1;
 struct Of<C> {
     name: &'static str,
     host: Host,
+    /// The CPUs that the threads play.
+    plays: [CpuId; 2],
     counters: C,
-}
-
-impl<C: Counters<Host> + Send + Sync + 'static> Of<C> {
-    fn boxed(name: &'static str, host: &Host, counters: C) -> Box<dyn Subject> {
-        Box::new(Self {
-            name,
-            host: host.clone(),
-            counters,
-        })
-    }
 }
 
 impl<C: Counters<Host> + Send + Sync> Subject for Of<C> {
     fn name(&self) -> String {
-        use plimsoll_mm::machine::Machine;
-
         format!("{}, {} CPUs", self.name, self.host.topology().cpus())
     }
 
-    fn enter(&self, cpu: u32) -> Option<Entered> {
-        Some(self.host.enter(CpuId(cpu)))
+    fn enter(&self, thread: usize) -> Option<Entered> {
+        Some(self.host.enter(self.plays[thread]))
     }
 
     #[inline]
@@ -170,8 +225,8 @@ impl Subject for Floor {
         "floor: own atomic".to_owned()
     }
 
-    fn enter(&self, cpu: u32) -> Option<Entered> {
-        SLOT.set(cpu as usize);
+    fn enter(&self, thread: usize) -> Option<Entered> {
+        SLOT.set(thread);
         None
     }
 

@@ -29,7 +29,7 @@ pub(super) fn adds(
 ) -> Vec<Option<f64>> {
     let gate = Gate(AtomicUsize::new(0));
     let spans: Vec<Vec<Span>> = thread::scope(|scope| {
-        let threads = (0..).zip(cpus).map(|(played, &real)| {
+        let threads = cpus.iter().enumerate().map(|(nth, &real)| {
             let gate = &gate;
             scope.spawn(move || {
                 // Not pinned, it is only noisier.
@@ -37,11 +37,11 @@ pub(super) fn adds(
                 let mut spans = Vec::with_capacity(ROUNDS * subjects.len());
                 for _ in 0..ROUNDS {
                     for subject in subjects {
-                        let _entered = subject.enter(played);
+                        let _entered = subject.enter(nth);
                         gate.pass(cpus.len());
                         spans.push(Span::of(|| (0..LOTS).for_each(|_| subject.add_all(deltas))));
                     }
-                    if played == 0 {
+                    if nth == 0 {
                         progress.step();
                     }
                 }
