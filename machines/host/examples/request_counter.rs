@@ -59,7 +59,8 @@ fn main() -> Result<(), Box<dyn Error>> {
 /// Reads a handful of words, however many CPUs there are.
 fn metrics_page(host: &Host, requests: &impl Counters<Host>) {
     let about = requests.approximate_sum_positive(host, SERVED);
-    // Additions that have returned are in this interval. One that is under way on another thread
+    // Additions that have returned are in this interval; it is a point as long as only one CPU at a
+    // time has added, and widens with each CPU that joins. One that is under way on another thread
     // may be in or not, and may hide a batch or two that it is just moving up the tree.
     let sure = requests.min_max(host, SERVED);
     println!(

@@ -133,6 +133,7 @@ impl<'a> Maker<'a> {
             let same_item = [CpuId(0), CpuId(64)];
             all.push(self.of("tree, item shared", same_item, self.tree()?));
             all.push(self.of("one-sided, apart", [CpuId(0), far], self.one_sided()?));
+            all.push(self.of("one-sided, not entered", None, self.one_sided()?));
         }
         Ok(all)
     }
@@ -152,13 +153,13 @@ impl<'a> Maker<'a> {
     fn of<C: Counters<Host> + Send + Sync + 'static>(
         &self,
         name: &'static str,
-        plays: [CpuId; 2],
+        plays: impl Into<Option<[CpuId; 2]>>,
         counters: C,
     ) -> Box<dyn Subject> {
         Box::new(Of {
             name,
             host: self.host.clone(),
-            plays,
+            plays: plays.into(),
             counters,
         })
     }
@@ -173,8 +174,8 @@ const COUNTER: usize = 1;
 struct Of<C> {
     name: &'static str,
     host: Host,
-    /// The CPUs that the threads play.
-    plays: [CpuId; 2],
+    /// The CPUs that the threads play; if none, they ask the kernel each time.
+    plays: Option<[CpuId; 2]>,
     counters: C,
 }
 
@@ -184,7 +185,7 @@ impl<C: Counters<Host> + Send + Sync> Subject for Of<C> {
     }
 
     fn enter(&self, thread: usize) -> Option<Entered> {
-        Some(self.host.enter(self.plays[thread]))
+        self.plays.map(|plays| self.host.enter(plays[thread]))
     }
 
     #[inline]

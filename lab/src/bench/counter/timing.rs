@@ -144,3 +144,29 @@ impl Gate {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn only_rounds_that_began_together_count() {
+        let start = Instant::now();
+        let span = |from_us, to_us| Span {
+            begin: start + Duration::from_micros(from_us),
+            end: start + Duration::from_micros(to_us),
+        };
+        let mean = together([span(0, 100), span(1, 61)].into_iter());
+        assert_eq!(mean, Some(80_000.0));
+        assert_eq!(together([span(0, 100), span(90, 190)].into_iter()), None);
+    }
+
+    #[test]
+    fn the_lower_quartile_ignores_disturbed_rounds() {
+        let mut rounds = [9.0, 2.0, 900.0, 1.0, 3.0, 50.0, 4.0, 5.0];
+        assert!((lower_quartile(&mut rounds) - 3.0).abs() < 1e-9);
+        assert!(lower_quartile(&mut []).is_nan());
+    }
+}
