@@ -2,6 +2,10 @@
 //!
 //! `cargo bench -p plimsoll-lab --bench counter`
 #![expect(clippy::print_stdout, reason = "printing is what it is for")]
+#![expect(
+    clippy::cast_possible_truncation,
+    reason = "additions are of 512 at most"
+)]
 
 use contatori::counters::Observable;
 use contatori::counters::signed::Signed;

@@ -25,6 +25,7 @@ use super::error::InitError;
 use super::items::Items;
 use super::shape::Shape;
 use super::tree::check;
+use super::used::Used;
 use crate::machine::{LINE_WORDS, Line, LocalWord, Machine, Once};
 use crate::site::Work;
 use crate::units::CpuId;
@@ -41,9 +42,6 @@ const CPU_BITS: u32 = 32;
 /// streamed, against one to two hundred.
 const CPUS_PER_MOVE: i64 = 16;
 
-/// Bits in a line.
-const LINE_BITS: usize = LINE_WORDS * 64;
-
 /// Counters that begin as a line and become a tree.
 pub struct OneSidedTree<M: Machine> {
     area: Arc<Area<M>>,
@@ -59,7 +57,7 @@ struct Grown<M: Machine> {
     /// A line per item and root, a word per counter.
     items: Items<M>,
     /// Which cells and items were ever used, a bit each: cells first.
-    used: Items<M>,
+    used: Used<M>,
 }
 
 impl<M: Machine> OneSidedTree<M> {
@@ -153,7 +151,7 @@ impl<M: Machine> OneSidedTree<M> {
     fn tree_of(&self, machine: &M, items: Items<M>) -> Result<Grown<M>, InitError> {
         let bits = self.shape.cpus() as usize + self.shape.items();
         Ok(Grown {
-            used: Items::new(machine, bits.div_ceil(LINE_BITS))?,
+            used: Used::new(machine, bits)?,
             cells: self.area.take(machine)?,
             items,
         })
@@ -194,7 +192,7 @@ impl<M: Machine> OneSidedTree<M> {
 
     #[inline]
     fn add_to_tree(&self, machine: &M, grown: &Grown<M>, cpu: CpuId, counter: usize, delta: i64) {
-        if grown.is_used(machine, cpu.index()) {
+        if grown.used.has(machine, cpu.index()) {
             self.add_to_cell(machine, grown, cpu.index(), counter, delta);
         } else {
             self.add_first(machine, grown, cpu.index(), counter, delta);
@@ -256,11 +254,11 @@ impl<M: Machine> OneSidedTree<M> {
         let cells = self.shape.cpus() as usize;
         let mut more = 0;
         for (level, &item) in self.shape.levels().iter().zip(self.shape.path(cpu)) {
-            if grown.mark(machine, cells + item as usize) {
+            if grown.used.mark(machine, cells + item as usize) {
                 more += level.kept_max().cast_signed();
             }
         }
-        if grown.mark(machine, cpu) && self.shape.cpus() > 1 {
+        if grown.used.mark(machine, cpu) && self.shape.cpus() > 1 {
             more += i64::from(self.shape.batch().get() - 1);
         }
         self.first.add(machine, BEHIND, more, Relaxed);
@@ -294,57 +292,6 @@ fn home_of(cpu: CpuId) -> i64 {
     i64::from(cpu.0) + 1
 }
 
-impl<M: Machine> Grown<M> {
-    #[inline]
-    fn word_of(&self, bit: usize) -> (&M::Line, usize, i64) {
-        (
-            self.used.line(bit / LINE_BITS),
-            bit % LINE_BITS / 64,
-            1 << (bit % 64),
-        )
-    }
-
-    #[inline]
-    fn is_used(&self, machine: &M, bit: usize) -> bool {
-        let (line, word, mask) = self.word_of(bit);
-        line.load(machine, word, Relaxed) & mask != 0
-    }
-
-    /// Sets a bit; whether it was not set before.
-    fn mark(&self, machine: &M, bit: usize) -> bool {
-        let (line, word, mask) = self.word_of(bit);
-        let mut seen = line.load(machine, word, Relaxed);
-        // Ends: an exchange fails only if another bit was set, of which there are 64.
-        while seen & mask == 0 {
-            match line.compare_exchange(machine, word, seen, seen | mask, Relaxed) {
-                Ok(_) => return true,
-                Err(now) => seen = now,
-            }
-        }
-        false
-    }
-
-    /// The CPUs that ever added, in order.
-    fn used_cpus<'a>(&'a self, machine: &'a M, cpus: usize) -> impl Iterator<Item = usize> + 'a {
-        (0..cpus.div_ceil(64)).flat_map(move |nth| {
-            let (line, word, _) = self.word_of(nth * 64);
-            let set = ones(line.load(machine, word, Relaxed).cast_unsigned());
-            // Behind the CPUs' bits are those of the items.
-            set.map(move |bit| nth * 64 + bit)
-                .take_while(move |&cpu| cpu < cpus)
-        })
-    }
-}
-
-/// The numbers of the bits that are set, in order.
-fn ones(mut bits: u64) -> impl Iterator<Item = usize> {
-    core::iter::from_fn(move || {
-        let lowest = bits.trailing_zeros();
-        bits &= bits.checked_sub(1)?;
-        Some(lowest as usize)
-    })
-}
-
 // Relaxed throughout: sums order nothing else. A cell is marked before it is added to by the same
 // CPU, so whoever learns of an addition in some other way finds the mark too.
 impl<M: Machine> Counters<M> for OneSidedTree<M> {
@@ -376,7 +323,8 @@ impl<M: Machine> Counters<M> for OneSidedTree<M> {
             return first;
         };
         let cells = grown
-            .used_cpus(machine, self.shape.cpus() as usize)
+            .used
+            .cpus(machine, self.shape.cpus() as usize)
             .map(|cpu| {
                 machine.spend(Work::ScanCpu, 1);
                 grown.cells.word(cpu, counter).read(machine)

@@ -99,7 +99,8 @@ pub fn tables(
 }
 
 fn additions(subjects: &[Box<dyn Subject>], columns: &[Vec<Option<f64>>], note: &str) -> Table {
-    let row = |(nth, subject): (usize, &Box<dyn Subject>)| {
+    let row = |nth: usize| {
+        let subject = &*subjects[nth];
         let mut row = vec![subject.name()];
         for column in columns {
             let (ns, floor) = (column[nth], column[0]);
@@ -122,7 +123,7 @@ fn additions(subjects: &[Box<dyn Subject>], columns: &[Vec<Option<f64>>], note: 
             "0–512",
             "×",
         ],
-        subjects.iter().enumerate().map(row).collect(),
+        (0..subjects.len()).map(row).collect(),
     );
     table.note = note.to_owned();
     table
@@ -134,7 +135,8 @@ fn sums(subjects: &[Box<dyn Subject>]) -> Table {
         subject.approximate_sums(times);
     });
     let precise = timing::reads(subjects, 128, |subject, times| subject.precise_sums(times));
-    let row = |(nth, subject): (usize, &Box<dyn Subject>)| {
+    let row = |nth: usize| {
+        let subject = &*subjects[nth];
         let cheap = subject.approximate_sum();
         let cheap = cheap.map_or(NOTHING.to_owned(), |_| format!("{:.1}", approximate[nth]));
         vec![subject.name(), cheap, format!("{:.1}", precise[nth])]
@@ -142,6 +144,6 @@ fn sums(subjects: &[Box<dyn Subject>]) -> Table {
     table(
         "ns per sum, two CPUs having added, in the reader's cache",
         &["counter", "approximate", "precise"],
-        subjects.iter().enumerate().map(row).collect(),
+        (0..subjects.len()).map(row).collect(),
     )
 }
