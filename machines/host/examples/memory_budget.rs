@@ -108,8 +108,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 fn live(budget: &Budget, held: &AtomicI64, most: &AtomicI64) {
     let mut mine = Vec::new();
     for _ in 0..ROUNDS {
-        loop {
-            let pages = 1 + mine.len() as i64 * 37 % REQUEST_PAGES_MAX;
+        for pages in (1..=REQUEST_PAGES_MAX).cycle() {
             if !budget.take(pages) {
                 break;
             }
