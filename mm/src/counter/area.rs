@@ -34,13 +34,14 @@ struct Block<M: Machine>([M::LocalWord; BLOCK]);
 /// Rows of all CPUs, one after the other.
 struct Chunk<M: Machine> {
     blocks: Box<[Block<M>]>,
-    blocks_per_row: usize,
 }
 
 /// A group's words on every CPU.
 pub(super) struct Place<M: Machine> {
     chunk: Arc<Chunk<M>>,
     first: usize,
+    /// Here and not behind the pointer: an addition waits for as few loads in a row as can be.
+    blocks_per_row: usize,
 }
 
 impl<M: Machine> Area<M> {
@@ -110,6 +111,7 @@ impl<M: Machine> Area<M> {
         let place = |nth: usize| Place {
             chunk: Arc::clone(&chunk),
             first: nth * self.width,
+            blocks_per_row: blocks_per_row(self.width),
         };
         self.free.with(machine, Site::CounterInit, |free| {
             free.extend((1..PLACES).map(place));
@@ -133,9 +135,14 @@ impl<M: Machine> Area<M> {
     }
 }
 
+/// Blocks of each CPU in a chunk for groups of `width`.
+const fn blocks_per_row(width: usize) -> usize {
+    (width * PLACES).div_ceil(BLOCK)
+}
+
 impl<M: Machine> Chunk<M> {
     fn new(machine: &M, width: usize, cpus: u32) -> Result<Self, InitError> {
-        let blocks_per_row = (width * PLACES).div_ceil(BLOCK);
+        let blocks_per_row = blocks_per_row(width);
         let mut blocks = Vec::new();
         blocks
             .try_reserve_exact(blocks_per_row * cpus as usize)
@@ -146,7 +153,6 @@ impl<M: Machine> Chunk<M> {
         }
         Ok(Self {
             blocks: blocks.into(),
-            blocks_per_row,
         })
     }
 }
@@ -156,7 +162,7 @@ impl<M: Machine> Place<M> {
     #[inline]
     pub(super) fn word(&self, cpu: usize, counter: usize) -> &M::LocalWord {
         let word = self.first + counter;
-        let row = cpu * self.chunk.blocks_per_row;
+        let row = cpu * self.blocks_per_row;
         &self.chunk.blocks[row + word / BLOCK].0[word % BLOCK]
     }
 }

@@ -61,6 +61,15 @@ impl<M: Machine> Flat<M> {
         self.area.put(machine, self.parts);
     }
 
+    #[cold]
+    #[inline(never)]
+    fn fold(&self, machine: &M, counter: usize, part: &M::LocalWord) {
+        let shared = &self.shared[counter];
+        shared.lock.with(machine, Site::CounterFold, |()| {
+            shared.value.add(machine, part.take(machine));
+        });
+    }
+
     fn cpus(&self) -> usize {
         self.area.cpus() as usize
     }
@@ -76,10 +85,7 @@ impl<M: Machine> Counters<M> for Flat<M> {
         machine.spend(Work::Count, 1);
         let part = self.parts.word(machine.this_cpu().index(), counter);
         if part.add(machine, delta).unsigned_abs() >= self.batch.unsigned_abs() {
-            let shared = &self.shared[counter];
-            shared.lock.with(machine, Site::CounterFold, |()| {
-                shared.value.add(machine, part.take(machine));
-            });
+            self.fold(machine, counter, part);
         }
     }
 

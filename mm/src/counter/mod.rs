@@ -33,6 +33,7 @@ mod one_sided;
 mod shape;
 mod shared;
 mod tree;
+mod used;
 
 use core::cmp::Ordering;
 

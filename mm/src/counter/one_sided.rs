@@ -25,8 +25,10 @@ use super::error::InitError;
 use super::items::Items;
 use super::shape::Shape;
 use super::tree::check;
+use super::used::Used;
 use crate::machine::{LINE_WORDS, Line, LocalWord, Machine, Once};
 use crate::site::Work;
+use crate::units::CpuId;
 
 /// The most counters of a group: their line has two more words.
 pub(super) const WIDTH_MAX: usize = LINE_WORDS - 2;
@@ -39,9 +41,6 @@ const CPU_BITS: u32 = 32;
 /// Clearing so many CPUs' words costs about as much as moving one line: a few nanoseconds each,
 /// streamed, against one to two hundred.
 const CPUS_PER_MOVE: i64 = 16;
-
-/// Bits in a line.
-const LINE_BITS: usize = LINE_WORDS * 64;
 
 /// Counters that begin as a line and become a tree.
 pub struct OneSidedTree<M: Machine> {
@@ -58,7 +57,7 @@ struct Grown<M: Machine> {
     /// A line per item and root, a word per counter.
     items: Items<M>,
     /// Which cells and items were ever used, a bit each: cells first.
-    used: Items<M>,
+    used: Used<M>,
 }
 
 impl<M: Machine> OneSidedTree<M> {
@@ -152,41 +151,65 @@ impl<M: Machine> OneSidedTree<M> {
     fn tree_of(&self, machine: &M, items: Items<M>) -> Result<Grown<M>, InitError> {
         let bits = self.shape.cpus() as usize + self.shape.items();
         Ok(Grown {
-            used: Items::new(machine, bits.div_ceil(LINE_BITS))?,
+            used: Used::new(machine, bits)?,
             cells: self.area.take(machine)?,
             items,
         })
     }
 
-    /// Adds to the line, and grows when it has moved often enough.
-    fn add_to_line(&self, machine: &M, counter: usize, delta: i64) {
-        let cpu = i64::from(machine.this_cpu().0) + 1;
+    /// Adds to the line, unless the line has moved.
+    #[inline]
+    fn add_to_line(&self, machine: &M, cpu: CpuId, counter: usize, delta: i64) {
         let home = self.first.load(machine, HOME, Relaxed);
-        if home & ((1 << CPU_BITS) - 1) != cpu {
-            let moves = (home >> CPU_BITS) + i64::from(home != 0);
-            let next = moves << CPU_BITS | cpu;
-            // Lost to another CPU's, a move goes uncounted.
-            let _ = self
-                .first
-                .compare_exchange(machine, HOME, home, next, Relaxed);
-            let enough = (i64::from(self.shape.cpus()) / CPUS_PER_MOVE).max(2);
-            if moves >= enough
-                && self.grow(machine).is_ok()
-                && let Some(grown) = self.grown.get()
-            {
-                return self.add_to_tree(machine, grown, counter, delta);
-            }
+        if home & ((1 << CPU_BITS) - 1) == home_of(cpu) {
+            self.first.add(machine, counter, delta, Relaxed);
+        } else {
+            self.add_moved(machine, cpu, counter, delta, home);
+        }
+    }
+
+    /// Notes that the line moves to `cpu`; grows when it has moved often enough. Then adds.
+    #[cold]
+    #[inline(never)]
+    fn add_moved(&self, machine: &M, cpu: CpuId, counter: usize, delta: i64, home: i64) {
+        let moves = (home >> CPU_BITS) + i64::from(home != 0);
+        let next = moves << CPU_BITS | home_of(cpu);
+        // Lost to another CPU's, a move goes uncounted.
+        let _ = self
+            .first
+            .compare_exchange(machine, HOME, home, next, Relaxed);
+        let enough = (i64::from(self.shape.cpus()) / CPUS_PER_MOVE).max(2);
+        if moves >= enough
+            && self.grow(machine).is_ok()
+            && let Some(grown) = self.grown.get()
+        {
+            // Making it took a while: perhaps this is another CPU by now.
+            let cpu = machine.this_cpu();
+            return self.add_to_tree(machine, grown, cpu, counter, delta);
         }
         self.first.add(machine, counter, delta, Relaxed);
     }
 
     #[inline]
-    fn add_to_tree(&self, machine: &M, grown: &Grown<M>, counter: usize, delta: i64) {
-        let cpu = machine.this_cpu().index();
-        // Before the cell holds anything: who looks for used cells must find it.
-        if !grown.is_used(machine, cpu) {
-            self.use_cpu(machine, grown, cpu);
+    fn add_to_tree(&self, machine: &M, grown: &Grown<M>, cpu: CpuId, counter: usize, delta: i64) {
+        if grown.used.has(machine, cpu.index()) {
+            self.add_to_cell(machine, grown, cpu.index(), counter, delta);
+        } else {
+            self.add_first(machine, grown, cpu.index(), counter, delta);
         }
+    }
+
+    /// The first addition on `cpu`.
+    #[cold]
+    #[inline(never)]
+    fn add_first(&self, machine: &M, grown: &Grown<M>, cpu: usize, counter: usize, delta: i64) {
+        // Before the cell holds anything: who looks for used cells must find it.
+        self.use_cpu(machine, grown, cpu);
+        self.add_to_cell(machine, grown, cpu, counter, delta);
+    }
+
+    #[inline]
+    fn add_to_cell(&self, machine: &M, grown: &Grown<M>, cpu: usize, counter: usize, delta: i64) {
         let new = grown.cells.word(cpu, counter).add(machine, delta);
         let batch = i64::from(self.shape.batch().get());
         let carried = carry(new.wrapping_sub(delta), new, batch);
@@ -197,6 +220,7 @@ impl<M: Machine> OneSidedTree<M> {
 
     /// Carries from the cell of `cpu` up.
     #[cold]
+    #[inline(never)]
     fn carry_up(
         &self,
         machine: &M,
@@ -230,11 +254,11 @@ impl<M: Machine> OneSidedTree<M> {
         let cells = self.shape.cpus() as usize;
         let mut more = 0;
         for (level, &item) in self.shape.levels().iter().zip(self.shape.path(cpu)) {
-            if grown.mark(machine, cells + item as usize) {
+            if grown.used.mark(machine, cells + item as usize) {
                 more += level.kept_max().cast_signed();
             }
         }
-        if grown.mark(machine, cpu) && self.shape.cpus() > 1 {
+        if grown.used.mark(machine, cpu) && self.shape.cpus() > 1 {
             more += i64::from(self.shape.batch().get() - 1);
         }
         self.first.add(machine, BEHIND, more, Relaxed);
@@ -262,48 +286,10 @@ impl<M: Machine> OneSidedTree<M> {
     }
 }
 
-impl<M: Machine> Grown<M> {
-    #[inline]
-    fn word_of(&self, bit: usize) -> (&M::Line, usize, i64) {
-        (
-            self.used.line(bit / LINE_BITS),
-            bit % LINE_BITS / 64,
-            1 << (bit % 64),
-        )
-    }
-
-    #[inline]
-    fn is_used(&self, machine: &M, bit: usize) -> bool {
-        let (line, word, mask) = self.word_of(bit);
-        line.load(machine, word, Relaxed) & mask != 0
-    }
-
-    /// Sets a bit; whether it was not set before.
-    fn mark(&self, machine: &M, bit: usize) -> bool {
-        let (line, word, mask) = self.word_of(bit);
-        let mut seen = line.load(machine, word, Relaxed);
-        // Ends: an exchange fails only if another bit was set, of which there are 64.
-        while seen & mask == 0 {
-            match line.compare_exchange(machine, word, seen, seen | mask, Relaxed) {
-                Ok(_) => return true,
-                Err(now) => seen = now,
-            }
-        }
-        false
-    }
-
-    /// The CPUs that ever added, in order.
-    fn used_cpus<'a>(&'a self, machine: &'a M, cpus: usize) -> impl Iterator<Item = usize> + 'a {
-        let words = (0..cpus.div_ceil(64)).map(move |word| {
-            let (line, at, _) = self.word_of(word * 64);
-            (word, line.load(machine, at, Relaxed).cast_unsigned())
-        });
-        words.flat_map(move |(word, bits)| {
-            let set = (0..64).filter(move |bit| bits >> bit & 1 != 0);
-            set.map(move |bit| word * 64 + bit)
-                .filter(move |&cpu| cpu < cpus)
-        })
-    }
+/// `cpu` as [`HOME`] says it: nobody is 0.
+#[inline]
+fn home_of(cpu: CpuId) -> i64 {
+    i64::from(cpu.0) + 1
 }
 
 // Relaxed throughout: sums order nothing else. A cell is marked before it is added to by the same
@@ -317,9 +303,10 @@ impl<M: Machine> Counters<M> for OneSidedTree<M> {
     fn add(&self, machine: &M, counter: usize, delta: i64) {
         debug_assert!(counter < self.area.width(), "no such counter");
         machine.spend(Work::Count, 1);
+        let cpu = machine.this_cpu();
         match self.grown.get() {
-            Some(grown) => self.add_to_tree(machine, grown, counter, delta),
-            None => self.add_to_line(machine, counter, delta),
+            Some(grown) => self.add_to_tree(machine, grown, cpu, counter, delta),
+            None => self.add_to_line(machine, cpu, counter, delta),
         }
     }
 
@@ -336,7 +323,8 @@ impl<M: Machine> Counters<M> for OneSidedTree<M> {
             return first;
         };
         let cells = grown
-            .used_cpus(machine, self.shape.cpus() as usize)
+            .used
+            .cpus(machine, self.shape.cpus() as usize)
             .map(|cpu| {
                 machine.spend(Work::ScanCpu, 1);
                 grown.cells.word(cpu, counter).read(machine)

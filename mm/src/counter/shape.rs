@@ -63,6 +63,8 @@ pub struct Shape {
     levels: Box<[Level]>,
     /// For each CPU, level by level, the number of its item; then that of its root.
     paths: Box<[u32]>,
+    /// Items of all levels, roots last.
+    items: u32,
     roots: u32,
 }
 
@@ -115,6 +117,7 @@ impl Shape {
             step = batch;
         }
         let mut paths = Vec::new();
+        let below: u32 = levels.iter().map(|level| level.items).sum();
         for cpu in 0..cpus {
             let mut first = 0;
             for level in &levels {
@@ -128,6 +131,7 @@ impl Shape {
             cpus,
             levels: levels.into(),
             paths: paths.into(),
+            items: below + 1,
             roots: 1,
         })
     }
@@ -178,6 +182,7 @@ impl Shape {
         let sockets = owners(&grouped_by(cpus.len(), socket), cpus.len());
         let roots = sockets.last().map_or(0, |last| last + 1);
         let width = levels.len() + 1;
+        let below: u32 = levels.iter().map(|level| level.items).sum();
         let mut paths = vec![0; cpus.len() * width];
         for (nth, (_, cpu)) in cpus.iter().enumerate() {
             let path = &mut paths[cpu.index() * width..][..width];
@@ -193,6 +198,7 @@ impl Shape {
             cpus: topology.cpus(),
             levels: levels.into(),
             paths: paths.into(),
+            items: below + roots,
             roots,
         })
     }
@@ -219,8 +225,7 @@ impl Shape {
     /// of these and each counter).
     #[must_use]
     pub fn items(&self) -> usize {
-        let below: u32 = self.levels.iter().map(|level| level.items).sum();
-        (below + self.roots) as usize
+        self.items as usize
     }
 
     /// `T`: the most by which the roots' sum is behind the precise one, when all CPUs have added and

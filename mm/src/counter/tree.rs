@@ -92,6 +92,7 @@ impl<M: Machine> Tree<M> {
 
     /// Carries from the cell of `cpu` up.
     #[cold]
+    #[inline(never)]
     fn carry_up(&self, machine: &M, cpu: usize, counter: usize, mut carried: i64) {
         let path = self.shape.path(cpu);
         for (level, &item) in self.shape.levels().iter().zip(path) {
