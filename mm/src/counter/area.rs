@@ -40,6 +40,8 @@ struct Chunk<M: Machine> {
 pub(super) struct Place<M: Machine> {
     chunk: Arc<Chunk<M>>,
     first: usize,
+    /// Counters of the group.
+    width: usize,
     /// Here and not behind the pointer: an addition waits for as few loads in a row as can be.
     blocks_per_row: usize,
 }
@@ -111,6 +113,7 @@ impl<M: Machine> Area<M> {
         let place = |nth: usize| Place {
             chunk: Arc::clone(&chunk),
             first: nth * self.width,
+            width: self.width,
             blocks_per_row: blocks_per_row(self.width),
         };
         self.free.with(machine, Site::CounterInit, |free| {
@@ -161,6 +164,8 @@ impl<M: Machine> Place<M> {
     /// The word of `counter` on `cpu`.
     #[inline]
     pub(super) fn word(&self, cpu: usize, counter: usize) -> &M::LocalWord {
+        // The words behind are another group's.
+        assert!(counter < self.width, "no such counter");
         let word = self.first + counter;
         let row = cpu * self.blocks_per_row;
         &self.chunk.blocks[row + word / BLOCK].0[word % BLOCK]

@@ -25,7 +25,7 @@ use super::error::InitError;
 use super::items::Items;
 use super::shape::Shape;
 use super::tree::check;
-use super::used::Used;
+use super::used::{self, Used};
 use crate::machine::{LINE_WORDS, Line, LocalWord, Machine, Once};
 use crate::site::Work;
 use crate::units::CpuId;
@@ -54,20 +54,21 @@ pub struct OneSidedTree<M: Machine> {
 /// The tree.
 struct Grown<M: Machine> {
     cells: Place<M>,
-    /// A line per item and root, a word per counter.
+    /// Which cells and items were ever used; then a line per item and root, a word per counter.
     items: Items<M>,
-    /// Which cells and items were ever used, a bit each: cells first.
-    used: Used<M>,
+    /// Where the lines of the items begin.
+    above: usize,
 }
 
 impl<M: Machine> OneSidedTree<M> {
     /// CPUs that share an item by default: those of one last-level cache, on most machines.
     pub const FAN_IN: u32 = 16;
 
-    /// Lines that `shape` needs once there is a tree, for all counters of a group.
+    /// Lines that `shape` needs once there is a tree, for all counters of a group: one for each item
+    /// and root, and a bit for each CPU and item.
     #[must_use]
     pub fn items_lines(shape: &Shape) -> usize {
-        shape.items()
+        marks(shape) + shape.items()
     }
 
     /// Bytes of those lines.
@@ -149,11 +150,10 @@ impl<M: Machine> OneSidedTree<M> {
     }
 
     fn tree_of(&self, machine: &M, items: Items<M>) -> Result<Grown<M>, InitError> {
-        let bits = self.shape.cpus() as usize + self.shape.items();
         Ok(Grown {
-            used: Used::new(machine, bits)?,
             cells: self.area.take(machine)?,
             items,
+            above: marks(&self.shape),
         })
     }
 
@@ -192,7 +192,7 @@ impl<M: Machine> OneSidedTree<M> {
 
     #[inline]
     fn add_to_tree(&self, machine: &M, grown: &Grown<M>, cpu: CpuId, counter: usize, delta: i64) {
-        if grown.used.has(machine, cpu.index()) {
+        if grown.used().has(machine, cpu.index()) {
             self.add_to_cell(machine, grown, cpu.index(), counter, delta);
         } else {
             self.add_first(machine, grown, cpu.index(), counter, delta);
@@ -234,7 +234,7 @@ impl<M: Machine> OneSidedTree<M> {
             if carried & (level.batch - 1) == 0 {
                 continue;
             }
-            let item = grown.items.line(item as usize);
+            let item = grown.item(item as usize);
             let new = item.add(machine, counter, carried, Relaxed);
             carried = carry(new.wrapping_sub(carried), new, level.batch);
             if carried == 0 {
@@ -242,10 +242,7 @@ impl<M: Machine> OneSidedTree<M> {
             }
         }
         let root = path[path.len() - 1] as usize;
-        grown
-            .items
-            .line(root)
-            .add(machine, counter, carried, Relaxed);
+        grown.item(root).add(machine, counter, carried, Relaxed);
     }
 
     /// Widens the bound by what the cell and items of `cpu` may keep, once for each.
@@ -254,11 +251,11 @@ impl<M: Machine> OneSidedTree<M> {
         let cells = self.shape.cpus() as usize;
         let mut more = 0;
         for (level, &item) in self.shape.levels().iter().zip(self.shape.path(cpu)) {
-            if grown.used.mark(machine, cells + item as usize) {
+            if grown.used().mark(machine, cells + item as usize) {
                 more += level.kept_max().cast_signed();
             }
         }
-        if grown.used.mark(machine, cpu) && self.shape.cpus() > 1 {
+        if grown.used().mark(machine, cpu) && self.shape.cpus() > 1 {
             more += i64::from(self.shape.batch().get() - 1);
         }
         self.first.add(machine, BEHIND, more, Relaxed);
@@ -275,7 +272,7 @@ impl<M: Machine> OneSidedTree<M> {
             return first.wrapping_add(grown.cells.word(0, counter).read(machine));
         }
         let roots = self.shape.root_items();
-        let roots = roots.map(|root| grown.items.line(root).load(machine, counter, Relaxed));
+        let roots = roots.map(|root| grown.item(root).load(machine, counter, Relaxed));
         roots.fold(first, i64::wrapping_add)
     }
 
@@ -284,6 +281,23 @@ impl<M: Machine> OneSidedTree<M> {
     fn behind(&self, machine: &M) -> i64 {
         self.first.load(machine, BEHIND, Relaxed)
     }
+}
+
+impl<M: Machine> Grown<M> {
+    #[inline]
+    fn used(&self) -> Used<'_, M> {
+        Used(&self.items)
+    }
+
+    #[inline]
+    fn item(&self, item: usize) -> &M::Line {
+        self.items.line(self.above + item)
+    }
+}
+
+/// Lines with a bit for each cell and item.
+fn marks(shape: &Shape) -> usize {
+    used::lines(shape.cpus() as usize + shape.items())
 }
 
 /// `cpu` as [`HOME`] says it: nobody is 0.
@@ -301,7 +315,7 @@ impl<M: Machine> Counters<M> for OneSidedTree<M> {
 
     #[inline]
     fn add(&self, machine: &M, counter: usize, delta: i64) {
-        debug_assert!(counter < self.area.width(), "no such counter");
+        assert!(counter < self.area.width(), "no such counter");
         machine.spend(Work::Count, 1);
         let cpu = machine.this_cpu();
         match self.grown.get() {
@@ -323,7 +337,7 @@ impl<M: Machine> Counters<M> for OneSidedTree<M> {
             return first;
         };
         let cells = grown
-            .used
+            .used()
             .cpus(machine, self.shape.cpus() as usize)
             .map(|cpu| {
                 machine.spend(Work::ScanCpu, 1);
@@ -347,9 +361,10 @@ impl<M: Machine> Counters<M> for OneSidedTree<M> {
     }
 
     fn bytes(&self) -> usize {
-        let grown = self.grown.get().map_or(0, |grown| {
-            grown.items.bytes() + grown.used.bytes() + self.area.bytes_per_group()
-        });
+        let grown = self
+            .grown
+            .get()
+            .map_or(0, |grown| grown.items.bytes() + self.area.bytes_per_group());
         size_of::<M::Line>() + grown
     }
 

@@ -41,7 +41,7 @@ impl<M: Machine> Counters<M> for Shared<M> {
 
     #[inline]
     fn add(&self, machine: &M, counter: usize, delta: i64) {
-        debug_assert!(counter < self.width, "no such counter");
+        assert!(counter < self.width, "no such counter");
         self.line.add(machine, counter, delta, Relaxed);
     }
 

@@ -6,29 +6,24 @@
 
 use core::sync::atomic::Ordering::Relaxed;
 
-use super::error::InitError;
 use super::items::Items;
 use crate::machine::{LINE_WORDS, Line, Machine};
 
 /// Bits in a line.
 const LINE_BITS: usize = LINE_WORDS * 64;
 
-/// A set of cells and items.
-pub(super) struct Used<M: Machine>(Items<M>);
+/// Lines that hold so many bits.
+pub(super) const fn lines(bits: usize) -> usize {
+    bits.div_ceil(LINE_BITS)
+}
+
+/// A set of cells and items, in the first of a tree's lines.
+pub(super) struct Used<'a, M: Machine>(pub(super) &'a Items<M>);
 
 // Relaxed: a cell is marked before it is added to by the same CPU; see the one-sided tree.
-impl<M: Machine> Used<M> {
-    /// So many bits, none of them set.
-    pub(super) fn new(machine: &M, bits: usize) -> Result<Self, InitError> {
-        Ok(Self(Items::new(machine, bits.div_ceil(LINE_BITS))?))
-    }
-
-    pub(super) fn bytes(&self) -> usize {
-        self.0.bytes()
-    }
-
+impl<'a, M: Machine> Used<'a, M> {
     #[inline]
-    fn word_of(&self, bit: usize) -> (&M::Line, usize, i64) {
+    fn word_of(&self, bit: usize) -> (&'a M::Line, usize, i64) {
         (
             self.0.line(bit / LINE_BITS),
             bit % LINE_BITS / 64,
@@ -57,11 +52,7 @@ impl<M: Machine> Used<M> {
     }
 
     /// The CPUs that ever added, in order.
-    pub(super) fn cpus<'a>(
-        &'a self,
-        machine: &'a M,
-        cpus: usize,
-    ) -> impl Iterator<Item = usize> + 'a {
+    pub(super) fn cpus(self, machine: &'a M, cpus: usize) -> impl Iterator<Item = usize> + 'a {
         (0..cpus.div_ceil(64)).flat_map(move |nth| {
             let (line, word, _) = self.word_of(nth * 64);
             let set = ones(line.load(machine, word, Relaxed).cast_unsigned());
