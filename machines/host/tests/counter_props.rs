@@ -82,12 +82,12 @@ proptest! {
     fn a_comparison_of_ranges_does_not_contradict_what_is_in_them(
         sums in [-1_000_000_i64..1_000_000, -1_000_000..1_000_000],
         accuracies in [[0_u64..500_000, 0..500_000], [0..500_000, 0..500_000]],
-        errors in [0.0..=1.0, 0.0..=1.0],
+        errors in [0_u64..=100, 0..=100],
     ) {
         let [one, other] = [0, 1].map(|at| {
             let [under, over] = accuracies[at];
-            let part = errors[at] * (under + over) as f64;
-            let approximate = sums[at] - under.cast_signed() + part as i64;
+            let part = (under + over) * errors[at] / 100;
+            let approximate = sums[at] - under.cast_signed() + part.cast_signed();
             let accuracy = Accuracy { under, over };
             assert!(accuracy.allows(approximate, sums[at]));
             accuracy.range(approximate)

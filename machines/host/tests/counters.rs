@@ -20,7 +20,11 @@ fn nothing_is_lost() {
 
 #[test]
 fn looking_while_adding() {
-    run_each(counter::looking_while_adding);
+    for setup in counter::setups() {
+        for law in counter::looking_while_adding(setup) {
+            run_law(&law, CPUS, ROUNDS);
+        }
+    }
 }
 
 #[test]

@@ -146,7 +146,7 @@ impl<M: Machine> Area<M> {
 
     pub(super) fn put(&self, machine: &M, place: Place<M>) {
         self.free.with(machine, Site::CounterDestroy, |free| {
-            free.places.push(place)
+            free.places.push(place);
         });
     }
 }
