@@ -28,8 +28,11 @@ fn nothing_is_lost() {
 
 #[test]
 fn looking_while_adding() {
-    for nth in 0..3 {
-        run_each(|setup| counter::looking_while_adding(setup)[nth].clone());
+    let machine = small::profile(Topology::flat(CPUS), 1000);
+    for setup in counter::setups() {
+        for law in counter::looking_while_adding(setup) {
+            run_law(&law, &machine, seeds::chosen(SEEDS));
+        }
     }
 }
 
