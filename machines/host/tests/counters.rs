@@ -19,6 +19,13 @@ fn nothing_is_lost() {
 }
 
 #[test]
+fn going_and_returning() {
+    for law in counter::going_and_returning() {
+        run_law(&law, CPUS, ROUNDS);
+    }
+}
+
+#[test]
 fn looking_while_adding() {
     for setup in counter::setups() {
         for law in counter::looking_while_adding(setup) {

@@ -14,6 +14,13 @@ fn nothing_is_lost() {
 }
 
 #[test]
+fn going_and_returning() {
+    for law in counter::going_and_returning() {
+        run_law(&law, CPUS, SCHEDULES);
+    }
+}
+
+#[test]
 fn looking_while_adding() {
     for setup in counter::setups() {
         for law in counter::looking_while_adding(setup) {

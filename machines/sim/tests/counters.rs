@@ -27,6 +27,14 @@ fn nothing_is_lost() {
 }
 
 #[test]
+fn going_and_returning() {
+    let machine = small::profile(Topology::flat(CPUS), 1000);
+    for law in counter::going_and_returning() {
+        run_law(&law, &machine, seeds::chosen(SEEDS));
+    }
+}
+
+#[test]
 fn looking_while_adding() {
     let machine = small::profile(Topology::flat(CPUS), 1000);
     for setup in counter::setups() {

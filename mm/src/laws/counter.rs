@@ -162,6 +162,28 @@ impl<M: Machine> Counted<M> {
         );
     }
 
+    /// Adds and takes back what an item in the middle of a tree keeps; on two CPUs that share one.
+    fn go_and_return(&self, machine: &M) {
+        let neighbour = u32::from(self.how == Start::Grown);
+        if [neighbour, 2].contains(&machine.this_cpu().0) {
+            self.counters.add(machine, 0, 2);
+            self.counters.add(machine, 0, -2);
+        }
+    }
+
+    /// What has been taken back has left no item, and is under way to none.
+    fn is_back(&self, machine: &M) {
+        self.is_exactly(machine, BEFORE);
+        let arrived = match self.how {
+            Start::Grown => self.counters.min_max(machine, 0).min,
+            Start::As(_) => self.counters.approximate_sum(machine, 0),
+        };
+        let (exact, carried) = (BEFORE, BEFORE - BEFORE % 4);
+        let is_exact = self.how == Start::As(Counting::Shared);
+        let expected = if is_exact { exact } else { carried };
+        assert_eq!(arrived, expected, "{self:?}: a carry is lost");
+    }
+
     /// By how much these additions may move an approximate sum while they are under way.
     fn slack(&self, late: &[i64]) -> Accuracy {
         let slack = late.iter().map(|&delta| self.shape.in_flight(delta)).sum();
@@ -242,6 +264,10 @@ fn count<M: Machine>(machine: &M, counted: &Counted<M>) {
     counted.count(machine);
 }
 
+fn go_and_return<M: Machine>(machine: &M, counted: &Counted<M>) {
+    counted.go_and_return(machine);
+}
+
 fn grow<M: Machine>(machine: &M, counted: &Counted<M>) {
     counted.grow(machine);
 }
@@ -259,6 +285,21 @@ pub fn nothing_is_lost<M: Machine>(setup: Setup<M>) -> Law<M, Counted<M>> {
         bodies: vec![count, count, count],
         check: |machine, counted| counted.has_counted_all(machine),
     }
+}
+
+/// Two CPUs add and take back, through an item they share.
+///
+/// For what carries the same whatever the order: not for flat counters, and not for a tree that
+/// has still to grow.
+#[must_use]
+pub fn going_and_returning<M: Machine>() -> [Law<M, Counted<M>>; 3] {
+    let [shared, _, tree, _, grown] = setups();
+    [shared, tree, grown].map(|setup| Law {
+        name: "what is taken back leaves nothing behind in a tree",
+        setup,
+        bodies: vec![go_and_return, go_and_return, go_and_return],
+        check: |machine, counted| counted.is_back(machine),
+    })
 }
 
 /// One CPU looks while two add: one law for each way of looking.
