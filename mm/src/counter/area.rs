@@ -24,7 +24,14 @@ const BLOCK: usize = 16;
 pub struct Area<M: Machine> {
     width: usize,
     cpus: u32,
-    free: M::Lock<Vec<Place<M>>>,
+    free: M::Lock<Free<M>>,
+}
+
+/// The places nobody has.
+struct Free<M: Machine> {
+    places: Vec<Place<M>>,
+    /// How many chunks there are.
+    chunks: usize,
 }
 
 /// A row's words, away from those of its neighbours.
@@ -61,10 +68,11 @@ impl<M: Machine> Area<M> {
             });
         }
         let home = machine.this_cpu();
+        let (places, chunks) = (Vec::new(), 0);
         Ok(Self {
             width,
             cpus: machine.topology().cpus(),
-            free: machine.lock(LockClass::CounterArea, home, Vec::new()),
+            free: machine.lock(LockClass::CounterArea, home, Free { places, chunks }),
         })
     }
 
@@ -86,13 +94,21 @@ impl<M: Machine> Area<M> {
         self.width * size_of::<M::LocalWord>() * self.cpus as usize
     }
 
+    /// Groups that have a place now: a one-sided tree has none before it grows.
+    pub fn groups(&self, machine: &M) -> usize {
+        self.free.with(machine, Site::CounterInit, |free| {
+            free.chunks * PLACES - free.places.len()
+        })
+    }
+
     /// A place of zeros.
     pub(super) fn take(&self, machine: &M) -> Result<Place<M>, InitError> {
         let found = self
             .free
-            .with(machine, Site::CounterInit, |free| match free.pop() {
+            .with(machine, Site::CounterInit, |free| match free.places.pop() {
                 Some(place) => Ok(Some(place)),
                 None => free
+                    .places
                     .try_reserve(PLACES)
                     .map(|()| None)
                     .map_err(|_| InitError::OutOfMemory),
@@ -117,7 +133,8 @@ impl<M: Machine> Area<M> {
             blocks_per_row: blocks_per_row(self.width),
         };
         self.free.with(machine, Site::CounterInit, |free| {
-            free.extend((1..PLACES).map(place));
+            free.places.extend((1..PLACES).map(place));
+            free.chunks += 1;
         });
         machine.spend(Work::ScanCpu, self.cpus);
         Ok(place(0))
@@ -133,8 +150,9 @@ impl<M: Machine> Area<M> {
     }
 
     pub(super) fn put(&self, machine: &M, place: Place<M>) {
-        self.free
-            .with(machine, Site::CounterDestroy, |free| free.push(place));
+        self.free.with(machine, Site::CounterDestroy, |free| {
+            free.places.push(place);
+        });
     }
 }
 
