@@ -152,9 +152,8 @@ fn items_are_lent_to_one_group_after_the_other() {
     let parts = Parts::new(1);
     let Parts { host, area, shape } = &parts;
     let _entered = host.enter(CpuId(0));
-    let mut items = parts.items(Tree::<Host>::items_lines(shape, 1));
-    let lines = items.lines();
-    assert!(lines >= OneSidedTree::<Host>::items_lines(shape));
+    let lines = Tree::<Host>::items_lines(shape, 1).max(OneSidedTree::<Host>::items_lines(shape));
+    let mut items = parts.items(lines);
     for _ in 0..3 {
         let tree = Tree::init_many(host, area, shape, items).expect("enough lines");
         assert_eq!(
