@@ -4,6 +4,7 @@
 //! machine it looked at; how a report prints is not its business.
 
 mod drain;
+mod rss_cost;
 mod vmstat;
 
 use std::num::NonZeroUsize;
@@ -28,7 +29,7 @@ pub struct Experiment {
 }
 
 /// What `plimsoll reproduce` runs when no experiment is named, in this order.
-pub const CATALOG: &[Experiment] = &[vmstat::EXPERIMENT, drain::EXPERIMENT];
+pub const CATALOG: &[Experiment] = &[vmstat::EXPERIMENT, drain::EXPERIMENT, rss_cost::EXPERIMENT];
 
 /// Experiments that run only when named.
 const HIDDEN: &[Experiment] = &[selftest::EXPERIMENT];
