@@ -5,6 +5,7 @@
 
 mod drain;
 mod rss_accuracy;
+mod rss_cost;
 mod rss_memory;
 mod vmstat;
 
@@ -34,6 +35,7 @@ pub const CATALOG: &[Experiment] = &[
     vmstat::EXPERIMENT,
     drain::EXPERIMENT,
     rss_accuracy::EXPERIMENT,
+    rss_cost::EXPERIMENT,
     rss_memory::EXPERIMENT,
 ];
 

@@ -192,6 +192,8 @@ impl<M: Machine> OneSidedTree<M> {
 
     #[inline]
     fn add_to_tree(&self, machine: &M, grown: &Grown<M>, cpu: CpuId, counter: usize, delta: i64) {
+        // The price of a local addition; that of the first line is the line's own.
+        machine.spend(Work::Count, 1);
         if grown.used().has(machine, cpu.index()) {
             self.add_to_cell(machine, grown, cpu.index(), counter, delta);
         } else {
@@ -316,7 +318,6 @@ impl<M: Machine> Counters<M> for OneSidedTree<M> {
     #[inline]
     fn add(&self, machine: &M, counter: usize, delta: i64) {
         assert!(counter < self.area.width(), "no such counter");
-        machine.spend(Work::Count, 1);
         let cpu = machine.this_cpu();
         match self.grown.get() {
             Some(grown) => self.add_to_tree(machine, grown, cpu, counter, delta),
