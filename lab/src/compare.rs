@@ -192,6 +192,32 @@ fn check_equal<D: Debug>(
     }
 }
 
+/// [`run_cases`] for what is not compared by design and metric; each case twice if the user asks.
+///
+/// # Errors
+/// As [`Comparison::run`].
+pub fn run_checked<C: Debug + Sync, S: Debug + PartialEq + Send>(
+    cases: &[C],
+    options: &Options,
+    progress: &Progress,
+    run: impl Fn(&C) -> S + Sync,
+) -> Result<Vec<S>, Error> {
+    let results = run_cases(cases, options.jobs, progress, &run);
+    if options.determinism == Determinism::Check {
+        let again = run_cases(cases, options.jobs, progress, &run);
+        let hash = |result: &S| fold_hashes(format!("{result:?}").bytes().map(u64::from));
+        let mut pairs = cases.iter().zip(results.iter().zip(&again));
+        if let Some((case, (first, second))) = pairs.find(|(_, (one, other))| one != other) {
+            return Err(Error::NotDeterministic {
+                case: format!("{case:?}"),
+                first: hash(first),
+                second: hash(second),
+            });
+        }
+    }
+    Ok(results)
+}
+
 /// Folds hashes in order into one (FNV-1a over their bytes).
 #[must_use]
 pub fn fold_hashes(hashes: impl IntoIterator<Item = u64>) -> u64 {

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use plimsoll_mm::counter::Counting;
 use plimsoll_mm::design::{Design, HOLDS, SCHEDULES, SHEPHERDS};
 
 use crate::error::Error;
@@ -44,22 +45,26 @@ pub fn list() -> Vec<Table> {
             schedule,
             shepherd,
             holds,
+            counting,
         } = design;
-        let is = format!(
-            "{} + {} + {}",
+        let is = [
             schedule.name(),
             shepherd.name(),
-            holds.name()
-        );
+            holds.name(),
+            counting.name(),
+        ]
+        .join(" + ");
         vec![(*name).to_owned(), is]
     });
     let schedules = SCHEDULES.iter().map(|variant| variant.name());
     let shepherds = SHEPHERDS.iter().map(|variant| variant.name());
     let holds = HOLDS.iter().map(|variant| variant.name());
+    let counting = Counting::ALL.iter().map(|variant| variant.name());
     let groups = [
         ("when vmstat work fires", schedules.collect::<Vec<_>>()),
         ("when dormant CPUs are kicked", shepherds.collect()),
         ("pages per zone-lock hold", holds.collect()),
+        ("how resident pages are counted", counting.collect()),
     ];
     let variants = groups.iter().flat_map(|(mechanism, names)| {
         names.iter().map(|name| {
@@ -101,6 +106,10 @@ fn about(variant: &str) -> &'static str {
         "batched" => "Linux from 6.19: one batch per hold when freeing",
         "bounded" => "ours: one batch and a time limit per hold, everywhere; moved as whole blocks",
         "bounded-pages" => "control: the same bound, page by page",
+        "shared" => "control: one atomic integer, exact",
+        "flat" => "Linux: a part per CPU, folded at 2 x CPUs",
+        "tree" => "the patch: carries of 32 up a tree, error bounded both ways",
+        "one-sided" => "ours: a tree along the topology, half the bound, grown when needed",
         _ => "",
     }
 }
@@ -115,7 +124,7 @@ mod tests {
         assert!(error.is_bad_input());
         assert_eq!(
             error.to_string(),
-            "no variant is called `phasd`; did you mean `phased`?"
+            "no variant is called `phasd`; did you mean `phased`, `shared`?"
         );
     }
 

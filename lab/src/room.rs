@@ -10,8 +10,10 @@ use std::rc::Rc;
 use plimsoll_mm::design::Design;
 use plimsoll_mm::event::Event;
 use plimsoll_mm::machine::{Job, Machine};
+use plimsoll_mm::page::holds::{Holds, Limit};
 use plimsoll_mm::page::watermark::{Urgency, Watermarks};
 use plimsoll_mm::page::{Config, Layout, Request, ZoneKind};
+use plimsoll_mm::site::Site;
 use plimsoll_mm::units::{CpuId, Hz, Nanos, Order, Pages};
 use plimsoll_mm::vmstat::Manager;
 use plimsoll_sim::profile::Profile;
@@ -26,6 +28,7 @@ pub struct Room {
     /// Its memory manager.
     pub mm: Rc<Manager<Sim>>,
     log: Rc<RefCell<Log>>,
+    holds: &'static dyn Holds,
 }
 
 /// What was seen during a run.
@@ -105,6 +108,7 @@ impl Room {
             sim,
             mm: Rc::new(mm),
             log: Rc::default(),
+            holds: design.holds,
         };
         room.watch();
         room.mm.start(&room.sim);
@@ -155,10 +159,21 @@ impl Room {
     }
 
     /// Ends the run: what the machine counted, and what was seen.
+    ///
+    /// # Panics
+    /// When a hold of a strict policy moved more than a batch: every hold of every run is checked.
     #[must_use]
     pub fn finish(self) -> (Stats, Log) {
         let stats = self.sim.stats();
         let mut log = self.log.take();
+        let limit = self.holds.limit(Site::Refill, Pages(63));
+        assert!(
+            !matches!(limit, Limit::Strict(_)) || log.holds.over_batch == 0,
+            "{} holds of {} moved more than a batch (seed {})",
+            log.holds.over_batch,
+            self.holds.name(),
+            self.sim.seed()
+        );
         // CPUs run ahead of each other, so starts come almost in order.
         log.starts.sort_unstable();
         (stats, log)

@@ -7,6 +7,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
+use crate::counter::Counting;
 use crate::page::holds::{Batched, Bounded, BoundedPages, Holds, Unbatched};
 use crate::vmstat::schedule::{
     Aligned, Phased, PhasedWheel, RoundJiffies, Schedule, Slowed, Stretched,
@@ -22,6 +23,8 @@ pub struct Design {
     pub shepherd: &'static dyn Shepherd,
     /// How many pages one zone-lock hold moves.
     pub holds: &'static dyn Holds,
+    /// How resident pages are counted.
+    pub counting: Counting,
 }
 
 /// Every schedule.
@@ -52,13 +55,15 @@ impl Design {
         schedule: &RoundJiffies,
         shepherd: &AtOnce,
         holds: &Unbatched,
+        counting: Counting::Flat,
     };
 
-    /// What the patches propose: stretched intervals, batched frees.
+    /// What the patches propose: stretched intervals, batched frees, counters in a tree.
     pub const PATCHED: Self = Self {
         schedule: &Stretched,
         shepherd: &AtOnce,
         holds: &Batched,
+        counting: Counting::Tree,
     };
 
     /// What we would do.
@@ -66,6 +71,7 @@ impl Design {
         schedule: &Phased,
         shepherd: &AtPhase,
         holds: &Bounded,
+        counting: Counting::OneSided,
     };
 
     /// The named starting points.
@@ -85,6 +91,7 @@ impl Design {
             .chain(schedules)
             .chain(shepherds)
             .chain(HOLDS.iter().map(|holds| holds.name()))
+            .chain(Counting::ALL.iter().map(|counting| counting.name()))
             .collect()
     }
 
@@ -109,12 +116,16 @@ impl Design {
             .into_iter()
             .find(|shepherd| shepherd.name() == part);
         let holds = HOLDS.into_iter().find(|holds| holds.name() == part);
-        if schedule.is_none() && shepherd.is_none() && holds.is_none() {
+        let counting = Counting::ALL
+            .into_iter()
+            .find(|counting| counting.name() == part);
+        if schedule.is_none() && shepherd.is_none() && holds.is_none() && counting.is_none() {
             return Err(UnknownVariant(part.into()));
         }
         self.schedule = schedule.unwrap_or(self.schedule);
         self.shepherd = shepherd.unwrap_or(self.shepherd);
         self.holds = holds.unwrap_or(self.holds);
+        self.counting = counting.unwrap_or(self.counting);
         Ok(self)
     }
 }

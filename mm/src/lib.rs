@@ -17,6 +17,7 @@
 
 extern crate alloc;
 
+pub mod counter;
 pub mod cpus;
 pub mod design;
 pub mod event;
@@ -24,6 +25,7 @@ pub mod laws;
 pub mod machine;
 pub mod page;
 pub mod site;
+pub mod space;
 pub mod topology;
 pub mod tunables;
 pub mod units;

@@ -38,6 +38,10 @@ pub trait Machine: Sized + 'static {
     type CpuLock<T>: CpuLock<Self, T>;
     /// One byte per page frame; see [`Tags`].
     type Tags: Tags;
+    /// A few shared integers in one cache line; see [`Line`].
+    type Line: Line<Self>;
+    /// A value that is set once; see [`Once`].
+    type Once<T>: Once<T>;
 
     /// Every possible CPU and what they share.
     fn topology(&self) -> &Topology;
@@ -65,6 +69,12 @@ pub trait Machine: Sized + 'static {
 
     /// Makes one tag per page of a zone. See [`Tags`] for what they start as.
     fn tags(&self, pages: Pages) -> Self::Tags;
+
+    /// Makes a line of zeros.
+    fn line(&self) -> Self::Line;
+
+    /// Makes a place for a value.
+    fn once<T>(&self) -> Self::Once<T>;
 
     /// Local work that takes time on a real machine: nothing here on real CPUs, `n` times its
     /// price on a simulated one. Also where a simulated CPU may be preempted when not pinned.
@@ -109,6 +119,49 @@ pub trait Word<M> {
         new: i64,
         order: Ordering,
     ) -> Result<i64, i64>;
+}
+
+/// Integers of a [`Line`].
+pub const LINE_WORDS: usize = 8;
+
+/// [`LINE_WORDS`] shared 64-bit integers, alone together in one cache line.
+///
+/// For what is always touched together; otherwise as [`Word`], which see. All panic when `word`
+/// is not below [`LINE_WORDS`].
+pub trait Line<M> {
+    /// Reads.
+    fn load(&self, machine: &M, word: usize, order: Ordering) -> i64;
+    /// Writes.
+    fn store(&self, machine: &M, word: usize, value: i64, order: Ordering);
+    /// Adds, returning the new value. Wraps.
+    fn add(&self, machine: &M, word: usize, delta: i64, order: Ordering) -> i64;
+    /// Writes `new` if it holds `old`.
+    ///
+    /// # Errors
+    /// The value it holds instead. No spurious failure.
+    fn compare_exchange(
+        &self,
+        machine: &M,
+        word: usize,
+        old: i64,
+        new: i64,
+        order: Ordering,
+    ) -> Result<i64, i64>;
+}
+
+/// A value that is set once and from then on read without waiting.
+///
+/// Setting it happens before every [`Once::get`] that finds it.
+pub trait Once<T>: Sized {
+    /// The value, if it was set.
+    fn get(&self) -> Option<&T>;
+    /// Sets it.
+    ///
+    /// # Errors
+    /// `value` itself, if somebody else set it first.
+    fn set(&self, value: T) -> Result<(), T>;
+    /// The value, if it was set, when nobody else can look any more.
+    fn into_inner(self) -> Option<T>;
 }
 
 /// An integer that one CPU changes and any CPU may read or take.

@@ -15,11 +15,25 @@ pub enum LockClass {
     DrainAll,
     /// Watermarks and page-list sizes (Linux: `pcp_batch_high_lock`).
     Sizing,
+    /// The shared part of a flat counter (Linux: the lock of a `percpu_counter`).
+    Counter,
+    /// Per-CPU memory that counters take and give back (Linux: `pcpu_lock`).
+    CounterArea,
+    /// The mappings of an address space (Linux: `mmap_lock`).
+    Mmap,
 }
 
 impl LockClass {
     /// Every class, in declaration order.
-    pub const ALL: [Self; 4] = [Self::Zone, Self::Pcp, Self::DrainAll, Self::Sizing];
+    pub const ALL: [Self; 7] = [
+        Self::Zone,
+        Self::Pcp,
+        Self::DrainAll,
+        Self::Sizing,
+        Self::Counter,
+        Self::CounterArea,
+        Self::Mmap,
+    ];
 
     /// The Linux name.
     #[must_use]
@@ -29,13 +43,16 @@ impl LockClass {
             Self::Pcp => "pcp->lock",
             Self::DrainAll => "pcpu_drain_mutex",
             Self::Sizing => "pcp_batch_high_lock",
+            Self::Counter => "percpu_counter.lock",
+            Self::CounterArea => "pcpu_lock",
+            Self::Mmap => "mmap_lock",
         }
     }
 
     /// Whether waiting for it puts the waiter to sleep, so that its CPU does other work.
     #[must_use]
     pub const fn sleeps(self) -> bool {
-        matches!(self, Self::DrainAll | Self::Sizing)
+        matches!(self, Self::DrainAll | Self::Sizing | Self::Mmap)
     }
 }
 
@@ -63,11 +80,23 @@ pub enum Site {
     PcpFree,
     /// Reading or changing sizes, or looking on (Linux: `setup_per_zone_wmarks`, `/proc`).
     Control,
+    /// A CPU's part of a flat counter is full (Linux: `percpu_counter_add_batch`).
+    CounterFold,
+    /// A flat counter is summed or set (Linux: `__percpu_counter_sum`).
+    CounterSum,
+    /// Counters are made (Linux: `percpu_counter_init_many`).
+    CounterInit,
+    /// Counters are given back (Linux: `percpu_counter_destroy_many`).
+    CounterDestroy,
+    /// A mapping is added (Linux: `do_mmap`).
+    Mmap,
+    /// A mapping is removed, with its pages (Linux: `do_munmap`).
+    Munmap,
 }
 
 impl Site {
     /// Every site, in declaration order.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 16] = [
         Self::Refill,
         Self::AllocDirect,
         Self::Spill,
@@ -78,6 +107,12 @@ impl Site {
         Self::PcpAlloc,
         Self::PcpFree,
         Self::Control,
+        Self::CounterFold,
+        Self::CounterSum,
+        Self::CounterInit,
+        Self::CounterDestroy,
+        Self::Mmap,
+        Self::Munmap,
     ];
 
     /// The Linux function a profile would show.
@@ -94,6 +129,12 @@ impl Site {
             Self::PcpAlloc => "rmqueue_pcplist",
             Self::PcpFree => "free_unref_page",
             Self::Control => "setup_per_zone_wmarks",
+            Self::CounterFold => "percpu_counter_add_batch",
+            Self::CounterSum => "__percpu_counter_sum",
+            Self::CounterInit => "percpu_counter_init_many",
+            Self::CounterDestroy => "percpu_counter_destroy_many",
+            Self::Mmap => "do_mmap",
+            Self::Munmap => "do_munmap",
         }
     }
 
@@ -125,8 +166,10 @@ pub enum Work {
     Unmap,
     /// One zone visited by a vmstat refresh.
     RefreshZone,
-    /// One CPU looked at: differentials or page counts in its cache lines.
+    /// One CPU looked at: differentials, page counts or counters in its cache lines.
     ScanCpu,
+    /// Adding to this CPU's part of a counter.
+    Count,
     /// Switching to another task.
     ContextSwitch,
     /// An interrupt or timer taken.
@@ -141,7 +184,7 @@ pub enum Work {
 
 impl Work {
     /// Every kind, in declaration order.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::PcpAlloc,
         Self::PcpFree,
         Self::BuddyAlloc,
@@ -150,6 +193,7 @@ impl Work {
         Self::Unmap,
         Self::RefreshZone,
         Self::ScanCpu,
+        Self::Count,
         Self::ContextSwitch,
         Self::Interrupt,
         Self::Ipi,
@@ -169,6 +213,7 @@ impl Work {
             Self::Unmap => "unmap",
             Self::RefreshZone => "refresh_zone",
             Self::ScanCpu => "scan_cpu",
+            Self::Count => "count",
             Self::ContextSwitch => "context_switch",
             Self::Interrupt => "interrupt",
             Self::Ipi => "ipi",

@@ -4,6 +4,9 @@
 //! machine it looked at; how a report prints is not its business.
 
 mod drain;
+mod rss_accuracy;
+mod rss_cost;
+mod rss_memory;
 mod vmstat;
 
 use std::num::NonZeroUsize;
@@ -28,7 +31,13 @@ pub struct Experiment {
 }
 
 /// What `plimsoll reproduce` runs when no experiment is named, in this order.
-pub const CATALOG: &[Experiment] = &[vmstat::EXPERIMENT, drain::EXPERIMENT];
+pub const CATALOG: &[Experiment] = &[
+    vmstat::EXPERIMENT,
+    drain::EXPERIMENT,
+    rss_accuracy::EXPERIMENT,
+    rss_cost::EXPERIMENT,
+    rss_memory::EXPERIMENT,
+];
 
 /// Experiments that run only when named.
 const HIDDEN: &[Experiment] = &[selftest::EXPERIMENT];

@@ -154,7 +154,7 @@ fn design_by_metric(rows: &[Row], width: usize) -> Vec<Grid> {
         let needs: usize = columns.iter().map(column_width).sum();
         if used.saturating_add(needs) > width {
             groups.push(vec![design_column()]);
-            used = design_width.max("design".len());
+            used = design_width.max("design".len()) + GAP;
         }
         used += needs;
         groups

@@ -6,6 +6,7 @@
 pub mod json;
 mod layout;
 pub mod markdown;
+pub mod spark;
 pub mod table;
 pub mod value;
 

@@ -37,7 +37,8 @@ fn draw(grid: &Grid, width: usize) -> String {
     let rule = LineStyle::none().fill('-');
     table.load_style(presets::NOTHING.header_separator(rule));
     table.set_content_arrangement(ContentArrangement::Dynamic);
-    table.set_width(u16::try_from(width).unwrap_or(u16::MAX));
+    // The padding of the last column is taken away again.
+    table.set_width(u16::try_from(width + 2).unwrap_or(u16::MAX));
     table.set_header(
         grid.columns
             .iter()

@@ -2,6 +2,7 @@
 
 pub mod daemons;
 pub mod make_like;
+pub mod page_fault;
 pub mod stress_vm;
 
 use plimsoll_mm::machine::Machine;
@@ -41,6 +42,11 @@ impl<'a> Mapping<'a> {
 
     /// Faults `pages` fresh pages in. Stops early, with `false`, when memory runs out.
     pub fn fault(&mut self, sim: &Sim, pages: usize) -> bool {
+        self.fault_each(sim, pages, || {})
+    }
+
+    /// The same, and tells of each page once it is mapped.
+    pub fn fault_each(&mut self, sim: &Sim, pages: usize, mapped: impl Fn()) -> bool {
         self.pages.reserve(pages);
         let mut rest = pages;
         while rest > 0 {
@@ -52,6 +58,7 @@ impl<'a> Mapping<'a> {
                     return false;
                 };
                 self.pages.push(pfn);
+                mapped();
             }
             self.uncounted += run;
             self.count(sim);
@@ -65,14 +72,40 @@ impl<'a> Mapping<'a> {
     /// # Panics
     /// When the manager refuses a page it handed out.
     pub fn unmap(&mut self, sim: &Sim) {
+        self.unmap_each(sim, |_| {});
+    }
+
+    /// The same, and tells how many pages each page table had once they are unmapped.
+    ///
+    /// # Panics
+    /// As [`Mapping::unmap`].
+    pub fn unmap_each(&mut self, sim: &Sim, unmapped: impl Fn(usize)) {
         self.count(sim);
         for chunk in self.pages.chunks(UNMAPPED_TOGETHER) {
             sim.spend(Work::Unmap, u32::try_from(chunk.len()).unwrap_or(u32::MAX));
+            unmapped(chunk.len());
             self.note(sim, chunk[0], -i64::try_from(chunk.len()).unwrap_or(0));
             let freed = self.mm.pages().free_pages(sim, chunk);
             freed.expect("pages are given back as they were handed out");
         }
         self.pages.clear();
+    }
+
+    /// What is mapped, for a mapping that outlives its task: see [`Mapping::of`].
+    #[must_use]
+    pub fn into_pages(mut self, sim: &Sim) -> Vec<Pfn> {
+        self.count(sim);
+        self.pages
+    }
+
+    /// The mapping of `pages`, which another has left.
+    #[must_use]
+    pub fn of(mm: &'a Manager<Sim>, pages: Vec<Pfn>) -> Self {
+        Self {
+            mm,
+            pages,
+            uncounted: 0,
+        }
     }
 
     fn count(&mut self, sim: &Sim) {

@@ -85,3 +85,8 @@ fn use_pages(arena: &Arena, host: &Host, mm: &Manager<Host>, cpu: CpuId) {
         .free_pages(host, &held)
         .expect("all were handed out");
 }
+
+#[test]
+fn it_runs() -> Result<(), Box<dyn Error>> {
+    main()
+}

@@ -13,28 +13,37 @@ use plimsoll_mm::units::CpuId;
 
 use crate::affinity::{self, CpuMask};
 
-/// The number of a machine; no two in a process are the same.
+/// The number of a machine; no two in a process are the same, and none is [`HostId::NONE`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HostId(pub(crate) u64);
 
+impl HostId {
+    /// Of no machine. A number and not an `Option`, so that looking takes one comparison: every
+    /// addition to a counter looks.
+    const NONE: Self = Self(0);
+    /// Of the first machine.
+    pub(crate) const FIRST: Self = Self(1);
+}
+
+/// A CPU of a machine.
+type Played = (HostId, CpuId);
+
 thread_local! {
-    static PLAYED: Cell<Option<(HostId, CpuId)>> = const { Cell::new(None) };
+    static PLAYED: Cell<Played> = const { Cell::new((HostId::NONE, CpuId(0))) };
 }
 
 /// The CPU of machine `host` that the calling thread plays.
 #[inline]
 pub(crate) fn played(host: HostId) -> Option<CpuId> {
-    PLAYED
-        .get()
-        .filter(|&(of, _)| of == host)
-        .map(|(_, cpu)| cpu)
+    let (of, cpu) = PLAYED.get();
+    (of == host).then_some(cpu)
 }
 
 /// The calling thread plays a CPU until this is dropped. Drop the innermost first.
 #[must_use = "the thread plays the CPU only while this lives"]
 #[derive(Debug)]
 pub struct Entered {
-    before: Option<(HostId, CpuId)>,
+    before: Played,
     /// Where the thread may run again afterwards.
     mask: Option<CpuMask>,
     /// It is of the thread that made it.
@@ -43,7 +52,7 @@ pub struct Entered {
 
 impl Entered {
     pub(crate) fn new(host: HostId, cpu: CpuId) -> Self {
-        let before = PLAYED.replace(Some((host, cpu)));
+        let before = PLAYED.replace((host, cpu));
         Self {
             before,
             mask: None,

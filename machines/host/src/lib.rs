@@ -29,3 +29,8 @@ pub use machine::Host;
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
+
+/// Those of the counters' page.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/counters.md")]
+struct CountersPage;

@@ -21,7 +21,7 @@ use crate::cpu::{self, Entered, HostId, PinError};
 use crate::desk::Desk;
 use crate::locks::{OwnerLock, TicketLock};
 use crate::topology;
-use crate::words::{CpuWord, PageTags, SharedWord};
+use crate::words::{CpuWord, HostOnce, PageTags, SharedLine, SharedWord};
 
 /// Ticks per second, as most distributions' kernels of today.
 const HZ: Hz = Hz::new(1000).expect("1000 is between 1 and 10,000");
@@ -70,7 +70,7 @@ impl Host {
     }
 
     fn build(topology: Topology, observer: Option<Box<Observer>>) -> Self {
-        static MACHINES: AtomicU64 = AtomicU64::new(0);
+        static MACHINES: AtomicU64 = AtomicU64::new(HostId::FIRST.0);
         // Relaxed: only has to be unique.
         let id = HostId(MACHINES.fetch_add(1, Relaxed));
         let desks = topology.ids().map(|_cpu| Desk::default()).collect();
@@ -114,6 +114,12 @@ impl Host {
         assert!(cpu.0 < cpus, "CPU {cpu} is not one of the machine's {cpus}");
     }
 
+    /// The CPU that the kernel says, for a thread that plays none.
+    #[inline(never)]
+    fn this_cpu_slow(&self) -> CpuId {
+        CpuId(affinity::current() % self.0.topology.cpus())
+    }
+
     pub(crate) fn shared(&self) -> &Shared {
         &self.0
     }
@@ -141,6 +147,8 @@ impl Machine for Host {
     type Lock<T> = TicketLock<T>;
     type CpuLock<T> = OwnerLock<T>;
     type Tags = PageTags;
+    type Line = SharedLine;
+    type Once<T> = HostOnce<T>;
 
     #[inline]
     fn topology(&self) -> &Topology {
@@ -149,8 +157,10 @@ impl Machine for Host {
 
     #[inline]
     fn this_cpu(&self) -> CpuId {
-        let real = || CpuId(affinity::current() % self.0.topology.cpus());
-        cpu::played(self.0.id).unwrap_or_else(real)
+        match cpu::played(self.0.id) {
+            Some(cpu) => cpu,
+            None => self.this_cpu_slow(),
+        }
     }
 
     /// Time since the machine was made.
@@ -181,6 +191,14 @@ impl Machine for Host {
 
     fn tags(&self, pages: Pages) -> PageTags {
         PageTags::new(pages)
+    }
+
+    fn line(&self) -> SharedLine {
+        SharedLine::new()
+    }
+
+    fn once<T>(&self) -> HostOnce<T> {
+        HostOnce::new()
     }
 
     #[inline]

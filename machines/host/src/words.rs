@@ -1,12 +1,13 @@
 //! Words and tags: hardware atomics.
 //!
 //! A [`SharedWord`] is alone in 128 bytes, since many CPUs write it and x86 prefetches lines in
-//! pairs. A [`CpuWord`] is not: words of one CPU belong side by side.
+//! pairs; a [`SharedLine`] is one line only, because counters have many of them. A [`CpuWord`] is not: words of one CPU belong side by side.
 
+use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{self, Relaxed};
 use std::sync::atomic::{AtomicI64, AtomicU8};
 
-use plimsoll_mm::machine::{LocalWord, Tags, Word};
+use plimsoll_mm::machine::{LINE_WORDS, Line, LocalWord, Once, Tags, Word};
 use plimsoll_mm::units::{Order, Pages};
 
 use crate::Host;
@@ -58,6 +59,74 @@ impl Word<Host> for SharedWord {
     ) -> Result<i64, i64> {
         // Relaxed on failure: a value that was not written orders nothing.
         self.0.compare_exchange(old, new, order, Relaxed)
+    }
+}
+
+/// Atomic integers alone together in a cache line.
+#[derive(Debug)]
+#[repr(align(64))]
+pub struct SharedLine([AtomicI64; LINE_WORDS]);
+
+const _: () = assert!(size_of::<SharedLine>() == 64, "one cache line");
+
+impl SharedLine {
+    pub(crate) fn new() -> Self {
+        Self([const { AtomicI64::new(0) }; LINE_WORDS])
+    }
+}
+
+impl Line<Host> for SharedLine {
+    #[inline]
+    fn load(&self, _machine: &Host, word: usize, order: Ordering) -> i64 {
+        self.0[word].load(order)
+    }
+
+    #[inline]
+    fn store(&self, _machine: &Host, word: usize, value: i64, order: Ordering) {
+        self.0[word].store(value, order);
+    }
+
+    #[inline]
+    fn add(&self, _machine: &Host, word: usize, delta: i64, order: Ordering) -> i64 {
+        self.0[word].fetch_add(delta, order).wrapping_add(delta)
+    }
+
+    #[inline]
+    fn compare_exchange(
+        &self,
+        _machine: &Host,
+        word: usize,
+        old: i64,
+        new: i64,
+        order: Ordering,
+    ) -> Result<i64, i64> {
+        // Relaxed on failure: a value that was not written orders nothing.
+        self.0[word].compare_exchange(old, new, order, Relaxed)
+    }
+}
+
+/// A value that is set once.
+#[derive(Debug)]
+pub struct HostOnce<T>(OnceLock<T>);
+
+impl<T> HostOnce<T> {
+    pub(crate) fn new() -> Self {
+        Self(OnceLock::new())
+    }
+}
+
+impl<T> Once<T> for HostOnce<T> {
+    #[inline]
+    fn get(&self) -> Option<&T> {
+        self.0.get()
+    }
+
+    fn set(&self, value: T) -> Result<(), T> {
+        self.0.set(value)
+    }
+
+    fn into_inner(self) -> Option<T> {
+        self.0.into_inner()
     }
 }
 

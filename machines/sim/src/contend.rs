@@ -160,6 +160,7 @@ impl Queue {
         let cost = if self.free_at.get() == sim.this_cpu() {
             u64::from(sim.prices.lock_own_ns)
         } else {
+            sim.count_line(self.free_at.get(), sim.this_cpu());
             line_ns + u64::from(sim.prices.lock_remote_extra_ns)
         };
         if self.queued.get() {
@@ -276,6 +277,7 @@ impl Queue {
 
     /// When the next section starts if it is one of `to` and the last was one of `from`.
     fn next_start(&self, sim: &Inner, from: CpuId, to: CpuId) -> u64 {
+        sim.count_line(from, to);
         let home = self.home.index();
         time_of(self.free_key.get())
             + sim.prices.transfer_home(from.index(), to.index(), home)

@@ -8,7 +8,9 @@ use plimsoll_mm::units::{CpuId, Hz, Nanos, Pages};
 
 use crate::cpu_lock::SimCpuLock;
 use crate::handle::Sim;
+use crate::line::SimLine;
 use crate::lock::SimLock;
+use crate::once::SimOnce;
 use crate::tags::SimTags;
 use crate::word::{SimLocalWord, SimWord};
 
@@ -18,6 +20,8 @@ impl Machine for Sim {
     type Lock<T> = SimLock<T>;
     type CpuLock<T> = SimCpuLock<T>;
     type Tags = SimTags;
+    type Line = SimLine;
+    type Once<T> = SimOnce<T>;
 
     fn topology(&self) -> &Topology {
         &self.0.topology
@@ -55,6 +59,14 @@ impl Machine for Sim {
 
     fn tags(&self, pages: Pages) -> SimTags {
         SimTags::new(pages)
+    }
+
+    fn line(&self) -> SimLine {
+        SimLine::new()
+    }
+
+    fn once<T>(&self) -> SimOnce<T> {
+        SimOnce::new()
     }
 
     #[inline]

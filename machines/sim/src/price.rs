@@ -18,7 +18,7 @@ pub(crate) struct Prices {
     pub(crate) lock_remote_extra_ns: u32,
     pub(crate) lock_handover_extra_ns: u32,
     pub(crate) word_own_ns: u32,
-    transfer_ns: [u32; 5],
+    pub(crate) transfer_ns: [u32; 5],
     /// Socket, LLC and core of each CPU in one number: the highest bit in which two differ says
     /// how far apart they are.
     places: Box<[u64]>,
@@ -47,13 +47,7 @@ impl Prices {
         }
     }
 
-    /// Moving a dirty line from one CPU to another.
-    #[inline]
-    pub(crate) fn transfer(&self, from: usize, to: usize) -> u64 {
-        u64::from(self.transfer_ns[self.distance(from, to) as usize])
-    }
-
-    /// The same for a line whose memory is near `home`.
+    /// Moving a dirty line from one CPU to another, its memory being near `home`.
     ///
     /// Two caches of a socket that is not the line's home ask the home socket who has it, and pay
     /// as if they were on different sockets. Within one last-level cache nobody is asked.
@@ -66,8 +60,9 @@ impl Prices {
         u64::from(self.transfer_ns[distance as usize])
     }
 
+    /// How far apart two CPUs are.
     #[inline]
-    fn distance(&self, from: usize, to: usize) -> Distance {
+    pub(crate) fn distance(&self, from: usize, to: usize) -> Distance {
         let differ = self.places[from] ^ self.places[to];
         if from == to {
             Distance::Same

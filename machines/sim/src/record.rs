@@ -9,6 +9,7 @@ use std::cell::Cell;
 use plimsoll_mm::event::{Changed, Event};
 use plimsoll_mm::machine::Job;
 use plimsoll_mm::site::{LockClass, Site, Work};
+use plimsoll_mm::topology::Distance;
 use plimsoll_mm::units::Nanos;
 
 use crate::engine::Inner;
@@ -36,6 +37,7 @@ pub(crate) struct Record {
     pub(crate) migrations: Cell<u64>,
     pub(crate) slips: Cell<u64>,
     pub(crate) stalls: Cell<u64>,
+    lines: [Cell<u64>; 5],
     /// Holds in which no time passed: nearly all of a per-CPU lock. Apart from the rest, so that
     /// they are in one line.
     instant: [[Cell<u64>; Site::ALL.len()]; LockClass::ALL.len()],
@@ -70,6 +72,7 @@ impl Record {
             migrations: Cell::default(),
             slips: Cell::default(),
             stalls: Cell::default(),
+            lines: Default::default(),
             instant: Default::default(),
             locks: std::array::from_fn(|_| std::array::from_fn(|_| LockCells::new())),
         }
@@ -84,6 +87,12 @@ impl Record {
         mixed ^= mixed >> 29;
         self.hash.set(self.hash.get().wrapping_add(mixed));
         bump(&self.hashed);
+    }
+
+    /// Counts a cache line that moved so far.
+    #[inline]
+    pub(crate) fn line_moved(&self, distance: Distance) {
+        bump(&self.lines[distance as usize]);
     }
 
     /// One hold ended.
@@ -201,6 +210,7 @@ impl Inner {
             migrations: record.migrations.get(),
             causality_slips: record.slips.get(),
             stalls: record.stalls.get(),
+            lines: record.lines.each_ref().map(Cell::get),
             locks: LockClass::ALL.into_iter().map(locks).collect(),
             cpu_waits: LockClass::ALL.into_iter().map(waits).collect(),
         }

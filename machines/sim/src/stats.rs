@@ -40,6 +40,9 @@ pub struct Stats {
     pub causality_slips: u64,
     /// Stalls injected.
     pub stalls: u64,
+    /// Cache lines of shared words and locks that moved between CPUs, indexed by
+    /// `Distance as usize`.
+    pub lines: [u64; 5],
     /// Per lock class and call site, indexed by `LockClass as usize`, then `Site as usize`.
     pub locks: Vec<Vec<LockStats>>,
     /// Waits per lock class and CPU, indexed by `LockClass as usize`, then CPU.

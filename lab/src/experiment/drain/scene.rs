@@ -7,7 +7,6 @@
 //! and its high watermark.
 
 use plimsoll_mm::design::Design;
-use plimsoll_mm::page::holds::Limit;
 use plimsoll_mm::site::{LockClass, Site};
 use plimsoll_mm::units::{CpuId, Nanos, Pages};
 use plimsoll_sim::LongestWait;
@@ -18,7 +17,7 @@ use crate::compare::Sample;
 use crate::holds::HoldLog;
 use crate::metric::Metric;
 use crate::report::Table;
-use crate::room::{Log, Room};
+use crate::room::Room;
 use crate::workload::stress_vm::{Pause, StressVm};
 
 /// What is measured of each run.
@@ -138,7 +137,6 @@ impl Scene {
         let before = done.pages();
         room.sim.run_until(self.length);
         let (stats, log) = room.finish();
-        check_bound(design, &log, seed);
         let zone = stats.class(LockClass::Zone);
         let cpus = f64::from(profile.topology.cpus());
         let waited = |ms: u64| {
@@ -185,18 +183,4 @@ impl Scene {
 fn room_cpus(profile: &Profile, workers: u32) -> impl Iterator<Item = CpuId> + use<> {
     let cpus = profile.topology.cpus();
     (0..workers).map(move |worker| CpuId(worker * cpus / workers))
-}
-
-/// The invariant of a strict policy: no hold above a batch, checked over every hold of the run.
-fn check_bound(design: &Design, log: &Log, seed: u64) {
-    let strict = matches!(
-        design.holds.limit(Site::Refill, Pages(63)),
-        Limit::Strict(_)
-    );
-    assert!(
-        !strict || log.holds.over_batch == 0,
-        "{} holds of {} moved more than a batch (seed {seed})",
-        log.holds.over_batch,
-        design.holds.name()
-    );
 }

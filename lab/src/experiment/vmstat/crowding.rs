@@ -8,7 +8,7 @@ use plimsoll_mm::units::{Hz, Nanos};
 use plimsoll_sim::profile::Profile;
 
 use super::{SCHEDULES, named};
-use crate::cases::run_cases;
+use crate::compare::run_checked;
 use crate::error::Error;
 use crate::experiment::{Effort, Options};
 use crate::progress::Progress;
@@ -26,7 +26,7 @@ pub(super) struct Crowding {
     crowds: Vec<Crowd>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 struct Crowd {
     schedule: &'static str,
     hz: u32,
@@ -50,7 +50,7 @@ pub(super) fn measure(
             cases.push((schedule, design, hz));
         }
     }
-    let crowds = run_cases(&cases, options.jobs, progress, |&(schedule, design, hz)| {
+    let crowds = run_checked(&cases, options, progress, |&(schedule, design, hz)| {
         let tick_rate = Hz::new(hz).expect("one of the four");
         let profile = profile.with_hz(tick_rate);
         let seeds = options.seeds.iter().take(seeds);
@@ -60,7 +60,7 @@ pub(super) fn measure(
                 std::array::from_fn(|nth| most[nth].max(one[nth]))
             });
         Crowd { schedule, hz, most }
-    });
+    })?;
     Ok(Crowding {
         cpus: profile.topology.cpus(),
         crowds,

@@ -15,7 +15,7 @@ use plimsoll_sim::profile::{CostKey, Profile};
 use rand::RngExt;
 
 use super::named;
-use crate::cases::run_cases;
+use crate::compare::run_checked;
 use crate::error::Error;
 use crate::experiment::{Effort, Options};
 use crate::metric::Unit;
@@ -50,7 +50,7 @@ pub(super) struct Regime {
     phase_gap_ns: f64,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 struct Cell {
     price: u32,
     schedule: &'static str,
@@ -76,30 +76,25 @@ pub(super) fn measure(
             cases.push((price, schedule, design));
         }
     }
-    let cells = run_cases(
-        &cases,
-        options.jobs,
-        progress,
-        |&(price, schedule, design)| {
-            let profile = profile.with_scaled(CostKey::Work(Work::BuddyFree), price);
-            let end = Nanos(seconds * Nanos::SECOND.0);
-            let seeds = options.seeds.iter().take(seeds);
-            let runs: Vec<[f64; 3]> = seeds
-                .map(|&seed| run(&profile, design, seed, end))
-                .collect();
-            let median = |nth: usize| {
-                let values: Vec<f64> = runs.iter().map(|run| run[nth]).collect();
-                stats::median(&values).unwrap_or(0.0)
-            };
-            Cell {
-                price,
-                schedule,
-                drain_ns: median(0),
-                contentions: median(1),
-                wait_ns: median(2),
-            }
-        },
-    );
+    let cells = run_checked(&cases, options, progress, |&(price, schedule, design)| {
+        let profile = profile.with_scaled(CostKey::Work(Work::BuddyFree), price);
+        let end = Nanos(seconds * Nanos::SECOND.0);
+        let seeds = options.seeds.iter().take(seeds);
+        let runs: Vec<[f64; 3]> = seeds
+            .map(|&seed| run(&profile, design, seed, end))
+            .collect();
+        let median = |nth: usize| {
+            let values: Vec<f64> = runs.iter().map(|run| run[nth]).collect();
+            stats::median(&values).unwrap_or(0.0)
+        };
+        Cell {
+            price,
+            schedule,
+            drain_ns: median(0),
+            contentions: median(1),
+            wait_ns: median(2),
+        }
+    })?;
     let cpus = f64::from(profile.topology.cpus());
     Ok(Regime {
         cells,

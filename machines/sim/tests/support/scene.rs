@@ -84,6 +84,7 @@ impl Scene {
                 schedule: *dice.pick(&SCHEDULES),
                 shepherd: *dice.pick(&SHEPHERDS),
                 holds: *dice.pick(&HOLDS),
+                ..Design::OURS
             },
             tunables,
             cache_slice: Pages(*dice.pick(&[0, 2, 8, 256])),

@@ -1,5 +1,7 @@
 //! How fast Plimsoll itself is, by name.
 
+pub mod counter;
+
 use plimsoll_mm::design::Design;
 use plimsoll_mm::units::Nanos;
 use plimsoll_sim::bench as engine;
@@ -31,6 +33,11 @@ pub const ALL: &[Bench] = &[
         name: "sim",
         about: "steps per second of the simulator, CPU time of one core",
         run: sim,
+    },
+    Bench {
+        name: "counter",
+        about: "what adding to a counter and reading it costs on this computer, variant by variant",
+        run: |progress| counter::tables(progress, Vec::new),
     },
     Bench {
         name: "two-cpus",

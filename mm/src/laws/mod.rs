@@ -5,6 +5,8 @@
 //! interleaving under loom, random ones under shuttle, virtual CPUs under many seeds. Set-ups
 //! are tiny, because loom visits every interleaving.
 
+pub mod counter;
+
 use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;

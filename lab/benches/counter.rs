@@ -1,0 +1,69 @@
+//! `plimsoll bench counter` with the sharded counters of other crates in the same tables.
+//!
+//! `cargo bench -p plimsoll-lab --bench counter`
+#![expect(clippy::print_stdout, reason = "printing is what it is for")]
+#![expect(
+    clippy::cast_possible_truncation,
+    reason = "additions are of 512 at most"
+)]
+
+use contatori::counters::Observable;
+use contatori::counters::signed::Signed;
+use fast_counter::ConcurrentCounter;
+use plimsoll_lab::Error;
+use plimsoll_lab::bench::counter::{self, Subject};
+use plimsoll_lab::progress::Progress;
+use plimsoll_lab::report::table;
+
+const WIDTH: usize = 120;
+
+fn main() -> Result<(), Error> {
+    let progress = Progress::new();
+    let tables = counter::tables(&progress, others)?;
+    progress.finish();
+    println!("{}", table::render_tables(&tables, WIDTH));
+    Ok(())
+}
+
+fn others() -> Vec<Box<dyn Subject>> {
+    vec![
+        Box::new(FastCounter(ConcurrentCounter::new(64))),
+        Box::new(Contatori(Signed::new())),
+    ]
+}
+
+/// A slot per thread, modulo the slots.
+struct FastCounter(ConcurrentCounter);
+
+impl Subject for FastCounter {
+    fn name(&self) -> String {
+        "fast-counter, 64 slots".to_owned()
+    }
+
+    #[inline]
+    fn add(&self, delta: i64) {
+        self.0.add(delta as isize);
+    }
+
+    fn precise_sum(&self) -> i64 {
+        self.0.sum() as i64
+    }
+}
+
+/// The same, with more kinds of counters around it.
+struct Contatori(Signed);
+
+impl Subject for Contatori {
+    fn name(&self) -> String {
+        "contatori, 128 slots".to_owned()
+    }
+
+    #[inline]
+    fn add(&self, delta: i64) {
+        self.0.add(delta as isize);
+    }
+
+    fn precise_sum(&self) -> i64 {
+        self.0.value().as_i64()
+    }
+}

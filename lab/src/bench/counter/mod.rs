@@ -1,0 +1,149 @@
+//! What a counter costs on this computer: additions by one thread and by two, both sums.
+//!
+//! All subjects are measured in one run and in turns; what counts is the ratio to the floor, an
+//! uncontended atomic addition to a word of one's own. `cargo bench -p plimsoll-lab --bench
+//! counter` adds counters of other crates to the tables.
+
+mod subject;
+mod timing;
+
+use plimsoll_host::affinity::CpuMask;
+use plimsoll_host::measure::Pair;
+use rand::RngExt;
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::SeedableRng;
+
+pub use self::subject::Subject;
+use super::table;
+use crate::error::Error;
+use crate::progress::Progress;
+use crate::report::Table;
+use crate::report::value::NOTHING;
+
+/// Additions before a lot repeats.
+const DELTAS: usize = 2048;
+
+/// One way of adding.
+struct Load {
+    threads: usize,
+    /// Each addition is of 1, or of 0 to this.
+    delta_max: i64,
+}
+
+const LOADS: [Load; 4] = [
+    Load {
+        threads: 1,
+        delta_max: 1,
+    },
+    Load {
+        threads: 1,
+        delta_max: 512,
+    },
+    Load {
+        threads: 2,
+        delta_max: 1,
+    },
+    Load {
+        threads: 2,
+        delta_max: 512,
+    },
+];
+
+impl Load {
+    fn deltas(&self) -> Vec<i64> {
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(1);
+        let draw = |_| match self.delta_max {
+            1 => 1,
+            max => rng.random_range(0..=max),
+        };
+        (0..DELTAS).map(draw).collect()
+    }
+}
+
+/// Measures the manager's counters and `others`, which makes fresh ones each time.
+///
+/// # Errors
+/// If the counters cannot be made.
+pub fn tables(
+    progress: &Progress,
+    others: impl Fn() -> Vec<Box<dyn Subject>>,
+) -> Result<Vec<Table>, Error> {
+    progress.start("bench counter");
+    progress.expect(LOADS.len() * timing::STEPS);
+    let all = || -> Result<Vec<Box<dyn Subject>>, Error> {
+        let mut all = subject::ours()?;
+        all.extend(others());
+        Ok(all)
+    };
+    let pair = Pair::find();
+    let cpus = match &pair {
+        Ok(pair) => pair.cpus().to_vec(),
+        Err(_) => vec![CpuMask::of_this_thread().real(0).unwrap_or(0)],
+    };
+    let mut columns = Vec::new();
+    let mut last = all()?;
+    for load in &LOADS {
+        // Fresh: what grew under one load has not grown before the next.
+        last = all()?;
+        columns.push(if load.threads <= cpus.len() {
+            timing::adds(&last, &cpus[..load.threads], &load.deltas(), progress)
+        } else {
+            vec![None; last.len()]
+        });
+    }
+    let note = match pair {
+        Ok(_) => "",
+        Err(why) => &format!("not with two threads: {why}"),
+    };
+    Ok(vec![additions(&last, &columns, note), sums(&last)])
+}
+
+fn additions(subjects: &[Box<dyn Subject>], columns: &[Vec<Option<f64>>], note: &str) -> Table {
+    let row = |nth: usize| {
+        let subject = &*subjects[nth];
+        let mut row = vec![subject.name()];
+        for column in columns {
+            let (ns, floor) = (column[nth], column[0]);
+            row.push(ns.map_or(NOTHING.to_owned(), |ns| format!("{ns:.1}")));
+            let ratio = ns.zip(floor).map(|(ns, floor)| ns / floor);
+            row.push(ratio.map_or(NOTHING.to_owned(), |ratio| format!("{ratio:.2}")));
+        }
+        row
+    };
+    let mut table = table(
+        "ns per addition, all threads to the same counter; × floor",
+        &[
+            "counter",
+            "1 thread",
+            "×",
+            "0–512",
+            "×",
+            "2 threads",
+            "×",
+            "0–512",
+            "×",
+        ],
+        (0..subjects.len()).map(row).collect(),
+    );
+    table.note = note.to_owned();
+    table
+}
+
+/// Both sums, after two threads have added.
+fn sums(subjects: &[Box<dyn Subject>]) -> Table {
+    let approximate = timing::reads(subjects, 4096, |subject, times| {
+        subject.approximate_sums(times);
+    });
+    let precise = timing::reads(subjects, 128, |subject, times| subject.precise_sums(times));
+    let row = |nth: usize| {
+        let subject = &*subjects[nth];
+        let cheap = subject.approximate_sum();
+        let cheap = cheap.map_or(NOTHING.to_owned(), |_| format!("{:.1}", approximate[nth]));
+        vec![subject.name(), cheap, format!("{:.1}", precise[nth])]
+    };
+    table(
+        "ns per sum, two CPUs having added, in the reader's cache",
+        &["counter", "approximate", "precise"],
+        (0..subjects.len()).map(row).collect(),
+    )
+}

@@ -1,0 +1,243 @@
+//! What is measured: every variant of the manager's counters, and the floor below them.
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::AtomicI64;
+use std::sync::atomic::Ordering::Relaxed;
+
+use plimsoll_host::Host;
+use plimsoll_host::cpu::Entered;
+use plimsoll_mm::counter::{
+    Area, Batch, Counters, Flat, InitError, Items, OneSidedTree, Shape, Shared, Tree,
+};
+use plimsoll_mm::machine::Machine;
+use plimsoll_mm::topology::Topology;
+use plimsoll_mm::units::CpuId;
+use plimsoll_sim::profile::Card;
+
+use crate::error::Error;
+use crate::machines;
+
+/// A counter that several threads may add to.
+pub trait Subject: Send + Sync {
+    /// As the tables call it.
+    fn name(&self) -> String;
+
+    /// Tells the calling thread that it is number `thread`, 0 or 1, while what this returns lives.
+    fn enter(&self, _thread: usize) -> Option<Entered> {
+        None
+    }
+
+    /// Adds once. What is timed is a loop around this, inlined.
+    fn add(&self, delta: i64);
+
+    /// A cheap look, if there is one.
+    fn approximate_sum(&self) -> Option<i64> {
+        None
+    }
+
+    /// The sum of all that was added.
+    fn precise_sum(&self) -> i64;
+
+    /// Adds each of `deltas`.
+    fn add_all(&self, deltas: &[i64]) {
+        for &delta in deltas {
+            self.add(delta);
+        }
+    }
+
+    /// So many cheap looks.
+    fn approximate_sums(&self, times: u32) {
+        for _ in 0..times {
+            std::hint::black_box(self.approximate_sum());
+        }
+    }
+
+    /// So many exact ones.
+    fn precise_sums(&self, times: u32) {
+        for _ in 0..times {
+            std::hint::black_box(self.precise_sum());
+        }
+    }
+}
+
+/// Fresh counters: the floor first, then the manager's on a small machine and on a large one.
+pub(super) fn ours() -> Result<Vec<Box<dyn Subject>>, Error> {
+    let small = Host::with_topology(Topology::flat(64));
+    let large = Host::with_topology(machines::load("epyc-9654-2s", Card::Mid)?.topology);
+    let cannot = |why: InitError| Error::Invalid(why.to_string());
+    let mut all: Vec<Box<dyn Subject>> = vec![Box::new(Floor::new(2))];
+    all.extend(
+        Maker::new(&small)
+            .map_err(cannot)?
+            .each(None)
+            .map_err(cannot)?,
+    );
+    let far = first_of_another_cache(large.topology());
+    all.extend(
+        Maker::new(&large)
+            .map_err(cannot)?
+            .each(far)
+            .map_err(cannot)?,
+    );
+    Ok(all)
+}
+
+/// A CPU with another last-level cache than CPU 0.
+fn first_of_another_cache(topology: &Topology) -> Option<CpuId> {
+    let llc = |cpu| topology.place(cpu).llc;
+    topology.ids().find(|&cpu| llc(cpu) != llc(CpuId(0)))
+}
+
+/// Makes the manager's counters on a machine.
+struct Maker<'a> {
+    host: &'a Host,
+    area: Arc<Area<Host>>,
+    published: Arc<Shape>,
+    along: Arc<Shape>,
+}
+
+impl<'a> Maker<'a> {
+    fn new(host: &'a Host) -> Result<Self, InitError> {
+        let topology = host.topology();
+        let cpus = topology.cpus();
+        let too_many = |_| InitError::Cpus {
+            shape: 1 << 20,
+            machine: cpus,
+        };
+        let fan_in = OneSidedTree::<Host>::FAN_IN;
+        let along = Shape::of_topology(topology, Batch::RSS, fan_in).map_err(too_many)?;
+        let published = Shape::published(cpus, Batch::RSS).map_err(too_many)?;
+        Ok(Self {
+            host,
+            area: Arc::new(Area::new(host, WIDTH)?),
+            published: Arc::new(published),
+            along: Arc::new(along),
+        })
+    }
+
+    /// One of each. With a CPU `far` from CPU 0, also the trees with the second thread elsewhere:
+    /// what neighbours share in ours, CPUs 64 apart share in the published one.
+    fn each(&self, far: Option<CpuId>) -> Result<Vec<Box<dyn Subject>>, InitError> {
+        let (host, area) = (self.host, &self.area);
+        let line = OneSidedTree::init_many(host, area, &self.along)?;
+        let near = [CpuId(0), CpuId(1)];
+        let mut all = vec![
+            self.of("shared", near, Shared::init_many(host, WIDTH)?),
+            self.of("flat", near, Flat::init_many(host, area)?),
+            self.of("tree", near, self.tree()?),
+            self.of("one-sided, new", near, line),
+            self.of("one-sided, grown", near, self.one_sided()?),
+        ];
+        if let Some(far) = far {
+            let same_item = [CpuId(0), CpuId(64)];
+            all.push(self.of("tree, item shared", same_item, self.tree()?));
+            all.push(self.of("one-sided, apart", [CpuId(0), far], self.one_sided()?));
+            all.push(self.of("one-sided, not entered", None, self.one_sided()?));
+        }
+        Ok(all)
+    }
+
+    fn tree(&self) -> Result<Tree<Host>, InitError> {
+        let lines = Tree::<Host>::items_lines(&self.published, WIDTH);
+        let items = Items::new(self.host, lines)?;
+        Tree::init_many(self.host, &self.area, &self.published, items)
+    }
+
+    fn one_sided(&self) -> Result<OneSidedTree<Host>, InitError> {
+        let lines = OneSidedTree::<Host>::items_lines(&self.along);
+        let items = Items::new(self.host, lines)?;
+        OneSidedTree::init_many_grown(self.host, &self.area, &self.along, items)
+    }
+
+    fn of<C: Counters<Host> + Send + Sync + 'static>(
+        &self,
+        name: &'static str,
+        plays: impl Into<Option<[CpuId; 2]>>,
+        counters: C,
+    ) -> Box<dyn Subject> {
+        Box::new(Of {
+            name,
+            host: self.host.clone(),
+            plays: plays.into(),
+            counters,
+        })
+    }
+}
+
+/// Counters of each group, as many as a process has; one of them is used.
+const WIDTH: usize = 4;
+/// That one.
+const COUNTER: usize = 1;
+
+/// A group of the manager's counters.
+struct Of<C> {
+    name: &'static str,
+    host: Host,
+    /// The CPUs that the threads play; if none, they ask the kernel each time.
+    plays: Option<[CpuId; 2]>,
+    counters: C,
+}
+
+impl<C: Counters<Host> + Send + Sync> Subject for Of<C> {
+    fn name(&self) -> String {
+        format!("{}, {} CPUs", self.name, self.host.topology().cpus())
+    }
+
+    fn enter(&self, thread: usize) -> Option<Entered> {
+        self.plays.map(|plays| self.host.enter(plays[thread]))
+    }
+
+    #[inline]
+    fn add(&self, delta: i64) {
+        self.counters.add(&self.host, COUNTER, delta);
+    }
+
+    #[inline]
+    fn approximate_sum(&self) -> Option<i64> {
+        Some(self.counters.approximate_sum(&self.host, COUNTER))
+    }
+
+    #[inline]
+    fn precise_sum(&self) -> i64 {
+        self.counters.precise_sum(&self.host, COUNTER)
+    }
+}
+
+thread_local! {
+    static SLOT: Cell<usize> = const { Cell::new(0) };
+}
+
+/// The least that an atomic addition to a word of one's own costs: a slot per thread, alone in its
+/// lines, whose number the thread knows.
+struct Floor(Box<[Slot]>);
+
+#[repr(align(128))]
+struct Slot(AtomicI64);
+
+impl Floor {
+    fn new(slots: usize) -> Self {
+        Self((0..slots).map(|_| Slot(AtomicI64::new(0))).collect())
+    }
+}
+
+impl Subject for Floor {
+    fn name(&self) -> String {
+        "floor: own atomic".to_owned()
+    }
+
+    fn enter(&self, thread: usize) -> Option<Entered> {
+        SLOT.set(thread);
+        None
+    }
+
+    // Relaxed: a sum orders nothing else.
+    #[inline]
+    fn add(&self, delta: i64) {
+        self.0[SLOT.get()].0.fetch_add(delta, Relaxed);
+    }
+
+    fn precise_sum(&self) -> i64 {
+        self.0.iter().map(|slot| slot.0.load(Relaxed)).sum()
+    }
+}

@@ -1,0 +1,217 @@
+//! The program: it hops across CPUs, maps and touches memory on one, unmaps on another.
+//!
+//! The thread names such a program and gives neither sizes nor hops, so both are choices here, and
+//! `influence` shows what they do. Its decisions come from a stream of its own: every design
+//! counts the same pages on the same CPUs in the same order.
+
+use std::collections::VecDeque;
+use std::fmt;
+
+use plimsoll_mm::machine::Machine;
+use plimsoll_mm::site::Work;
+use plimsoll_mm::space::rss::{Rss, RssKind};
+use plimsoll_mm::units::{CpuId, PAGE_SIZE};
+use plimsoll_sim::Sim;
+use rand::RngExt;
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::SeedableRng;
+
+/// Pages of one page table; what is zapped in one goes to the counter at once.
+const TABLE: u64 = 512;
+
+/// What it does over and over: map, touch, and unmap the oldest mapping but `kept`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Program {
+    pub(super) sizes: Sizes,
+    pub(super) hops: Hops,
+    /// Mappings that stay.
+    pub(super) kept: usize,
+    /// Pages it touches before it ends.
+    pub(super) pages: u64,
+}
+
+/// How large a mapping is, in pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sizes {
+    /// Always the same.
+    Fixed(u64),
+    /// Evenly spread from one page on.
+    UpTo(u64),
+}
+
+/// Where it maps and where it unmaps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Hops {
+    /// Each time on any CPU.
+    Random,
+    /// From CPU to CPU in order; it unmaps where it has just mapped something else.
+    Next,
+    /// It maps on the first half of the CPUs and unmaps on the second.
+    Halves,
+    /// It maps on each CPU in order and unmaps on the first, as a main thread would.
+    OneUnmaps,
+    /// It stays on one CPU.
+    Stay,
+}
+
+/// Who looks at the counter while the program runs.
+pub(super) trait Watch {
+    /// Nothing is under way.
+    fn look(&mut self, sim: &Sim, rss: &Rss<Sim>, now: Moment);
+}
+
+/// How far the program is.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Moment {
+    /// Pages touched since it began.
+    pub(super) touched: u64,
+    /// Pages that are resident.
+    pub(super) resident: u64,
+}
+
+/// Memory that is mapped.
+#[derive(Clone, Copy)]
+struct Mapping {
+    first: u64,
+    pages: u64,
+}
+
+impl Program {
+    /// Runs on the calling task, and unmaps everything in the end.
+    pub(super) fn run(&self, sim: &Sim, rss: &Rss<Sim>, seed: u64, watch: &mut impl Watch) {
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
+        let cpus = sim.topology().cpus();
+        let mut kept = VecDeque::new();
+        let mut now = Moment::default();
+        // Ends: each mapping has a page or more.
+        for nth in 0.. {
+            if now.touched >= self.pages {
+                break;
+            }
+            sim.migrate(self.hops.to_map(nth, cpus, &mut rng));
+            let mapping = Mapping {
+                first: now.touched,
+                pages: self.sizes.draw(&mut rng),
+            };
+            mapping.touch(sim, rss);
+            now.touched += mapping.pages;
+            now.resident += mapping.pages;
+            kept.push_back(mapping);
+            watch.look(sim, rss, now);
+            if kept.len() > self.kept
+                && let Some(oldest) = kept.pop_front()
+            {
+                sim.migrate(self.hops.to_unmap(nth, cpus, &mut rng));
+                oldest.unmap(sim, rss);
+                now.resident -= oldest.pages;
+                watch.look(sim, rss, now);
+            }
+        }
+        kept.iter().for_each(|mapping| mapping.unmap(sim, rss));
+    }
+}
+
+impl Mapping {
+    /// Writes to each page: a fault each.
+    fn touch(self, sim: &Sim, rss: &Rss<Sim>) {
+        sim.spend(Work::Fault, u32::try_from(self.pages).unwrap_or(u32::MAX));
+        for _ in 0..self.pages {
+            rss.add(sim, RssKind::Anon, 1);
+        }
+    }
+
+    /// Mappings follow one another in the address space, so page tables are shared by neighbours.
+    fn unmap(self, sim: &Sim, rss: &Rss<Sim>) {
+        sim.spend(Work::Unmap, u32::try_from(self.pages).unwrap_or(u32::MAX));
+        let (mut at, end) = (self.first, self.first + self.pages);
+        while at < end {
+            let next = end.min((at / TABLE + 1) * TABLE);
+            rss.add(sim, RssKind::Anon, -(next - at).cast_signed());
+            at = next;
+        }
+    }
+}
+
+impl Sizes {
+    fn draw(self, rng: &mut Xoshiro256PlusPlus) -> u64 {
+        match self {
+            Self::Fixed(pages) => pages,
+            Self::UpTo(most) => rng.random_range(1..=most),
+        }
+    }
+}
+
+impl Hops {
+    fn to_map(self, nth: u32, cpus: u32, rng: &mut Xoshiro256PlusPlus) -> CpuId {
+        CpuId(match self {
+            Self::Random => rng.random_range(0..cpus),
+            Self::Next | Self::OneUnmaps => nth % cpus,
+            Self::Halves => rng.random_range(0..cpus / 2),
+            Self::Stay => 0,
+        })
+    }
+
+    fn to_unmap(self, nth: u32, cpus: u32, rng: &mut Xoshiro256PlusPlus) -> CpuId {
+        CpuId(match self {
+            Self::Random => rng.random_range(0..cpus),
+            Self::Next => nth % cpus,
+            Self::Halves => rng.random_range(cpus / 2..cpus),
+            Self::OneUnmaps | Self::Stay => 0,
+        })
+    }
+}
+
+impl fmt::Display for Hops {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Random => "random CPU",
+            Self::Next => "next CPU",
+            Self::Halves => "map on one half, unmap on the other",
+            Self::OneUnmaps => "map on each, unmap on one",
+            Self::Stay => "stay",
+        })
+    }
+}
+
+impl fmt::Display for Sizes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Fixed(pages) => f.write_str(&size(pages)),
+            Self::UpTo(most) => write!(f, "{} to {}, evenly", size(1), size(most)),
+        }
+    }
+}
+
+fn size(pages: u64) -> String {
+    let kib = pages * PAGE_SIZE / 1024;
+    match kib {
+        ..1024 => format!("{kib} KiB"),
+        _ if kib.is_multiple_of(1024) => format!("{} MiB", kib / 1024),
+        _ => format!("{:.1} MiB", kib as f64 / 1024.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_read_well() {
+        let shown = [16, 256, 683, 4096].map(|pages| Sizes::Fixed(pages).to_string());
+        assert_eq!(shown, ["64 KiB", "1 MiB", "2.7 MiB", "16 MiB"]);
+        assert_eq!(Sizes::UpTo(1024).to_string(), "4 KiB to 4 MiB, evenly");
+    }
+
+    #[test]
+    fn a_hop_goes_to_a_cpu_of_its_part_of_the_machine() {
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(1);
+        for nth in 0..1000 {
+            assert!(Hops::Halves.to_map(nth, 8, &mut rng).0 < 4);
+            assert!((4..8).contains(&Hops::Halves.to_unmap(nth, 8, &mut rng).0));
+            assert!(Hops::Random.to_map(nth, 8, &mut rng).0 < 8);
+            assert_eq!(Hops::Next.to_map(nth, 8, &mut rng).0, nth % 8);
+            assert_eq!(Hops::Stay.to_map(nth, 8, &mut rng).0, 0);
+            assert_eq!(Hops::OneUnmaps.to_unmap(nth, 8, &mut rng).0, 0);
+        }
+    }
+}

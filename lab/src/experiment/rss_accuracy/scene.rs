@@ -1,0 +1,179 @@
+//! One run: the program on a machine, counted in one way, and how far off its counter was.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use plimsoll_mm::counter::{Accuracy, Batch, Counters, Counting, Plan};
+use plimsoll_mm::machine::Machine;
+use plimsoll_mm::space::rss::{Rss, RssKind};
+use plimsoll_mm::units::{CpuId, Nanos, PAGE_SIZE};
+use plimsoll_sim::profile::Profile;
+use plimsoll_sim::{Sim, SimOptions};
+
+use super::program::{Moment, Program, Watch};
+use crate::compare::{Sample, fold_hashes};
+
+/// What is measured of each run.
+pub(super) mod metrics {
+    use crate::metric::{Metric, Unit};
+
+    pub(in super::super) const WORST: Metric = Metric::lower("worst_error_pages", Unit::Pages);
+    pub(in super::super) const WORST_BYTES: Metric =
+        Metric::lower("worst_error_bytes", Unit::Bytes);
+    pub(in super::super) const FINAL: Metric = Metric::lower("final_error_pages", Unit::Pages);
+    pub(in super::super) const BOUND: Metric = Metric::lower("bound_pages", Unit::Pages);
+    pub(in super::super) const WIDTH: Metric = Metric::lower("bound_width_pages", Unit::Pages);
+}
+
+/// Precise sums of a run, evenly spaced: the points of its picture.
+pub(super) const SAMPLES: u64 = 40;
+
+/// The published batch of resident pages.
+pub(super) const BATCH: Batch = Batch::RSS;
+
+/// What was seen of one run.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Seen {
+    /// The approximate sum less the true one, [`SAMPLES`] times.
+    pub(super) errors: Vec<i64>,
+    /// The most it was off, at any look.
+    pub(super) worst: u64,
+    /// The same of what a process is shown, which is never below 0 (Linux: `get_mm_counter`).
+    pub(super) worst_shown: u64,
+    /// What was promised in the end.
+    pub(super) bound: Accuracy,
+    /// When it ended.
+    pub(super) length: Nanos,
+    /// Of all that was looked at, and of what the machine did.
+    pub(super) hash: u64,
+}
+
+/// One run of `program`, counted as `counting` says.
+///
+/// # Panics
+/// With the seed, when a precise sum is not exact, or an approximate one further off than promised.
+pub(super) fn run(profile: &Profile, program: Program, counting: Counting, seed: u64) -> Seen {
+    let options = SimOptions {
+        seed,
+        ..SimOptions::default()
+    };
+    let sim = Sim::new(profile, options);
+    let seen = Rc::new(RefCell::new(Seen::default()));
+    let plan = Plan::new(&sim, counting, Rss::<Sim>::WIDTH, BATCH)
+        .expect("four counters on as many CPUs as a profile may have");
+    let result = Rc::clone(&seen);
+    sim.spawn(CpuId(0), move |sim| {
+        let rss = Rss::new(sim, &plan).expect("the host has memory for four counters");
+        let mut watcher = Watcher {
+            program,
+            seed,
+            seen: Seen::default(),
+        };
+        program.run(sim, &rss, seed, &mut watcher);
+        watcher.seen.length = sim.now();
+        result.replace(watcher.seen);
+        let ended = rss.destroy(sim);
+        ended.expect("all that was mapped has been unmapped");
+    });
+    sim.run();
+    let mut seen = seen.take();
+    seen.hash = fold_hashes([seen.hash, sim.stats().hash, seen.length.0]);
+    seen
+}
+
+impl Seen {
+    /// The metrics of the run.
+    pub(super) fn sample(&self) -> Sample {
+        let last = self.errors.last().map_or(0, |error| error.unsigned_abs());
+        let Accuracy { under, over } = self.bound;
+        let metrics = vec![
+            (metrics::WORST, self.worst as f64),
+            (metrics::WORST_BYTES, (self.worst * PAGE_SIZE) as f64),
+            (metrics::FINAL, last as f64),
+            (metrics::BOUND, under.max(over) as f64),
+            (metrics::WIDTH, (under + over) as f64),
+        ];
+        Sample {
+            hash: self.hash,
+            metrics,
+        }
+    }
+}
+
+/// Looks at the counter after each mapping and unmapping.
+struct Watcher {
+    program: Program,
+    seed: u64,
+    seen: Seen,
+}
+
+impl Watch for Watcher {
+    fn look(&mut self, sim: &Sim, rss: &Rss<Sim>, now: Moment) {
+        let (counters, anon) = (rss.counters(), RssKind::Anon as usize);
+        let approximate = counters.approximate_sum(sim, anon);
+        let bound = counters.accuracy(sim, anon);
+        let truth = now.resident.cast_signed();
+        assert!(
+            bound.allows(approximate, truth),
+            "{approximate} was read of {truth} pages, which {bound:?} rules out (seed {})",
+            self.seed
+        );
+        let seen = &mut self.seen;
+        seen.worst = seen.worst.max(approximate.abs_diff(truth));
+        seen.worst_shown = seen.worst_shown.max(approximate.max(0).abs_diff(truth));
+        seen.bound = bound;
+        seen.hash = fold_hashes([seen.hash, now.resident, approximate.cast_unsigned()]);
+        let due = self.program.pages * (seen.errors.len() as u64 + 1) / SAMPLES;
+        if now.touched >= due {
+            let precise = counters.precise_sum(sim, anon);
+            assert_eq!(
+                precise, truth,
+                "a precise sum is exact when nothing is under way (seed {})",
+                self.seed
+            );
+            seen.errors.push(approximate - truth);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use plimsoll_sim::profile::Card;
+
+    use super::super::program::{Hops, Sizes};
+    use super::*;
+
+    fn seen(hops: Hops, counting: Counting) -> Seen {
+        let profile = Profile::load("epyc-9654-2s", Card::Mid).expect("built in");
+        let program = Program {
+            sizes: Sizes::UpTo(64),
+            hops,
+            kept: 8,
+            pages: 40_000,
+        };
+        run(&profile, program, counting, 7)
+    }
+
+    #[test]
+    fn errors_stay_within_what_is_promised_and_a_shared_line_has_none() {
+        for counting in Counting::ALL {
+            let seen = seen(Hops::Random, counting);
+            let Accuracy { under, over } = seen.bound;
+            assert!(seen.worst <= under.max(over), "{}", counting.name());
+            assert_eq!(seen.errors.len() as u64, SAMPLES, "{}", counting.name());
+            assert_eq!(seen.worst == 0, counting == Counting::Shared);
+        }
+    }
+
+    #[test]
+    fn ours_knows_a_program_that_stays_exactly() {
+        let seen = seen(Hops::Stay, Counting::OneSided);
+        assert_eq!((seen.worst, seen.bound), (0, Accuracy::EXACT));
+    }
+
+    #[test]
+    fn a_run_is_a_function_of_its_seed() {
+        let hashes = [(); 2].map(|()| seen(Hops::Next, Counting::Tree).sample().hash);
+        assert_eq!(hashes[0], hashes[1]);
+    }
+}

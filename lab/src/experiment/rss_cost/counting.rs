@@ -1,0 +1,195 @@
+//! Nothing but counting: every CPU adds to one counter, and does nothing else.
+//!
+//! It shows which cache lines a variant moves when nothing hides them. All additions go in one
+//! direction, as those of resident pages do while memory is being filled. At full speed, CPUs wait
+//! for the busiest line, and whoever does not wait meanwhile has the other lines to itself; so a
+//! variant may move fewer lines than it would if additions came as they do in a workload. Therefore
+//! the same is measured at the pace of page faults.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use plimsoll_mm::counter::{AnyCounters, Batch, Counters, Counting, Plan};
+use plimsoll_mm::machine::Machine;
+use plimsoll_mm::site::Work;
+use plimsoll_mm::topology::Distance;
+use plimsoll_mm::units::Nanos;
+use plimsoll_sim::profile::Profile;
+use plimsoll_sim::{Sim, SimOptions};
+use rand::RngExt;
+
+use crate::metric::Metric;
+
+/// What is measured.
+pub(super) mod metrics {
+    use crate::metric::{Metric, Unit};
+
+    pub(in crate::experiment::rss_cost) const REMOTE: Metric =
+        Metric::lower("remote_lines_per_1000_adds", Unit::Count);
+    pub(in crate::experiment::rss_cost) const LINES: Metric =
+        Metric::lower("lines_per_1000_adds", Unit::Count);
+    pub(in crate::experiment::rss_cost) const RATE: Metric =
+        Metric::higher("adds_per_s", Unit::PerSecond);
+    pub(in crate::experiment::rss_cost) const PACED_REMOTE: Metric =
+        Metric::lower("paced_remote_lines_per_1000_adds", Unit::Count);
+    pub(in crate::experiment::rss_cost) const PACED_LINES: Metric =
+        Metric::lower("paced_lines_per_1000_adds", Unit::Count);
+}
+
+/// How fast CPUs add.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pace {
+    /// One addition after the other.
+    Full,
+    /// With the work of a page fault in between.
+    Faults,
+}
+
+/// Both, in the order of the results.
+pub(super) const PACES: [Pace; 2] = [Pace::Full, Pace::Faults];
+
+/// Additions of each CPU before anything is measured: several batches of every variant. By then
+/// every CPU is known to a tree that keeps account of who adds.
+const WARM_UP_ADDS: u64 = 4 << 10;
+
+/// Additions of each CPU that are measured: the flat counter folds ten times on 384 CPUs.
+const ADDS: u64 = 8 << 10;
+
+/// CPUs have so much of a batch behind them at the start, so that batches do not end together.
+const HEAD_START_MAX: u32 = 1 << 10;
+
+/// What one run gave.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Counted {
+    pub(super) pace: Pace,
+    /// Additions that were measured.
+    adds: u64,
+    /// How long they took.
+    span: Nanos,
+    /// Cache lines that moved meanwhile, indexed by `Distance as usize`.
+    lines: [u64; 5],
+    /// Of everything the run did.
+    pub(super) hash: u64,
+}
+
+/// A moment of the run.
+#[derive(Clone, Copy)]
+struct Mark {
+    adds: u64,
+    now: Nanos,
+    lines: [u64; 5],
+}
+
+impl Counted {
+    /// One run on all CPUs. Panics, with the seed, when an addition is lost.
+    pub(super) fn measure(profile: &Profile, counting: Counting, pace: Pace, seed: u64) -> Self {
+        let options = SimOptions {
+            seed,
+            ..SimOptions::default()
+        };
+        let sim = Sim::new(profile, options);
+        let plan = Plan::new(&sim, counting, 1, Batch::RSS).expect("one counter fits");
+        let counters = plan.init_many(&sim).expect("the host has memory for it");
+        if let AnyCounters::OneSided(tree) = &counters {
+            tree.grow(&sim).expect("the host has memory for it");
+        }
+        let [from, to] = add_on_all_cpus(&sim, &Rc::new(counters), pace);
+        let mut lines = to.lines;
+        for (line, before) in lines.iter_mut().zip(from.lines) {
+            *line -= before;
+        }
+        Self {
+            pace,
+            adds: to.adds - from.adds,
+            span: Nanos(to.now.0 - from.now.0),
+            lines,
+            hash: sim.stats().hash,
+        }
+    }
+
+    /// Lines that moved so far, per 1000 additions.
+    pub(super) fn per_1000(&self, distance: Distance) -> f64 {
+        1000.0 * self.lines[distance as usize] as f64 / self.adds as f64
+    }
+
+    /// Lines that moved between CPUs, per 1000 additions.
+    pub(super) fn all_per_1000(&self) -> f64 {
+        FAR.iter().map(|distance| self.per_1000(*distance)).sum()
+    }
+
+    pub(super) fn adds_per_s(&self) -> f64 {
+        self.adds as f64 * Nanos::SECOND.0 as f64 / self.span.0 as f64
+    }
+
+    pub(super) fn metrics(&self) -> Vec<(Metric, f64)> {
+        let (remote, all) = (self.per_1000(Distance::Remote), self.all_per_1000());
+        match self.pace {
+            Pace::Full => vec![
+                (metrics::REMOTE, remote),
+                (metrics::LINES, all),
+                (metrics::RATE, self.adds_per_s()),
+            ],
+            Pace::Faults => vec![(metrics::PACED_REMOTE, remote), (metrics::PACED_LINES, all)],
+        }
+    }
+}
+
+/// Distances between two CPUs.
+pub(super) const FAR: [Distance; 4] = [
+    Distance::Core,
+    Distance::Llc,
+    Distance::Socket,
+    Distance::Remote,
+];
+
+/// Adds until every CPU could have made its additions; the marks are the ends of the measured
+/// part. All CPUs go on until then.
+fn add_on_all_cpus(sim: &Sim, counters: &Rc<AnyCounters<Sim>>, pace: Pace) -> [Mark; 2] {
+    let cpus = u64::from(sim.topology().cpus());
+    let ends = [WARM_UP_ADDS, WARM_UP_ADDS + ADDS].map(|adds| adds * cpus);
+    let marks: Rc<[Cell<Option<Mark>>; 2]> = Rc::default();
+    let total = Rc::new(Cell::new(0));
+    for cpu in sim.topology().ids() {
+        let (counters, marks, total) = (Rc::clone(counters), Rc::clone(&marks), Rc::clone(&total));
+        sim.spawn(cpu, move |sim| {
+            let mut head_start = sim.rng().random_range(0..HEAD_START_MAX);
+            sim.spend(Work::Think, head_start);
+            while total.get() < ends[1] {
+                if head_start > 0 {
+                    head_start -= 1;
+                } else if pace == Pace::Faults {
+                    sim.spend(Work::Fault, 1);
+                }
+                counters.add(sim, 0, 1);
+                let adds = total.get() + 1;
+                total.set(adds);
+                if let Some(end) = ends.iter().position(|end| *end == adds) {
+                    let (now, lines) = (sim.now(), sim.stats().lines);
+                    marks[end].set(Some(Mark { adds, now, lines }));
+                }
+            }
+        });
+    }
+    sim.run();
+    let sum = counters.precise_sum(sim, 0).cast_unsigned();
+    assert_eq!(sum, total.get(), "an addition is lost; seed {}", sim.seed());
+    let mark = |mark: &Cell<Option<Mark>>| mark.get().expect("the run goes on to the last mark");
+    [mark(&marks[0]), mark(&marks[1])]
+}
+
+#[cfg(test)]
+mod tests {
+    use plimsoll_sim::profile::Card;
+
+    use super::*;
+
+    #[test]
+    fn a_shared_line_moves_at_each_addition_and_a_tree_along_the_machine_crosses_never() {
+        let profile = Profile::load("epyc-9654-2s", Card::Mid).expect("built in");
+        let counted = |counting| Counted::measure(&profile, counting, Pace::Faults, 1);
+        let shared = counted(Counting::Shared);
+        assert!(shared.all_per_1000() > 990.0, "{shared:?}");
+        let one_sided = counted(Counting::OneSided);
+        assert!(one_sided.per_1000(Distance::Remote) < 0.01, "{one_sided:?}");
+    }
+}

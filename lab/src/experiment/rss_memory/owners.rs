@@ -1,0 +1,200 @@
+//! Owners of four counters on a machine of any size: their bytes, and how long they take to make.
+
+use std::hint::black_box;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use plimsoll_host::Host;
+use plimsoll_mm::counter::{
+    Area, Batch, Counters, Counting, Flat, InitError, Items, OneSidedTree, Plan, Shape, Shared,
+    Tree,
+};
+use plimsoll_mm::topology::{CpuPlace, Topology};
+use plimsoll_mm::units::{CpuId, NodeId};
+
+use super::Owner;
+use crate::experiment::Effort;
+
+/// Counters of an owner: resident pages of a process, by kind.
+const WIDTH: usize = 4;
+
+/// CPUs of a last-level cache.
+const LLC: u32 = 16;
+
+/// Owners made one after the other without giving one back.
+const COLD: usize = 64;
+
+/// Four counters of an owner.
+enum Made {
+    Shared(Shared<Host>),
+    Flat(Flat<Host>),
+    Tree(Tree<Host>),
+    OneSided(OneSidedTree<Host>),
+}
+
+/// Where owners are made.
+struct Nursery {
+    host: Host,
+    owner: Owner,
+    area: Arc<Area<Host>>,
+    shape: Arc<Shape>,
+}
+
+/// The bytes of one owner on a machine of `cpus` CPUs.
+///
+/// # Errors
+/// When the computer has no memory for it.
+pub(super) fn bytes(owner: Owner, cpus: u32) -> Result<usize, InitError> {
+    let nursery = Nursery::new(owner, cpus)?;
+    let _on = nursery.host.enter(CpuId(0));
+    let made = nursery.make(nursery.items()?)?;
+    Ok(made.bytes())
+}
+
+/// How long one owner takes on a machine of `cpus` CPUs, in ns of this computer: to make and end
+/// one in the memory of the one before, and to make one where none has been given back.
+///
+/// # Errors
+/// When the computer has no memory for it.
+pub(super) fn times(owner: Owner, cpus: u32, effort: Effort) -> Result<(f64, f64), InitError> {
+    let rounds = match effort {
+        Effort::Full => 4,
+        Effort::Quick => 1,
+    };
+    let (mut warm_ns, mut cold_ns) = (f64::INFINITY, f64::INFINITY);
+    // The quickest: whatever else the computer does only ever adds.
+    for _ in 0..rounds {
+        let nursery = Nursery::new(owner, cpus)?;
+        let _on = nursery.host.enter(CpuId(0));
+        let (items, ns) = nursery.fill()?;
+        cold_ns = cold_ns.min(ns);
+        warm_ns = warm_ns.min(nursery.turn_over(items)?);
+    }
+    Ok((warm_ns, cold_ns))
+}
+
+impl Nursery {
+    fn new(owner: Owner, cpus: u32) -> Result<Self, InitError> {
+        let host = Host::with_topology(two_sockets(cpus));
+        let counting = match owner {
+            Owner::New(counting) => counting,
+            Owner::Grown => Counting::OneSided,
+        };
+        let plan = Plan::new(&host, counting, WIDTH, Batch::RSS)?;
+        Ok(Self {
+            owner,
+            area: Arc::clone(plan.area()),
+            shape: Arc::clone(plan.shape()),
+            host,
+        })
+    }
+
+    /// Fresh memory for the items of a tree, if its owner supplies it.
+    fn items(&self) -> Result<Option<Items<Host>>, InitError> {
+        let lines = match self.owner {
+            Owner::New(Counting::Tree) => Tree::<Host>::items_lines(&self.shape, WIDTH),
+            Owner::Grown => OneSidedTree::<Host>::items_lines(&self.shape),
+            Owner::New(_) => return Ok(None),
+        };
+        Items::new(&self.host, lines).map(Some)
+    }
+
+    fn make(&self, items: Option<Items<Host>>) -> Result<Made, InitError> {
+        let Self {
+            host, area, shape, ..
+        } = self;
+        Ok(match (self.owner, items) {
+            (Owner::New(Counting::Shared), _) => Made::Shared(Shared::init_many(host, WIDTH)?),
+            (Owner::New(Counting::Flat), _) => Made::Flat(Flat::init_many(host, area)?),
+            (Owner::New(Counting::Tree), Some(items)) => {
+                Made::Tree(Tree::init_many(host, area, shape, items)?)
+            }
+            (Owner::Grown, Some(items)) => {
+                Made::OneSided(OneSidedTree::init_many_grown(host, area, shape, items)?)
+            }
+            (Owner::New(Counting::OneSided), _) => {
+                Made::OneSided(OneSidedTree::init_many(host, area, shape)?)
+            }
+            (Owner::New(Counting::Tree) | Owner::Grown, None) => {
+                return Err(InitError::Items {
+                    needed: self.shape.items(),
+                    given: 0,
+                });
+            }
+        })
+    }
+
+    /// Ends an owner; its items, if any, are for the next.
+    fn end(&self, made: Made) -> Option<Items<Host>> {
+        match made {
+            Made::Shared(_) => None,
+            Made::Flat(flat) => {
+                flat.destroy_many(&self.host);
+                None
+            }
+            Made::Tree(tree) => Some(tree.destroy_many(&self.host)),
+            Made::OneSided(tree) => tree.destroy_many(&self.host),
+        }
+    }
+
+    /// Makes owners one after the other, then ends them all. The items of one, and the mean time
+    /// to make one, in ns.
+    fn fill(&self) -> Result<(Option<Items<Host>>, f64), InitError> {
+        let mut made = Vec::with_capacity(COLD);
+        let start = Instant::now();
+        for _ in 0..COLD {
+            made.push(self.make(self.items()?)?);
+        }
+        let cold_ns = start.elapsed().as_nanos() as f64 / COLD as f64;
+        let items = made.into_iter().map(|owner| self.end(owner)).last();
+        Ok((items.flatten(), cold_ns))
+    }
+
+    /// Makes and ends owners for a while, a few times. The mean time of one in the quickest, in ns.
+    fn turn_over(&self, mut items: Option<Items<Host>>) -> Result<f64, InitError> {
+        const BATCHES: u32 = 4;
+        const WHILE: Duration = Duration::from_micros(300);
+        const BETWEEN_LOOKS: u32 = 8;
+        let mut quickest_ns = f64::INFINITY;
+        for _ in 0..BATCHES {
+            let start = Instant::now();
+            let mut owners = 0;
+            while start.elapsed() < WHILE {
+                for _ in 0..BETWEEN_LOOKS {
+                    let made = black_box(self.make(items.take())?);
+                    items = self.end(made);
+                }
+                owners += BETWEEN_LOOKS;
+            }
+            let mean_ns = start.elapsed().as_nanos() as f64 / f64::from(owners);
+            quickest_ns = quickest_ns.min(mean_ns);
+        }
+        Ok(quickest_ns)
+    }
+}
+
+impl Made {
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Shared(it) => it.bytes(),
+            Self::Flat(it) => it.bytes(),
+            Self::Tree(it) => it.bytes(),
+            Self::OneSided(it) => it.bytes(),
+        }
+    }
+}
+
+/// Two sockets of half the CPUs each; no core has two threads.
+fn two_sockets(cpus: u32) -> Topology {
+    let per_socket = cpus.div_ceil(2);
+    let place = |cpu: u32| {
+        let (socket, nth) = (cpu / per_socket, cpu % per_socket);
+        CpuPlace {
+            core: cpu,
+            llc: socket * per_socket.div_ceil(LLC) + nth / LLC,
+            node: NodeId(socket),
+            socket,
+        }
+    };
+    Topology::new((0..cpus).map(place).collect())
+}

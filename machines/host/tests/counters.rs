@@ -1,0 +1,50 @@
+//! The laws of counters on real threads.
+
+use plimsoll_host::Host;
+use plimsoll_host::law::run_law;
+use plimsoll_mm::laws::Law;
+use plimsoll_mm::laws::counter::{self, CPUS, Counted, Setup};
+
+const ROUNDS: u32 = 1000;
+
+fn run_each(law: impl Fn(Setup<Host>) -> Law<Host, Counted<Host>>) {
+    for setup in counter::setups() {
+        run_law(&law(setup), CPUS, ROUNDS);
+    }
+}
+
+#[test]
+fn nothing_is_lost() {
+    run_each(counter::nothing_is_lost);
+}
+
+#[test]
+fn going_and_returning() {
+    for law in counter::going_and_returning() {
+        run_law(&law, CPUS, ROUNDS);
+    }
+}
+
+#[test]
+fn looking_while_adding() {
+    for setup in counter::setups() {
+        for law in counter::looking_while_adding(setup) {
+            run_law(&law, CPUS, ROUNDS);
+        }
+    }
+}
+
+#[test]
+fn setting_while_adding() {
+    run_each(counter::setting_while_adding);
+}
+
+#[test]
+fn making_and_ending() {
+    run_each(counter::making_and_ending);
+}
+
+#[test]
+fn growing_at_once() {
+    run_law(&counter::growing_at_once(), CPUS, ROUNDS);
+}

@@ -1,0 +1,49 @@
+//! The laws of counters under shuttle, at random.
+
+use plimsoll_mm::laws::counter::{self, CPUS};
+use plimsoll_model::shuttle::run_law;
+
+/// Schedules per law and kind of counter: seconds in a debug build.
+const SCHEDULES: u32 = 1000;
+
+#[test]
+fn nothing_is_lost() {
+    for setup in counter::setups() {
+        run_law(&counter::nothing_is_lost(setup), CPUS, SCHEDULES);
+    }
+}
+
+#[test]
+fn going_and_returning() {
+    for law in counter::going_and_returning() {
+        run_law(&law, CPUS, SCHEDULES);
+    }
+}
+
+#[test]
+fn looking_while_adding() {
+    for setup in counter::setups() {
+        for law in counter::looking_while_adding(setup) {
+            run_law(&law, CPUS, SCHEDULES);
+        }
+    }
+}
+
+#[test]
+fn setting_while_adding() {
+    for setup in counter::setups() {
+        run_law(&counter::setting_while_adding(setup), CPUS, SCHEDULES);
+    }
+}
+
+#[test]
+fn making_and_ending() {
+    for setup in counter::setups() {
+        run_law(&counter::making_and_ending(setup), CPUS, SCHEDULES);
+    }
+}
+
+#[test]
+fn growing_at_once() {
+    run_law(&counter::growing_at_once(), CPUS, SCHEDULES);
+}

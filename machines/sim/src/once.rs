@@ -1,0 +1,30 @@
+//! A value that is set once. It costs nothing: the pointer to it is read with its owner.
+
+use std::cell::OnceCell;
+
+use plimsoll_mm::machine::Once;
+
+/// A value that is set once.
+#[derive(Debug)]
+pub struct SimOnce<T>(OnceCell<T>);
+
+impl<T> SimOnce<T> {
+    pub(crate) fn new() -> Self {
+        Self(OnceCell::new())
+    }
+}
+
+impl<T> Once<T> for SimOnce<T> {
+    #[inline]
+    fn get(&self) -> Option<&T> {
+        self.0.get()
+    }
+
+    fn set(&self, value: T) -> Result<(), T> {
+        self.0.set(value)
+    }
+
+    fn into_inner(self) -> Option<T> {
+        self.0.into_inner()
+    }
+}

@@ -1,0 +1,110 @@
+//! How far an approximate sum may be from the truth.
+
+use core::cmp::Ordering;
+use core::iter::Sum;
+use core::ops::Add;
+
+/// The bounds of an approximate sum: `precise − under ≤ approximate ≤ precise + over`.
+///
+/// Those of several counters add up to those of their sum.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Accuracy {
+    /// How much the approximate sum may be too small.
+    pub under: u64,
+    /// How much it may be too large.
+    pub over: u64,
+}
+
+impl Accuracy {
+    /// Never wrong.
+    pub const EXACT: Self = Self { under: 0, over: 0 };
+
+    /// Where the precise sum is, given an approximate one.
+    #[must_use]
+    pub const fn range(self, approximate: i64) -> Range {
+        Range {
+            min: approximate.saturating_sub_unsigned(self.over),
+            max: approximate.saturating_add_unsigned(self.under),
+        }
+    }
+
+    /// Whether `approximate` may be read of a counter whose precise sum is `precise`.
+    #[must_use]
+    pub const fn allows(self, approximate: i64, precise: i64) -> bool {
+        let range = self.range(approximate);
+        range.min <= precise && precise <= range.max
+    }
+}
+
+impl Add for Accuracy {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            under: self.under.saturating_add(other.under),
+            over: self.over.saturating_add(other.over),
+        }
+    }
+}
+
+impl Sum for Accuracy {
+    fn sum<I: Iterator<Item = Self>>(parts: I) -> Self {
+        parts.fold(Self::EXACT, Self::add)
+    }
+}
+
+/// Where a sum is: at least `min`, at most `max`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Range {
+    /// The least it can be.
+    pub min: i64,
+    /// The most it can be.
+    pub max: i64,
+}
+
+impl Range {
+    /// A sum that is known.
+    #[must_use]
+    pub const fn exactly(value: i64) -> Self {
+        Self {
+            min: value,
+            max: value,
+        }
+    }
+
+    /// How uncertain it is; 0 when it is known.
+    #[must_use]
+    pub const fn width(self) -> u64 {
+        self.max.abs_diff(self.min)
+    }
+
+    /// Whether the sum may be `value`.
+    #[must_use]
+    pub const fn contains(self, value: i64) -> bool {
+        self.min <= value && value <= self.max
+    }
+
+    /// How a sum in this range compares with one in `other`: `Equal` unless every value of one is
+    /// beyond every value of the other.
+    #[must_use]
+    pub const fn compare(self, other: Self) -> Ordering {
+        if self.min > other.max {
+            Ordering::Greater
+        } else if self.max < other.min {
+            Ordering::Less
+        } else {
+            Ordering::Equal
+        }
+    }
+}
+
+impl Add for Range {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            min: self.min.saturating_add(other.min),
+            max: self.max.saturating_add(other.max),
+        }
+    }
+}

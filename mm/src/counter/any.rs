@@ -1,0 +1,196 @@
+//! Counters of whatever variant a design names.
+
+use alloc::sync::Arc;
+use core::cmp::Ordering;
+use core::fmt;
+
+use super::accuracy::{Accuracy, Range};
+use super::error::InitError;
+use super::{Area, Batch, Counters, Flat, Items, OneSidedTree, Shape, Shared, Tree};
+use crate::machine::Machine;
+
+/// How a design counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Counting {
+    /// [`Shared`].
+    Shared,
+    /// [`Flat`].
+    Flat,
+    /// [`Tree`].
+    Tree,
+    /// [`OneSidedTree`].
+    OneSided,
+}
+
+impl Counting {
+    /// Every variant.
+    pub const ALL: [Self; 4] = [Self::Shared, Self::Flat, Self::Tree, Self::OneSided];
+
+    /// As designs spell it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Shared => "shared",
+            Self::Flat => "flat",
+            Self::Tree => "tree",
+            Self::OneSided => "one-sided",
+        }
+    }
+}
+
+/// What all groups of one width on a machine have in common.
+pub struct Plan<M: Machine> {
+    counting: Counting,
+    area: Arc<Area<M>>,
+    shape: Arc<Shape>,
+}
+
+impl<M: Machine> Plan<M> {
+    /// Groups of `width` counters that count as `counting` says; trees pass `batch` at a time.
+    ///
+    /// # Errors
+    /// [`InitError::Width`], and [`InitError::Cpus`] if the published tree has no table entry for
+    /// this machine.
+    pub fn new(
+        machine: &M,
+        counting: Counting,
+        width: usize,
+        batch: Batch,
+    ) -> Result<Self, InitError> {
+        let topology = machine.topology();
+        let shape = match counting {
+            Counting::OneSided => Shape::of_topology(topology, batch, OneSidedTree::<M>::FAN_IN),
+            _ => Shape::published(topology.cpus(), batch),
+        };
+        let shape = shape.map_err(|_| InitError::Cpus {
+            shape: super::shape::PUBLISHED_CPUS_MAX,
+            machine: topology.cpus(),
+        })?;
+        Ok(Self {
+            counting,
+            area: Arc::new(Area::new(machine, width)?),
+            shape: Arc::new(shape),
+        })
+    }
+
+    /// How its groups count.
+    #[must_use]
+    pub fn counting(&self) -> Counting {
+        self.counting
+    }
+
+    /// The trees' shape.
+    #[must_use]
+    pub fn shape(&self) -> &Arc<Shape> {
+        &self.shape
+    }
+
+    /// The per-CPU memory.
+    #[must_use]
+    pub fn area(&self) -> &Arc<Area<M>> {
+        &self.area
+    }
+
+    /// A group at 0.
+    ///
+    /// # Errors
+    /// [`InitError::OutOfMemory`].
+    pub fn init_many(&self, machine: &M) -> Result<AnyCounters<M>, InitError> {
+        let (area, shape) = (&self.area, &self.shape);
+        Ok(match self.counting {
+            Counting::Shared => AnyCounters::Shared(Shared::init_many(machine, area.width())?),
+            Counting::Flat => AnyCounters::Flat(Flat::init_many(machine, area)?),
+            Counting::Tree => {
+                let items = Items::new(machine, Tree::<M>::items_lines(shape, area.width()))?;
+                AnyCounters::Tree(Tree::init_many(machine, area, shape, items)?)
+            }
+            Counting::OneSided => {
+                AnyCounters::OneSided(OneSidedTree::init_many(machine, area, shape)?)
+            }
+        })
+    }
+}
+
+/// Counters of one of the variants.
+#[derive(Debug)]
+pub enum AnyCounters<M: Machine> {
+    /// One shared line.
+    Shared(Shared<M>),
+    /// Parts folded into a shared one.
+    Flat(Flat<M>),
+    /// The published tree.
+    Tree(Tree<M>),
+    /// Our tree.
+    OneSided(OneSidedTree<M>),
+}
+
+/// Does the same on whatever variant it is.
+macro_rules! each {
+    ($any:expr, $counters:ident => $do:expr) => {
+        match $any {
+            AnyCounters::Shared($counters) => $do,
+            AnyCounters::Flat($counters) => $do,
+            AnyCounters::Tree($counters) => $do,
+            AnyCounters::OneSided($counters) => $do,
+        }
+    };
+}
+
+impl<M: Machine> AnyCounters<M> {
+    /// Ends them and gives their per-CPU memory back.
+    pub fn destroy_many(self, machine: &M) {
+        match self {
+            Self::Shared(_) => {}
+            Self::Flat(flat) => flat.destroy_many(machine),
+            Self::Tree(tree) => drop(tree.destroy_many(machine)),
+            Self::OneSided(tree) => drop(tree.destroy_many(machine)),
+        }
+    }
+}
+
+impl<M: Machine> Counters<M> for AnyCounters<M> {
+    fn width(&self) -> usize {
+        each!(self, counters => counters.width())
+    }
+
+    #[inline]
+    fn add(&self, machine: &M, counter: usize, delta: i64) {
+        each!(self, counters => counters.add(machine, counter, delta));
+    }
+
+    fn approximate_sum(&self, machine: &M, counter: usize) -> i64 {
+        each!(self, counters => counters.approximate_sum(machine, counter))
+    }
+
+    fn precise_sum(&self, machine: &M, counter: usize) -> i64 {
+        each!(self, counters => counters.precise_sum(machine, counter))
+    }
+
+    fn accuracy(&self, machine: &M, counter: usize) -> Accuracy {
+        each!(self, counters => counters.accuracy(machine, counter))
+    }
+
+    fn set(&self, machine: &M, counter: usize, value: i64) {
+        each!(self, counters => counters.set(machine, counter, value));
+    }
+
+    fn bytes(&self) -> usize {
+        each!(self, counters => counters.bytes())
+    }
+
+    fn min_max(&self, machine: &M, counter: usize) -> Range {
+        each!(self, counters => counters.min_max(machine, counter))
+    }
+
+    fn approximate_compare_value(&self, machine: &M, counter: usize, value: i64) -> Ordering {
+        each!(self, counters => counters.approximate_compare_value(machine, counter, value))
+    }
+}
+
+impl<M: Machine> fmt::Debug for Plan<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Plan")
+            .field("counting", &self.counting)
+            .finish_non_exhaustive()
+    }
+}

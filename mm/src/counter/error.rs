@@ -1,0 +1,108 @@
+//! What is wrong with what a counter was to be made of. Nothing has been written when one of
+//! these is returned.
+
+use core::fmt;
+
+/// Why a shape cannot be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ShapeError {
+    /// The batch is not a power of two of at least 2.
+    Batch(u32),
+    /// There is nobody to count.
+    NoCpus,
+    /// More CPUs than the tree's table has entries for.
+    TooManyCpus {
+        /// How many were asked for.
+        cpus: u32,
+        /// How many there may be.
+        max: u32,
+    },
+    /// A group of fewer than two CPUs is not a group.
+    FanIn(u32),
+}
+
+impl fmt::Display for ShapeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Batch(batch) => write!(
+                f,
+                "a batch of {batch} will not do; choose a power of two from 2 on, such as 32"
+            ),
+            Self::NoCpus => f.write_str("a counter needs at least one CPU"),
+            Self::TooManyCpus { cpus, max } => {
+                write!(
+                    f,
+                    "{cpus} CPUs are too many for this counter; it has at most {max}"
+                )
+            }
+            Self::FanIn(fan_in) => {
+                write!(
+                    f,
+                    "groups of {fan_in} will not do; choose 2 or more, such as 16"
+                )
+            }
+        }
+    }
+}
+
+impl core::error::Error for ShapeError {}
+
+/// Why counters cannot be made of what was given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InitError {
+    /// No counter, or more than fit.
+    Width {
+        /// How many were asked for.
+        counters: usize,
+        /// How many there may be.
+        max: usize,
+    },
+    /// The per-CPU memory is for another number of counters.
+    AreaWidth {
+        /// How many were asked for.
+        counters: usize,
+        /// How many the area has room for in each place.
+        area: usize,
+    },
+    /// The shape is for another number of CPUs than the machine or the area has.
+    Cpus {
+        /// Those of the shape.
+        shape: u32,
+        /// Those there are.
+        machine: u32,
+    },
+    /// The memory for items is too small.
+    Items {
+        /// Lines there must be.
+        needed: usize,
+        /// Lines there are.
+        given: usize,
+    },
+    /// Memory ran out.
+    OutOfMemory,
+}
+
+impl fmt::Display for InitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Width { counters, max } => {
+                write!(f, "a group has 1 to {max} counters, not {counters}")
+            }
+            Self::AreaWidth { counters, area } => write!(
+                f,
+                "the area has room for {area} counters a group, not for {counters}; make one for this width"
+            ),
+            Self::Cpus { shape, machine } => write!(
+                f,
+                "the shape is for {shape} CPUs and the machine has {machine}; make it for this machine"
+            ),
+            Self::Items { needed, given } => write!(
+                f,
+                "the items need {needed} lines and {given} were given; see `items_size`"
+            ),
+            Self::OutOfMemory => f.write_str("no memory for the counters"),
+        }
+    }
+}
+
+impl core::error::Error for InitError {}

@@ -1,0 +1,60 @@
+//! Memory for the upper levels of a tree.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::fmt;
+
+use super::error::InitError;
+use crate::machine::{LINE_WORDS, Line, Machine};
+use core::sync::atomic::Ordering::Relaxed;
+
+/// Cache lines for the items of one group of counters. Made once, lent to one group after the
+/// other.
+pub struct Items<M: Machine>(Box<[M::Line]>);
+
+impl<M: Machine> Items<M> {
+    /// `lines` lines of zeros.
+    ///
+    /// # Errors
+    /// [`InitError::OutOfMemory`].
+    pub fn new(machine: &M, lines: usize) -> Result<Self, InitError> {
+        let mut all = Vec::new();
+        all.try_reserve_exact(lines)
+            .map_err(|_| InitError::OutOfMemory)?;
+        all.extend((0..lines).map(|_| machine.line()));
+        Ok(Self(all.into()))
+    }
+
+    /// How many lines there are.
+    #[must_use]
+    pub fn lines(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Bytes of memory.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        size_of_val(&*self.0)
+    }
+
+    /// Line `index`.
+    #[inline]
+    pub(super) fn line(&self, index: usize) -> &M::Line {
+        &self.0[index]
+    }
+
+    /// All zeros again.
+    pub(super) fn clear(&self, machine: &M) {
+        for line in &self.0 {
+            for word in 0..LINE_WORDS {
+                line.store(machine, word, 0, Relaxed);
+            }
+        }
+    }
+}
+
+impl<M: Machine> fmt::Debug for Items<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Items").field(&self.0.len()).finish()
+    }
+}

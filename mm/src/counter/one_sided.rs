@@ -1,0 +1,388 @@
+//! Ours: a tree whose error has one side, that follows the machine and grows when it is needed.
+//!
+//! - What a tree has not carried yet is never negative, so the roots' sum `R` is never ahead:
+//!   the precise sum is in `[R, R + T]`. The approximate sum is the middle of that.
+//! - `T` counts only CPUs that ever added: an owner that ran on eight CPUs is known to eight CPUs'
+//!   worth, whatever the machine has. The precise sum looks at those only.
+//! - Items are shared by neighbours, and each socket has a root: an addition never crosses.
+//! - Counters of one owner share each item's line.
+//! - It begins as one line of plain integers, exact and shared. Each time another CPU than the
+//!   last one adds, the line moves. When it has moved as often as making a tree costs, the tree is made:
+//!   so an owner that stays on one CPU never pays for it, and no owner pays more than twice what
+//!   knowing its future would have cost. If there is no memory for the tree, it stays a line.
+//!
+//! Locks: none of its own; making the tree takes that of the area.
+
+use alloc::sync::Arc;
+use core::fmt;
+use core::sync::atomic::Ordering::Relaxed;
+
+use super::Counters;
+use super::accuracy::{Accuracy, Range};
+use super::area::{Area, Place};
+use super::carry::carry;
+use super::error::InitError;
+use super::items::Items;
+use super::shape::Shape;
+use super::tree::check;
+use super::used::{self, Used};
+use crate::machine::{LINE_WORDS, Line, LocalWord, Machine, Once};
+use crate::site::Work;
+use crate::units::CpuId;
+
+/// The most counters of a group: their line has two more words.
+pub(super) const WIDTH_MAX: usize = LINE_WORDS - 2;
+/// The word of the first line that says how much the tree may be behind.
+const BEHIND: usize = WIDTH_MAX;
+/// The word of the first line that says which CPU added last, and how often that changed.
+const HOME: usize = WIDTH_MAX + 1;
+/// Bits of [`HOME`] for the CPU, plus one; the number of changes is above.
+const CPU_BITS: u32 = 32;
+/// Clearing so many CPUs' words costs about as much as moving one line: a few nanoseconds each,
+/// streamed, against one to two hundred.
+const CPUS_PER_MOVE: i64 = 16;
+
+/// Counters that begin as a line and become a tree.
+pub struct OneSidedTree<M: Machine> {
+    area: Arc<Area<M>>,
+    shape: Arc<Shape>,
+    /// What was added before there was a tree, and two words of book-keeping.
+    first: M::Line,
+    grown: M::Once<Grown<M>>,
+}
+
+/// The tree.
+struct Grown<M: Machine> {
+    cells: Place<M>,
+    /// Which cells and items were ever used; then a line per item and root, a word per counter.
+    items: Items<M>,
+    /// Where the lines of the items begin.
+    above: usize,
+}
+
+impl<M: Machine> OneSidedTree<M> {
+    /// CPUs that share an item by default: those of one last-level cache, on most machines.
+    pub const FAN_IN: u32 = 16;
+
+    /// Lines that `shape` needs once there is a tree, for all counters of a group: one for each item
+    /// and root, and a bit for each CPU and item.
+    #[must_use]
+    pub fn items_lines(shape: &Shape) -> usize {
+        marks(shape) + shape.items()
+    }
+
+    /// Bytes of those lines.
+    #[must_use]
+    pub fn items_size(shape: &Shape) -> usize {
+        Self::items_lines(shape) * size_of::<M::Line>()
+    }
+
+    /// As many counters at 0 as `area` has room for in each place. There is no tree yet.
+    ///
+    /// # Errors
+    /// If `shape` and `area` do not belong together, or are for more than 6 counters.
+    pub fn init_many(
+        machine: &M,
+        area: &Arc<Area<M>>,
+        shape: &Arc<Shape>,
+    ) -> Result<Self, InitError> {
+        check(area, shape, 0, 0)?;
+        if area.width() > WIDTH_MAX {
+            return Err(InitError::Width {
+                counters: area.width(),
+                max: WIDTH_MAX,
+            });
+        }
+        Ok(Self {
+            area: Arc::clone(area),
+            shape: Arc::clone(shape),
+            first: machine.line(),
+            grown: machine.once(),
+        })
+    }
+
+    /// The same with the tree made at once, of memory supplied by the caller: for an owner that
+    /// is known to run on many CPUs, and where additions must not allocate.
+    ///
+    /// # Errors
+    /// As [`OneSidedTree::init_many`], and if `items` has too few lines, before anything is
+    /// written; if there is no memory.
+    pub fn init_many_grown(
+        machine: &M,
+        area: &Arc<Area<M>>,
+        shape: &Arc<Shape>,
+        items: Items<M>,
+    ) -> Result<Self, InitError> {
+        check(area, shape, items.lines(), Self::items_lines(shape))?;
+        let counters = Self::init_many(machine, area, shape)?;
+        items.clear(machine);
+        let grown = counters.tree_of(machine, items)?;
+        let _first = counters.grown.set(grown);
+        Ok(counters)
+    }
+
+    /// Ends them and returns the memory of their items, if there was a tree.
+    pub fn destroy_many(self, machine: &M) -> Option<Items<M>> {
+        let grown = self.grown.into_inner()?;
+        self.area.put(machine, grown.cells);
+        Some(grown.items)
+    }
+
+    /// Whether there is a tree.
+    pub fn is_grown(&self) -> bool {
+        self.grown.get().is_some()
+    }
+
+    /// Makes the tree now, if there is none: for an owner that is about to run on many CPUs.
+    ///
+    /// # Errors
+    /// [`InitError::OutOfMemory`].
+    pub fn grow(&self, machine: &M) -> Result<(), InitError> {
+        if self.is_grown() {
+            return Ok(());
+        }
+        let items = Items::new(machine, Self::items_lines(&self.shape))?;
+        if let Err(late) = self.grown.set(self.tree_of(machine, items)?) {
+            // Somebody else was first.
+            self.area.put(machine, late.cells);
+        }
+        Ok(())
+    }
+
+    fn tree_of(&self, machine: &M, items: Items<M>) -> Result<Grown<M>, InitError> {
+        Ok(Grown {
+            cells: self.area.take(machine)?,
+            items,
+            above: marks(&self.shape),
+        })
+    }
+
+    /// Adds to the line, unless the line has moved.
+    #[inline]
+    fn add_to_line(&self, machine: &M, cpu: CpuId, counter: usize, delta: i64) {
+        let home = self.first.load(machine, HOME, Relaxed);
+        if home & ((1 << CPU_BITS) - 1) == home_of(cpu) {
+            self.first.add(machine, counter, delta, Relaxed);
+        } else {
+            self.add_moved(machine, cpu, counter, delta, home);
+        }
+    }
+
+    /// Notes that the line moves to `cpu`; grows when it has moved often enough. Then adds.
+    #[cold]
+    #[inline(never)]
+    fn add_moved(&self, machine: &M, cpu: CpuId, counter: usize, delta: i64, home: i64) {
+        let moves = (home >> CPU_BITS) + i64::from(home != 0);
+        let next = moves << CPU_BITS | home_of(cpu);
+        // Lost to another CPU's, a move goes uncounted.
+        let _ = self
+            .first
+            .compare_exchange(machine, HOME, home, next, Relaxed);
+        let enough = (i64::from(self.shape.cpus()) / CPUS_PER_MOVE).max(2);
+        if moves >= enough
+            && self.grow(machine).is_ok()
+            && let Some(grown) = self.grown.get()
+        {
+            // Making it took a while: perhaps this is another CPU by now.
+            let cpu = machine.this_cpu();
+            return self.add_to_tree(machine, grown, cpu, counter, delta);
+        }
+        self.first.add(machine, counter, delta, Relaxed);
+    }
+
+    #[inline]
+    fn add_to_tree(&self, machine: &M, grown: &Grown<M>, cpu: CpuId, counter: usize, delta: i64) {
+        // The price of a local addition; that of the first line is the line's own.
+        machine.spend(Work::Count, 1);
+        if grown.used().has(machine, cpu.index()) {
+            self.add_to_cell(machine, grown, cpu.index(), counter, delta);
+        } else {
+            self.add_first(machine, grown, cpu.index(), counter, delta);
+        }
+    }
+
+    /// The first addition on `cpu`.
+    #[cold]
+    #[inline(never)]
+    fn add_first(&self, machine: &M, grown: &Grown<M>, cpu: usize, counter: usize, delta: i64) {
+        // Before the cell holds anything: who looks for used cells must find it.
+        self.use_cpu(machine, grown, cpu);
+        self.add_to_cell(machine, grown, cpu, counter, delta);
+    }
+
+    #[inline]
+    fn add_to_cell(&self, machine: &M, grown: &Grown<M>, cpu: usize, counter: usize, delta: i64) {
+        let new = grown.cells.word(cpu, counter).add(machine, delta);
+        let batch = i64::from(self.shape.batch().get());
+        let carried = carry(new.wrapping_sub(delta), new, batch);
+        if carried != 0 {
+            self.carry_up(machine, grown, cpu, counter, carried);
+        }
+    }
+
+    /// Carries from the cell of `cpu` up.
+    #[cold]
+    #[inline(never)]
+    fn carry_up(
+        &self,
+        machine: &M,
+        grown: &Grown<M>,
+        cpu: usize,
+        counter: usize,
+        mut carried: i64,
+    ) {
+        let path = self.shape.path(cpu);
+        for (level, &item) in self.shape.levels().iter().zip(path) {
+            if carried & (level.batch - 1) == 0 {
+                continue;
+            }
+            let item = grown.item(item as usize);
+            let new = item.add(machine, counter, carried, Relaxed);
+            carried = carry(new.wrapping_sub(carried), new, level.batch);
+            if carried == 0 {
+                return;
+            }
+        }
+        let root = path[path.len() - 1] as usize;
+        grown.item(root).add(machine, counter, carried, Relaxed);
+    }
+
+    /// Widens the bound by what the cell and items of `cpu` may keep, once for each.
+    #[cold]
+    fn use_cpu(&self, machine: &M, grown: &Grown<M>, cpu: usize) {
+        let cells = self.shape.cpus() as usize;
+        let mut more = 0;
+        for (level, &item) in self.shape.levels().iter().zip(self.shape.path(cpu)) {
+            if grown.used().mark(machine, cells + item as usize) {
+                more += level.kept_max().cast_signed();
+            }
+        }
+        if grown.used().mark(machine, cpu) && self.shape.cpus() > 1 {
+            more += i64::from(self.shape.batch().get() - 1);
+        }
+        self.first.add(machine, BEHIND, more, Relaxed);
+    }
+
+    /// `R`: what has arrived at the roots, and was added before there was a tree.
+    #[inline]
+    fn settled(&self, machine: &M, counter: usize) -> i64 {
+        let first = self.first.load(machine, counter, Relaxed);
+        let Some(grown) = self.grown.get() else {
+            return first;
+        };
+        if self.shape.cpus() == 1 {
+            return first.wrapping_add(grown.cells.word(0, counter).read(machine));
+        }
+        let roots = self.shape.root_items();
+        let roots = roots.map(|root| grown.item(root).load(machine, counter, Relaxed));
+        roots.fold(first, i64::wrapping_add)
+    }
+
+    /// `T` of the CPUs that ever added.
+    #[inline]
+    fn behind(&self, machine: &M) -> i64 {
+        self.first.load(machine, BEHIND, Relaxed)
+    }
+}
+
+impl<M: Machine> Grown<M> {
+    #[inline]
+    fn used(&self) -> Used<'_, M> {
+        Used(&self.items)
+    }
+
+    #[inline]
+    fn item(&self, item: usize) -> &M::Line {
+        self.items.line(self.above + item)
+    }
+}
+
+/// Lines with a bit for each cell and item.
+fn marks(shape: &Shape) -> usize {
+    used::lines(shape.cpus() as usize + shape.items())
+}
+
+/// `cpu` as [`HOME`] says it: nobody is 0.
+#[inline]
+fn home_of(cpu: CpuId) -> i64 {
+    i64::from(cpu.0) + 1
+}
+
+// Relaxed throughout: sums order nothing else. A cell is marked before it is added to by the same
+// CPU, so whoever learns of an addition in some other way finds the mark too.
+impl<M: Machine> Counters<M> for OneSidedTree<M> {
+    fn width(&self) -> usize {
+        self.area.width()
+    }
+
+    #[inline]
+    fn add(&self, machine: &M, counter: usize, delta: i64) {
+        assert!(counter < self.area.width(), "no such counter");
+        let cpu = machine.this_cpu();
+        match self.grown.get() {
+            Some(grown) => self.add_to_tree(machine, grown, cpu, counter, delta),
+            None => self.add_to_line(machine, cpu, counter, delta),
+        }
+    }
+
+    /// The middle of where the sum is.
+    #[inline]
+    fn approximate_sum(&self, machine: &M, counter: usize) -> i64 {
+        let middle = self.behind(machine) / 2;
+        self.settled(machine, counter).wrapping_add(middle)
+    }
+
+    fn precise_sum(&self, machine: &M, counter: usize) -> i64 {
+        let first = self.first.load(machine, counter, Relaxed);
+        let Some(grown) = self.grown.get() else {
+            return first;
+        };
+        let cells = grown
+            .used()
+            .cpus(machine, self.shape.cpus() as usize)
+            .map(|cpu| {
+                machine.spend(Work::ScanCpu, 1);
+                grown.cells.word(cpu, counter).read(machine)
+            });
+        cells.fold(first, i64::wrapping_add)
+    }
+
+    /// Half of `T` either way.
+    fn accuracy(&self, machine: &M, _counter: usize) -> Accuracy {
+        let behind = self.behind(machine).unsigned_abs();
+        Accuracy {
+            under: behind - behind / 2,
+            over: behind / 2,
+        }
+    }
+
+    fn set(&self, machine: &M, counter: usize, value: i64) {
+        let more = value.wrapping_sub(self.precise_sum(machine, counter));
+        self.first.add(machine, counter, more, Relaxed);
+    }
+
+    fn bytes(&self) -> usize {
+        let grown = self
+            .grown
+            .get()
+            .map_or(0, |grown| grown.items.bytes() + self.area.bytes_per_group());
+        size_of::<M::Line>() + grown
+    }
+
+    fn min_max(&self, machine: &M, counter: usize) -> Range {
+        let min = self.settled(machine, counter);
+        Range {
+            min,
+            max: min.saturating_add(self.behind(machine)),
+        }
+    }
+}
+
+impl<M: Machine> fmt::Debug for OneSidedTree<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OneSidedTree")
+            .field("shape", &self.shape)
+            .field("is_grown", &self.is_grown())
+            .finish_non_exhaustive()
+    }
+}

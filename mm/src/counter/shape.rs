@@ -1,0 +1,336 @@
+//! What a tree of counters looks like: who shares an item, and when it carries.
+//!
+//! A cell per CPU is level 0. It carries to an item when its value passes a multiple of the batch,
+//! an item to one of the next level, the last to a root. Carries are floors, so what a cell or
+//! item has not carried yet is never negative: at most `batch − 1` in a cell and, since an item
+//! receives multiples of the batch below, `batch − batch below` in an item. The sum of these is
+//! `T`, [`Shape::error_max`]; it is attained.
+
+use alloc::boxed::Box;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use super::accuracy::Accuracy;
+use super::error::ShapeError;
+use crate::topology::{CpuPlace, Topology};
+use crate::units::CpuId;
+
+/// What passes from a CPU's cell at a time: a power of two of at least 2.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Batch(u32);
+
+impl Batch {
+    /// That of resident pages in the proposed change to Linux: 32.
+    pub const RSS: Self = Self(32);
+
+    /// A batch of `size`.
+    ///
+    /// # Errors
+    /// [`ShapeError::Batch`] unless it is a power of two of at least 2.
+    pub const fn new(size: u32) -> Result<Self, ShapeError> {
+        if size >= 2 && size.is_power_of_two() {
+            Ok(Self(size))
+        } else {
+            Err(ShapeError::Batch(size))
+        }
+    }
+
+    /// How many.
+    #[must_use]
+    pub const fn get(self) -> u32 {
+        self.0
+    }
+}
+
+/// The most CPUs of [`Shape::published`].
+pub(super) const PUBLISHED_CPUS_MAX: u32 = 1 << 20;
+
+/// Bits by which each level of the published tree is narrower than the one below, per order: the
+/// binary logarithm of the CPUs, rounded up. From the proposed `percpu_counter_tree`.
+#[rustfmt::skip]
+const ARITIES: [&[u32]; 21] = [
+    &[], &[1], &[1, 1], &[1, 1, 1], &[2, 1, 1], &[2, 2, 1], &[2, 2, 2], &[3, 2, 2], &[3, 3, 2],
+    &[3, 3, 3], &[3, 3, 2, 2], &[3, 3, 3, 2], &[3, 3, 3, 3], &[3, 3, 3, 2, 2], &[3, 3, 3, 3, 2],
+    &[3, 3, 3, 3, 3], &[4, 3, 3, 3, 3], &[4, 4, 3, 3, 3], &[4, 4, 4, 3, 3], &[4, 4, 4, 4, 3],
+    &[4, 4, 4, 4, 4],
+];
+
+/// Who shares what, for a number of CPUs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shape {
+    batch: Batch,
+    cpus: u32,
+    levels: Box<[Level]>,
+    /// For each CPU, level by level, the number of its item; then that of its root.
+    paths: Box<[u32]>,
+    /// Items of all levels, roots last.
+    items: u32,
+    roots: u32,
+}
+
+/// The items that one level carries to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Level {
+    /// What the level below carries: all that arrives is a multiple of it.
+    pub(super) step: i64,
+    /// What its items carry.
+    pub(super) batch: i64,
+    /// How many items it has.
+    pub(super) items: u32,
+}
+
+impl Level {
+    /// The most that one of its items keeps.
+    pub(super) const fn kept_max(&self) -> u64 {
+        self.batch.abs_diff(self.step)
+    }
+}
+
+impl Shape {
+    /// The proposed tree for `cpus` CPUs: item `cpu mod items` on every level, one root.
+    ///
+    /// # Errors
+    /// [`ShapeError::NoCpus`], or [`ShapeError::TooManyCpus`] above 2²⁰.
+    pub fn published(cpus: u32, batch: Batch) -> Result<Self, ShapeError> {
+        if cpus == 0 {
+            return Err(ShapeError::NoCpus);
+        }
+        if cpus > PUBLISHED_CPUS_MAX {
+            return Err(ShapeError::TooManyCpus {
+                cpus,
+                max: PUBLISHED_CPUS_MAX,
+            });
+        }
+        let order = cpus.next_power_of_two().ilog2();
+        let arities = ARITIES[order as usize];
+        let mut levels = Vec::new();
+        let (mut width, mut step) = (order, i64::from(batch.get()));
+        // The last arity leads to the root.
+        for arity in &arities[..arities.len().saturating_sub(1)] {
+            width -= arity;
+            let batch = step << arity;
+            levels.push(Level {
+                step,
+                batch,
+                items: 1 << width,
+            });
+            step = batch;
+        }
+        let mut paths = Vec::new();
+        let below: u32 = levels.iter().map(|level| level.items).sum();
+        for cpu in 0..cpus {
+            let mut first = 0;
+            for level in &levels {
+                paths.push(first + (cpu & (level.items - 1)));
+                first += level.items;
+            }
+            paths.push(first);
+        }
+        Ok(Self {
+            batch,
+            cpus,
+            levels: levels.into(),
+            paths: paths.into(),
+            items: below + 1,
+            roots: 1,
+        })
+    }
+
+    /// A tree along `topology`: at most `fan_in` neighbours share an item and never across a
+    /// last-level cache, at most `fan_in` of those items share one of the next level and never
+    /// across a socket, and so on up to one root per socket. So nothing that is added crosses
+    /// sockets.
+    ///
+    /// # Errors
+    /// [`ShapeError::FanIn`] below 2.
+    pub fn of_topology(topology: &Topology, batch: Batch, fan_in: u32) -> Result<Self, ShapeError> {
+        if fan_in < 2 {
+            return Err(ShapeError::FanIn(fan_in));
+        }
+        let mut cpus: Vec<(CpuPlace, CpuId)> = topology
+            .ids()
+            .map(|cpu| (topology.place(cpu), cpu))
+            .collect();
+        cpus.sort_by_key(|(place, cpu)| (place.socket, place.node, place.llc, place.core, *cpu));
+        let socket = |nth: usize| cpus[nth].0.socket;
+        let llc = |nth: usize| cpus[nth].0.llc;
+        // Where, along the sorted CPUs, each group of the current level begins.
+        let mut levels: Vec<Level> = Vec::new();
+        let mut of_level: Vec<Vec<u32>> = Vec::new();
+        let mut starts: Vec<usize> = (0..cpus.len()).collect();
+        let mut step = i64::from(batch.get());
+        let mut within_caches = true;
+        // Ends: once groups may cross caches, each round at least halves their number.
+        while most_per(&starts, socket) > fan_in {
+            let same =
+                |a: usize, b: usize| socket(a) == socket(b) && (!within_caches || llc(a) == llc(b));
+            let (next, fullest) = grouped(&starts, same, fan_in);
+            within_caches = false;
+            if fullest == 1 {
+                continue; // Every cache has one CPU.
+            }
+            let batch = step << fullest.next_power_of_two().ilog2();
+            levels.push(Level {
+                step,
+                batch,
+                items: u32::try_from(next.len()).unwrap_or(u32::MAX),
+            });
+            of_level.push(owners(&next, cpus.len()));
+            step = batch;
+            starts = next;
+        }
+        let sockets = owners(&grouped_by(cpus.len(), socket), cpus.len());
+        let roots = sockets.last().map_or(0, |last| last + 1);
+        let width = levels.len() + 1;
+        let below: u32 = levels.iter().map(|level| level.items).sum();
+        let mut paths = vec![0; cpus.len() * width];
+        for (nth, (_, cpu)) in cpus.iter().enumerate() {
+            let path = &mut paths[cpu.index() * width..][..width];
+            let mut first = 0;
+            for (at, (owner, level)) in of_level.iter().zip(&levels).enumerate() {
+                path[at] = first + owner[nth];
+                first += level.items;
+            }
+            path[levels.len()] = first + sockets[nth];
+        }
+        Ok(Self {
+            batch,
+            cpus: topology.cpus(),
+            levels: levels.into(),
+            paths: paths.into(),
+            items: below + roots,
+            roots,
+        })
+    }
+
+    /// What passes from a CPU's cell at a time.
+    #[must_use]
+    pub fn batch(&self) -> Batch {
+        self.batch
+    }
+
+    /// For how many CPUs it is.
+    #[must_use]
+    pub fn cpus(&self) -> u32 {
+        self.cpus
+    }
+
+    /// Roots: an approximate sum reads that many lines.
+    #[must_use]
+    pub fn roots(&self) -> u32 {
+        self.roots
+    }
+
+    /// Items of all levels and roots (Linux: `percpu_counter_tree_items_size` has a line for each
+    /// of these and each counter).
+    #[must_use]
+    pub fn items(&self) -> usize {
+        self.items as usize
+    }
+
+    /// `T`: the most by which the roots' sum is behind the precise one, when all CPUs have added and
+    /// no addition is under way. It is never ahead.
+    #[must_use]
+    pub fn error_max(&self) -> u64 {
+        if self.cpus == 1 {
+            return 0; // Its cell is the sum.
+        }
+        let cells = u64::from(self.cpus) * u64::from(self.batch.get() - 1);
+        let kept = self
+            .levels
+            .iter()
+            .map(|level| u64::from(level.items) * level.kept_max());
+        cells + kept.sum::<u64>()
+    }
+
+    /// By how much one addition of `delta` that is under way may move the error of an approximate
+    /// sum beyond its accuracy: its own size and what it picks up on its way.
+    #[must_use]
+    pub fn in_flight(&self, delta: i64) -> u64 {
+        let top = self.levels.last().map_or_else(
+            || u64::from(self.batch.get()),
+            |level| level.batch.unsigned_abs(),
+        );
+        delta.unsigned_abs().saturating_add(top - 1)
+    }
+
+    /// The accuracy that the proposed tree documents: `levels × 2^order` times the batch.
+    pub(super) fn published_accuracy(&self) -> Accuracy {
+        let levels = if self.cpus == 1 {
+            0
+        } else {
+            self.levels.len() as u64 + 1
+        };
+        let multiplier = levels * u64::from(self.cpus.next_power_of_two());
+        let batch = u64::from(self.batch.get());
+        Accuracy {
+            under: batch * multiplier,
+            over: (batch - 1) * multiplier,
+        }
+    }
+
+    pub(super) fn levels(&self) -> &[Level] {
+        &self.levels
+    }
+
+    /// The items of `cpu`, level by level, then its root.
+    #[inline]
+    pub(super) fn path(&self, cpu: usize) -> &[u32] {
+        let width = self.levels.len() + 1;
+        &self.paths[cpu * width..][..width]
+    }
+
+    /// The roots' numbers among the items.
+    pub(super) fn root_items(&self) -> core::ops::Range<usize> {
+        self.items() - self.roots as usize..self.items()
+    }
+}
+
+/// The most of `starts` that share a `key`; equal keys are neighbours.
+fn most_per<K: PartialEq>(starts: &[usize], key: impl Fn(usize) -> K) -> u32 {
+    let runs = starts.chunk_by(|&a, &b| key(a) == key(b));
+    let most = runs.map(<[usize]>::len).max().unwrap_or(0);
+    u32::try_from(most).unwrap_or(u32::MAX)
+}
+
+/// Joins neighbouring `starts` that are the `same` into groups of at most `fan_in`, all groups of
+/// a run as equal as can be. Returns where each begins, and the size of the largest.
+fn grouped(
+    starts: &[usize],
+    same: impl Fn(usize, usize) -> bool,
+    fan_in: u32,
+) -> (Vec<usize>, usize) {
+    let mut groups = Vec::new();
+    let mut fullest = 1;
+    for run in starts.chunk_by(|&a, &b| same(a, b)) {
+        let count = run.len().div_ceil(fan_in as usize);
+        let size = run.len().div_ceil(count);
+        fullest = fullest.max(size);
+        groups.extend((0..count).map(|nth| run[nth * run.len() / count]));
+    }
+    (groups, fullest)
+}
+
+/// Where each run of equal keys among `0..count` begins.
+fn grouped_by<K: PartialEq>(count: usize, key: impl Fn(usize) -> K) -> Vec<usize> {
+    (0..count)
+        .filter(|&nth| nth == 0 || key(nth - 1) != key(nth))
+        .collect()
+}
+
+/// For each of `0..count`, the number of the group it is in.
+fn owners(starts: &[usize], count: usize) -> Vec<u32> {
+    let mut owners = Vec::with_capacity(count);
+    let mut group = 0;
+    for nth in 0..count {
+        if starts.get(group as usize + 1) == Some(&nth) {
+            group += 1;
+        }
+        owners.push(group);
+    }
+    owners
+}
+
+#[cfg(test)]
+#[path = "shape_tests.rs"]
+mod tests;

@@ -1,0 +1,76 @@
+//! One line that all CPUs write: exact, and as slow as the line is far.
+
+use core::fmt;
+use core::sync::atomic::Ordering::Relaxed;
+
+use super::Counters;
+use super::accuracy::Accuracy;
+use super::error::InitError;
+use crate::machine::{LINE_WORDS, Line, Machine};
+
+/// Counters that are atomic integers, all in one cache line.
+pub struct Shared<M: Machine> {
+    line: M::Line,
+    width: usize,
+}
+
+impl<M: Machine> Shared<M> {
+    /// `width` counters at 0.
+    ///
+    /// # Errors
+    /// [`InitError::Width`] unless there are 1 to 8.
+    pub fn init_many(machine: &M, width: usize) -> Result<Self, InitError> {
+        if !(1..=LINE_WORDS).contains(&width) {
+            return Err(InitError::Width {
+                counters: width,
+                max: LINE_WORDS,
+            });
+        }
+        Ok(Self {
+            line: machine.line(),
+            width,
+        })
+    }
+}
+
+// Relaxed: a sum orders nothing else.
+impl<M: Machine> Counters<M> for Shared<M> {
+    fn width(&self) -> usize {
+        self.width
+    }
+
+    #[inline]
+    fn add(&self, machine: &M, counter: usize, delta: i64) {
+        assert!(counter < self.width, "no such counter");
+        self.line.add(machine, counter, delta, Relaxed);
+    }
+
+    #[inline]
+    fn approximate_sum(&self, machine: &M, counter: usize) -> i64 {
+        self.line.load(machine, counter, Relaxed)
+    }
+
+    fn precise_sum(&self, machine: &M, counter: usize) -> i64 {
+        self.line.load(machine, counter, Relaxed)
+    }
+
+    fn accuracy(&self, _machine: &M, _counter: usize) -> Accuracy {
+        Accuracy::EXACT
+    }
+
+    fn set(&self, machine: &M, counter: usize, value: i64) {
+        self.line.store(machine, counter, value, Relaxed);
+    }
+
+    fn bytes(&self) -> usize {
+        size_of::<M::Line>()
+    }
+}
+
+impl<M: Machine> fmt::Debug for Shared<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared")
+            .field("width", &self.width)
+            .finish_non_exhaustive()
+    }
+}

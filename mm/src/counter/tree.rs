@@ -1,0 +1,210 @@
+//! The proposed `percpu_counter_tree`, as published.
+//!
+//! Each CPU's cell keeps the full value; what passes a multiple of the batch is carried to an item,
+//! and from there up to one root. Items are shared by CPUs with equal low bits, which are far
+//! apart on most machines. The documented accuracy is about twice as wide as need be, and its two
+//! sides are swapped where values are compared; both are kept here as they were published, for
+//! comparison. [`OneSidedTree`](super::OneSidedTree) has neither fault.
+//!
+//! Locks: none.
+
+use alloc::sync::Arc;
+use core::cmp::Ordering;
+use core::fmt;
+use core::sync::atomic::Ordering::Relaxed;
+
+use super::Counters;
+use super::accuracy::Accuracy;
+use super::area::{Area, Place};
+use super::carry::carry;
+use super::error::InitError;
+use super::items::Items;
+use super::shape::Shape;
+use crate::machine::{LINE_WORDS, Line, LocalWord, Machine};
+use crate::site::Work;
+
+/// Counters with a cell per CPU, items of their own, and a root each.
+pub struct Tree<M: Machine> {
+    shape: Arc<Shape>,
+    area: Arc<Area<M>>,
+    cells: Place<M>,
+    /// One counter's items after the other's, each alone in its line.
+    items: Items<M>,
+    /// What [`Counters::set`] has added to each sum.
+    bias: M::Line,
+}
+
+impl<M: Machine> Tree<M> {
+    /// Lines of items that `counters` counters of `shape` need.
+    #[must_use]
+    pub fn items_lines(shape: &Shape, counters: usize) -> usize {
+        shape.items() * counters
+    }
+
+    /// Bytes of those lines (Linux: `percpu_counter_tree_items_size`).
+    #[must_use]
+    pub fn items_size(shape: &Shape, counters: usize) -> usize {
+        Self::items_lines(shape, counters) * size_of::<M::Line>()
+    }
+
+    /// As many counters at 0 as `area` has room for in each place, with `items` for their upper
+    /// levels (Linux: `percpu_counter_tree_init_many`).
+    ///
+    /// # Errors
+    /// If `shape`, `area` and `items` do not belong together, before anything is written; if there
+    /// is no memory.
+    pub fn init_many(
+        machine: &M,
+        area: &Arc<Area<M>>,
+        shape: &Arc<Shape>,
+        items: Items<M>,
+    ) -> Result<Self, InitError> {
+        let needed = Self::items_lines(shape, area.width());
+        if area.width() > LINE_WORDS {
+            return Err(InitError::Width {
+                counters: area.width(),
+                max: LINE_WORDS,
+            });
+        }
+        check(area, shape, items.lines(), needed)?;
+        let cells = area.take(machine)?;
+        items.clear(machine);
+        Ok(Self {
+            shape: Arc::clone(shape),
+            area: Arc::clone(area),
+            cells,
+            items,
+            bias: machine.line(),
+        })
+    }
+
+    /// Ends them and returns the memory of their items (Linux:
+    /// `percpu_counter_tree_destroy_many`).
+    pub fn destroy_many(self, machine: &M) -> Items<M> {
+        self.area.put(machine, self.cells);
+        self.items
+    }
+
+    #[inline]
+    fn item(&self, counter: usize, item: usize) -> &M::Line {
+        self.items.line(counter * self.shape.items() + item)
+    }
+
+    /// Carries from the cell of `cpu` up.
+    #[cold]
+    #[inline(never)]
+    fn carry_up(&self, machine: &M, cpu: usize, counter: usize, mut carried: i64) {
+        let path = self.shape.path(cpu);
+        for (level, &item) in self.shape.levels().iter().zip(path) {
+            // What an item would pass on whole need not touch it.
+            if carried & (level.batch - 1) == 0 {
+                continue;
+            }
+            let new = self
+                .item(counter, item as usize)
+                .add(machine, 0, carried, Relaxed);
+            carried = carry(new.wrapping_sub(carried), new, level.batch);
+            if carried == 0 {
+                return;
+            }
+        }
+        let root = path[path.len() - 1] as usize;
+        self.item(counter, root).add(machine, 0, carried, Relaxed);
+    }
+
+    fn unbiased_sum(&self, machine: &M, counter: usize) -> i64 {
+        machine.spend(Work::ScanCpu, self.shape.cpus());
+        (0..self.shape.cpus() as usize)
+            .map(|cpu| self.cells.word(cpu, counter).read(machine))
+            .fold(0, i64::wrapping_add)
+    }
+}
+
+/// Whether a shape, an area and a number of lines go together.
+pub(super) fn check<M: Machine>(
+    area: &Area<M>,
+    shape: &Shape,
+    given: usize,
+    needed: usize,
+) -> Result<(), InitError> {
+    if shape.cpus() != area.cpus() {
+        return Err(InitError::Cpus {
+            shape: shape.cpus(),
+            machine: area.cpus(),
+        });
+    }
+    if given < needed {
+        return Err(InitError::Items { needed, given });
+    }
+    Ok(())
+}
+
+// Relaxed throughout: sums order nothing else, and what is carried belongs to nobody.
+impl<M: Machine> Counters<M> for Tree<M> {
+    fn width(&self) -> usize {
+        self.area.width()
+    }
+
+    #[inline]
+    fn add(&self, machine: &M, counter: usize, delta: i64) {
+        machine.spend(Work::Count, 1);
+        let cpu = machine.this_cpu().index();
+        let new = self.cells.word(cpu, counter).add(machine, delta);
+        let batch = i64::from(self.shape.batch().get());
+        let carried = carry(new.wrapping_sub(delta), new, batch);
+        if carried != 0 && self.shape.cpus() > 1 {
+            self.carry_up(machine, cpu, counter, carried);
+        }
+    }
+
+    fn approximate_sum(&self, machine: &M, counter: usize) -> i64 {
+        let sum = if self.shape.cpus() == 1 {
+            self.cells.word(0, counter).read(machine)
+        } else {
+            let root = self.shape.items() - 1;
+            self.item(counter, root).load(machine, 0, Relaxed)
+        };
+        sum.wrapping_add(self.bias.load(machine, counter, Relaxed))
+    }
+
+    fn precise_sum(&self, machine: &M, counter: usize) -> i64 {
+        let bias = self.bias.load(machine, counter, Relaxed);
+        self.unbiased_sum(machine, counter).wrapping_add(bias)
+    }
+
+    /// As documented by its authors.
+    fn accuracy(&self, _machine: &M, _counter: usize) -> Accuracy {
+        self.shape.published_accuracy()
+    }
+
+    fn set(&self, machine: &M, counter: usize, value: i64) {
+        let bias = value.wrapping_sub(self.unbiased_sum(machine, counter));
+        self.bias.store(machine, counter, bias, Relaxed);
+    }
+
+    fn bytes(&self) -> usize {
+        self.items.bytes() + self.area.bytes_per_group() + size_of::<M::Line>()
+    }
+
+    /// As published, with the two sides of the accuracy swapped: with small batches on many CPUs
+    /// a counter may compare greater or less than its own value.
+    fn approximate_compare_value(&self, machine: &M, counter: usize, value: i64) -> Ordering {
+        let Accuracy { under, over } = self.accuracy(machine, counter);
+        let ahead = value.wrapping_sub(self.approximate_sum(machine, counter));
+        if ahead < 0 && ahead.unsigned_abs() > under {
+            Ordering::Greater
+        } else if ahead > 0 && ahead.unsigned_abs() > over {
+            Ordering::Less
+        } else {
+            Ordering::Equal
+        }
+    }
+}
+
+impl<M: Machine> fmt::Debug for Tree<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tree")
+            .field("shape", &self.shape)
+            .finish_non_exhaustive()
+    }
+}

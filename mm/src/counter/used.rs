@@ -1,0 +1,73 @@
+//! Which cells and items of a tree were ever used: a bit each, cells first.
+//!
+//! A bit is set before what it stands for holds anything, and never cleared.
+//!
+//! Locks: none.
+
+use core::sync::atomic::Ordering::Relaxed;
+
+use super::items::Items;
+use crate::machine::{LINE_WORDS, Line, Machine};
+
+/// Bits in a line.
+const LINE_BITS: usize = LINE_WORDS * 64;
+
+/// Lines that hold so many bits.
+pub(super) const fn lines(bits: usize) -> usize {
+    bits.div_ceil(LINE_BITS)
+}
+
+/// A set of cells and items, in the first of a tree's lines.
+pub(super) struct Used<'a, M: Machine>(pub(super) &'a Items<M>);
+
+// Relaxed: a cell is marked before it is added to by the same CPU; see the one-sided tree.
+impl<'a, M: Machine> Used<'a, M> {
+    #[inline]
+    fn word_of(&self, bit: usize) -> (&'a M::Line, usize, i64) {
+        (
+            self.0.line(bit / LINE_BITS),
+            bit % LINE_BITS / 64,
+            1 << (bit % 64),
+        )
+    }
+
+    #[inline]
+    pub(super) fn has(&self, machine: &M, bit: usize) -> bool {
+        let (line, word, mask) = self.word_of(bit);
+        line.load(machine, word, Relaxed) & mask != 0
+    }
+
+    /// Sets a bit; whether it was not set before.
+    pub(super) fn mark(&self, machine: &M, bit: usize) -> bool {
+        let (line, word, mask) = self.word_of(bit);
+        let mut seen = line.load(machine, word, Relaxed);
+        // Ends: an exchange fails only if another bit was set, of which there are 64.
+        while seen & mask == 0 {
+            match line.compare_exchange(machine, word, seen, seen | mask, Relaxed) {
+                Ok(_) => return true,
+                Err(now) => seen = now,
+            }
+        }
+        false
+    }
+
+    /// The CPUs that ever added, in order.
+    pub(super) fn cpus(self, machine: &'a M, cpus: usize) -> impl Iterator<Item = usize> + 'a {
+        (0..cpus.div_ceil(64)).flat_map(move |nth| {
+            let (line, word, _) = self.word_of(nth * 64);
+            let set = ones(line.load(machine, word, Relaxed).cast_unsigned());
+            // Behind the CPUs' bits are those of the items.
+            set.map(move |bit| nth * 64 + bit)
+                .take_while(move |&cpu| cpu < cpus)
+        })
+    }
+}
+
+/// The numbers of the bits that are set, in order.
+fn ones(mut bits: u64) -> impl Iterator<Item = usize> {
+    core::iter::from_fn(move || {
+        let lowest = bits.trailing_zeros();
+        bits &= bits.checked_sub(1)?;
+        Some(lowest as usize)
+    })
+}

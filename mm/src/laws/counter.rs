@@ -1,0 +1,388 @@
+//! What counters promise while several CPUs use them.
+//!
+//! Three CPUs, since that is where the trees get a level below their roots; a batch of 2, so that
+//! almost every addition carries. Sums are checked against every subset of the additions that a
+//! reader could have missed.
+
+use alloc::sync::Arc;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::fmt;
+use core::sync::atomic::Ordering::{Acquire, Release};
+
+use super::Law;
+use crate::counter::{
+    Accuracy, AnyCounters, Area, Batch, Counters, Counting, Flat, InitError, Items, OneSidedTree,
+    Shape, Shared, Tree,
+};
+use crate::machine::{Machine, Word};
+
+/// CPUs that a machine needs for these laws.
+pub const CPUS: u32 = 3;
+
+/// What each CPU adds, one after the other. The reader is in the middle. Enough for a flat counter
+/// to fold.
+const ADDED: [&[i64]; CPUS as usize] = [&[41], &[], &[-34]];
+/// What is added before anybody runs.
+const BEFORE: i64 = 5;
+/// What one CPU sets while others add.
+const SET: i64 = 10;
+
+/// A counter, what it was made of, and which additions have returned.
+pub struct Counted<M: Machine> {
+    how: Start,
+    area: Arc<Area<M>>,
+    shape: Arc<Shape>,
+    counters: AnyCounters<M>,
+    returned: Vec<M::Word>,
+}
+
+/// How a counter begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Start {
+    As(Counting),
+    /// A one-sided tree that has grown.
+    Grown,
+}
+
+/// Makes a counter for a law.
+pub type Setup<M> = fn(&M) -> Counted<M>;
+
+/// Each variant, and a one-sided tree that has grown.
+#[must_use]
+pub fn setups<M: Machine>() -> [Setup<M>; 5] {
+    [
+        |machine| Counted::new(machine, Start::As(Counting::Shared)),
+        |machine| Counted::new(machine, Start::As(Counting::Flat)),
+        |machine| Counted::new(machine, Start::As(Counting::Tree)),
+        |machine| Counted::new(machine, Start::As(Counting::OneSided)),
+        |machine| Counted::new(machine, Start::Grown),
+    ]
+}
+
+impl<M: Machine> Counted<M> {
+    fn new(machine: &M, how: Start) -> Self {
+        let batch = Batch::new(2).expect("two is a power of two");
+        let cpus = machine.topology();
+        let shape = match how {
+            Start::As(Counting::OneSided) | Start::Grown => Shape::of_topology(cpus, batch, 2),
+            Start::As(_) => Shape::published(cpus.cpus(), batch),
+        };
+        let shape = Arc::new(shape.expect("a few CPUs have a shape"));
+        let area = Arc::new(Area::new(machine, 1).expect("one counter fits"));
+        let made = Self::make(machine, how, &area, &shape);
+        made.expect("there is memory").destroy_many(machine);
+        let counters = Self::make(machine, how, &area, &shape).expect("there is memory");
+        counters.add(machine, 0, BEFORE);
+        Self {
+            how,
+            area,
+            shape,
+            counters,
+            returned: ADDED.iter().map(|_| machine.word(0)).collect(),
+        }
+    }
+
+    fn make(
+        machine: &M,
+        how: Start,
+        area: &Arc<Area<M>>,
+        shape: &Arc<Shape>,
+    ) -> Result<AnyCounters<M>, InitError> {
+        let one_sided = || OneSidedTree::init_many(machine, area, shape);
+        Ok(match how {
+            Start::As(Counting::Shared) => AnyCounters::Shared(Shared::init_many(machine, 1)?),
+            Start::As(Counting::Flat) => AnyCounters::Flat(Flat::init_many(machine, area)?),
+            Start::As(Counting::Tree) => {
+                let items = Items::new(machine, Tree::<M>::items_lines(shape, 1))?;
+                AnyCounters::Tree(Tree::init_many(machine, area, shape, items)?)
+            }
+            Start::As(Counting::OneSided) => AnyCounters::OneSided(one_sided()?),
+            Start::Grown => {
+                let tree = one_sided()?;
+                tree.grow(machine)?;
+                AnyCounters::OneSided(tree)
+            }
+        })
+    }
+
+    /// Adds what this CPU is to add.
+    fn count(&self, machine: &M) {
+        let cpu = machine.this_cpu().index();
+        for &delta in ADDED[cpu] {
+            self.counters.add(machine, 0, delta);
+            // Release pairs with the Acquire of `returned`: a reader that sees the number sees the
+            // additions.
+            self.returned[cpu].add(machine, 1, Release);
+        }
+    }
+
+    /// The sum of the additions that have returned, and those that have not, as far as this CPU
+    /// knows.
+    fn returned(&self, machine: &M) -> (i64, Vec<i64>) {
+        let (mut sum, mut late) = (BEFORE, Vec::new());
+        for (deltas, returned) in ADDED.iter().zip(&self.returned) {
+            if deltas.is_empty() {
+                continue; // Not a step more than there must be.
+            }
+            let returned = usize::try_from(returned.load(machine, Acquire)).unwrap_or(0);
+            sum += deltas[..returned].iter().sum::<i64>();
+            late.extend(&deltas[returned..]);
+        }
+        (sum, late)
+    }
+
+    fn look_precisely(&self, machine: &M) {
+        let (sum, late) = self.returned(machine);
+        let precise = self.counters.precise_sum(machine, 0);
+        assert!(
+            sums(sum, &late).any(|sum| sum == precise),
+            "{self:?}: {precise} is not {sum} with some of {late:?}"
+        );
+    }
+
+    fn look_approximately(&self, machine: &M) {
+        let (sum, late) = self.returned(machine);
+        let approximate = self.counters.approximate_sum(machine, 0);
+        let accuracy = self.counters.accuracy(machine, 0);
+        let slack = self.slack(&late);
+        assert!(
+            sums(sum, &late).any(|sum| (accuracy + slack).allows(approximate, sum)),
+            "{self:?}: {approximate} is too far from {sum} with some of {late:?}: {accuracy:?}"
+        );
+    }
+
+    fn look_at_range(&self, machine: &M) {
+        let (sum, late) = self.returned(machine);
+        let range = self.counters.min_max(machine, 0);
+        let slack = self.slack(&late);
+        let (min, max) = (slack.range(range.min).min, slack.range(range.max).max);
+        assert!(
+            sums(sum, &late).any(|sum| min <= sum && sum <= max),
+            "{self:?}: {range:?} is too far from {sum} with some of {late:?}"
+        );
+    }
+
+    /// Adds and takes back what an item in the middle of a tree keeps; on two CPUs that share one.
+    fn go_and_return(&self, machine: &M) {
+        let neighbour = u32::from(self.how == Start::Grown);
+        if [neighbour, 2].contains(&machine.this_cpu().0) {
+            self.counters.add(machine, 0, 2);
+            self.counters.add(machine, 0, -2);
+        }
+    }
+
+    /// What has been taken back has left no item, and is under way to none.
+    fn is_back(&self, machine: &M) {
+        self.is_exactly(machine, BEFORE);
+        let arrived = match self.how {
+            Start::Grown => self.counters.min_max(machine, 0).min,
+            Start::As(_) => self.counters.approximate_sum(machine, 0),
+        };
+        let (exact, carried) = (BEFORE, BEFORE - BEFORE % 4);
+        let is_exact = self.how == Start::As(Counting::Shared);
+        let expected = if is_exact { exact } else { carried };
+        assert_eq!(arrived, expected, "{self:?}: a carry is lost");
+    }
+
+    /// By how much these additions may move an approximate sum while they are under way.
+    fn slack(&self, late: &[i64]) -> Accuracy {
+        let slack = late.iter().map(|&delta| self.shape.in_flight(delta)).sum();
+        Accuracy {
+            under: slack,
+            over: slack,
+        }
+    }
+
+    /// Nothing is under way, and the sum is `sum`.
+    fn is_exactly(&self, machine: &M, sum: i64) {
+        assert_eq!(self.counters.precise_sum(machine, 0), sum, "{self:?}");
+        let approximate = self.counters.approximate_sum(machine, 0);
+        let accuracy = self.counters.accuracy(machine, 0);
+        assert!(
+            accuracy.allows(approximate, sum),
+            "{self:?}: {approximate} is not within {accuracy:?} of {sum}"
+        );
+        let range = self.counters.min_max(machine, 0);
+        assert!(range.contains(sum), "{self:?}: {sum} is not in {range:?}");
+    }
+
+    fn has_counted_all(&self, machine: &M) {
+        let (sum, late) = self.returned(machine);
+        assert!(late.is_empty(), "every body has returned");
+        self.is_exactly(machine, sum);
+    }
+
+    fn has_set(&self, machine: &M) {
+        let precise = self.counters.precise_sum(machine, 0);
+        let added: Vec<i64> = ADDED.concat();
+        assert!(
+            sums(SET, &added).any(|sum| sum == precise),
+            "{self:?}: {precise} is not {SET} with some of {added:?}"
+        );
+        self.is_exactly(machine, precise);
+        self.counters.set(machine, 0, -SET);
+        self.is_exactly(machine, -SET);
+    }
+
+    fn grow(&self, machine: &M) {
+        if let AnyCounters::OneSided(tree) = &self.counters {
+            tree.grow(machine).expect("there is memory");
+        }
+    }
+
+    /// Makes and ends a group of its own.
+    fn make_and_end(&self, machine: &M) {
+        let own = Self::make(machine, self.how, &self.area, &self.shape).expect("there is memory");
+        own.add(machine, 0, 3);
+        assert_eq!(own.precise_sum(machine, 0), 3, "{self:?}: others see none");
+        own.destroy_many(machine);
+    }
+
+    /// Only its own group has a place.
+    fn is_alone(&self, machine: &M) {
+        self.is_exactly(machine, BEFORE);
+        let has_none =
+            Start::As(Counting::Shared) == self.how || Start::As(Counting::OneSided) == self.how;
+        let held = self.area.groups(machine);
+        assert_eq!(held, usize::from(!has_none), "{self:?}");
+    }
+
+    fn has_one_tree(&self, machine: &M) {
+        assert_eq!(self.area.groups(machine), 1, "who came late has given back");
+    }
+}
+
+/// `sum` with every subset of `late` added.
+fn sums(sum: i64, late: &[i64]) -> impl Iterator<Item = i64> {
+    (0..1_u32 << late.len()).map(move |subset| {
+        let chosen = (0..late.len()).filter(|nth| subset >> nth & 1 != 0);
+        sum + chosen.map(|nth| late[nth]).sum::<i64>()
+    })
+}
+
+fn count<M: Machine>(machine: &M, counted: &Counted<M>) {
+    counted.count(machine);
+}
+
+fn go_and_return<M: Machine>(machine: &M, counted: &Counted<M>) {
+    counted.go_and_return(machine);
+}
+
+fn grow<M: Machine>(machine: &M, counted: &Counted<M>) {
+    counted.grow(machine);
+}
+
+fn make_and_end<M: Machine>(machine: &M, counted: &Counted<M>) {
+    counted.make_and_end(machine);
+}
+
+/// Three CPUs add at once.
+#[must_use]
+pub fn nothing_is_lost<M: Machine>(setup: Setup<M>) -> Law<M, Counted<M>> {
+    Law {
+        name: "when nobody adds any more, sums are exact and approximate sums within accuracy",
+        setup,
+        bodies: vec![count, count, count],
+        check: |machine, counted| counted.has_counted_all(machine),
+    }
+}
+
+/// Two CPUs add and take back, through an item they share.
+///
+/// For what carries the same whatever the order: not for flat counters, and not for a tree that
+/// has still to grow.
+#[must_use]
+pub fn going_and_returning<M: Machine>() -> [Law<M, Counted<M>>; 3] {
+    let [shared, _, tree, _, grown] = setups();
+    [shared, tree, grown].map(|setup| Law {
+        name: "what is taken back leaves nothing behind in a tree",
+        setup,
+        bodies: vec![go_and_return, go_and_return, go_and_return],
+        check: |machine, counted| counted.is_back(machine),
+    })
+}
+
+/// One CPU looks while two add: one law for each way of looking.
+#[must_use]
+pub fn looking_while_adding<M: Machine>(setup: Setup<M>) -> [Law<M, Counted<M>>; 3] {
+    let law = |name, look| Law {
+        name,
+        setup,
+        bodies: vec![count, look, count],
+        check: |machine, counted| counted.has_counted_all(machine),
+    };
+    [
+        law(
+            "a precise sum misses at most additions under way",
+            |machine, counted| {
+                counted.look_precisely(machine);
+            },
+        ),
+        law(
+            "an approximate sum is within accuracy but for additions under way",
+            |machine, counted| {
+                counted.look_approximately(machine);
+            },
+        ),
+        law(
+            "a range has the sum in it but for additions under way",
+            |machine, counted| {
+                counted.look_at_range(machine);
+            },
+        ),
+    ]
+}
+
+/// One CPU sets while two add.
+#[must_use]
+pub fn setting_while_adding<M: Machine>(setup: Setup<M>) -> Law<M, Counted<M>> {
+    Law {
+        name: "a counter that is set keeps or loses each addition under way as a whole",
+        setup,
+        bodies: vec![
+            count,
+            |machine, counted| counted.counters.set(machine, 0, SET),
+            count,
+        ],
+        check: |machine, counted| counted.has_set(machine),
+    }
+}
+
+/// Two CPUs make a tree grow, and a third adds.
+#[must_use]
+pub fn growing_at_once<M: Machine>() -> Law<M, Counted<M>> {
+    Law {
+        name: "of two CPUs that make a tree grow at once, one does, and nothing is lost",
+        setup: |machine| Counted::new(machine, Start::As(Counting::OneSided)),
+        bodies: vec![
+            |machine, counted| {
+                counted.grow(machine);
+                counted.count(machine);
+            },
+            grow,
+            count,
+        ],
+        check: |machine, counted| {
+            counted.has_counted_all(machine);
+            counted.has_one_tree(machine);
+        },
+    }
+}
+
+/// Two CPUs make and end groups.
+#[must_use]
+pub fn making_and_ending<M: Machine>(setup: Setup<M>) -> Law<M, Counted<M>> {
+    Law {
+        name: "groups that are made at once share nothing, and their places come back",
+        setup,
+        bodies: vec![make_and_end, make_and_end],
+        check: |machine, counted| counted.is_alone(machine),
+    }
+}
+
+impl<M: Machine> fmt::Debug for Counted<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Counted").field(&self.how).finish()
+    }
+}

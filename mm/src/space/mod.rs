@@ -1,0 +1,3 @@
+//! Address spaces.
+
+pub mod rss;

@@ -1,0 +1,139 @@
+//! The resident pages of an address space, by kind (Linux: `mm->rss_stat`).
+
+use core::fmt;
+
+use crate::counter::{AnyCounters, Counters, InitError, Plan, Range};
+use crate::machine::Machine;
+
+/// What a resident page is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum RssKind {
+    /// Pages of files (Linux: `MM_FILEPAGES`).
+    File,
+    /// Anonymous pages (Linux: `MM_ANONPAGES`).
+    Anon,
+    /// Pages that are in swap, not in memory (Linux: `MM_SWAPENTS`).
+    Swap,
+    /// Shared memory (Linux: `MM_SHMEMPAGES`).
+    Shmem,
+}
+
+impl RssKind {
+    /// Every kind, in the order of Linux.
+    pub const ALL: [Self; 4] = [Self::File, Self::Anon, Self::Swap, Self::Shmem];
+
+    /// The kinds that occupy memory.
+    pub const RESIDENT: [Self; 3] = [Self::File, Self::Anon, Self::Shmem];
+
+    /// The Linux name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::File => "MM_FILEPAGES",
+            Self::Anon => "MM_ANONPAGES",
+            Self::Swap => "MM_SWAPENTS",
+            Self::Shmem => "MM_SHMEMPAGES",
+        }
+    }
+}
+
+/// Four counters of pages.
+#[derive(Debug)]
+pub struct Rss<M: Machine>(AnyCounters<M>);
+
+impl<M: Machine> Rss<M> {
+    /// How many counters a plan for this must have.
+    pub const WIDTH: usize = RssKind::ALL.len();
+
+    /// All at 0.
+    ///
+    /// # Errors
+    /// [`InitError::Width`] if `plan` is for another number of counters;
+    /// [`InitError::OutOfMemory`].
+    pub fn new(machine: &M, plan: &Plan<M>) -> Result<Self, InitError> {
+        let width = plan.area().width();
+        if width != Self::WIDTH {
+            return Err(InitError::AreaWidth {
+                counters: Self::WIDTH,
+                area: width,
+            });
+        }
+        Ok(Self(plan.init_many(machine)?))
+    }
+
+    /// Adds `pages` of a kind, or takes them away (Linux: `add_mm_counter`).
+    #[inline]
+    pub fn add(&self, machine: &M, kind: RssKind, pages: i64) {
+        self.0.add(machine, kind as usize, pages);
+    }
+
+    /// Pages of a kind, cheaply (Linux: `get_mm_counter`).
+    pub fn approximate(&self, machine: &M, kind: RssKind) -> u64 {
+        self.0.approximate_sum_positive(machine, kind as usize)
+    }
+
+    /// Pages of a kind, exactly when nothing is under way (Linux: `get_mm_counter_sum`).
+    pub fn precise(&self, machine: &M, kind: RssKind) -> u64 {
+        self.0.precise_sum_positive(machine, kind as usize)
+    }
+
+    /// Resident pages of all kinds, cheaply (Linux: `get_mm_rss`).
+    pub fn resident(&self, machine: &M) -> u64 {
+        let of = |kind| self.approximate(machine, kind);
+        RssKind::RESIDENT.into_iter().map(of).sum()
+    }
+
+    /// Where the number of resident pages is, as far as a cheap look can tell.
+    pub fn resident_range(&self, machine: &M) -> Range {
+        let of = |kind| self.0.min_max(machine, kind as usize);
+        RssKind::RESIDENT
+            .into_iter()
+            .map(of)
+            .fold(Range::exactly(0), |sum, range| sum + range)
+    }
+
+    /// Resident pages of all kinds, exactly when nothing is under way (Linux: `get_mm_rss_sum`).
+    pub fn resident_precise(&self, machine: &M) -> u64 {
+        let of = |kind| self.precise(machine, kind);
+        RssKind::RESIDENT.into_iter().map(of).sum()
+    }
+
+    /// The counters themselves, numbered as `RssKind as usize`.
+    pub fn counters(&self) -> &AnyCounters<M> {
+        &self.0
+    }
+
+    /// Ends them; all must be exactly 0 (Linux: `check_mm`).
+    ///
+    /// # Errors
+    /// The first that is not, with what it says. The counters are ended all the same.
+    pub fn destroy(self, machine: &M) -> Result<(), BadRss> {
+        let left = RssKind::ALL.into_iter().find_map(|kind| {
+            let pages = self.0.precise_sum(machine, kind as usize);
+            (pages != 0).then_some(BadRss { kind, pages })
+        });
+        self.0.destroy_many(machine);
+        left.map_or(Ok(()), Err)
+    }
+}
+
+/// Pages that an ended address space still counts: somebody has miscounted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BadRss {
+    /// Of which kind.
+    pub kind: RssKind,
+    /// How many.
+    pub pages: i64,
+}
+
+impl fmt::Display for BadRss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (kind, pages) = (self.kind.name(), self.pages);
+        write!(
+            f,
+            "bad rss-counter state: {kind} is {pages} when the address space ends"
+        )
+    }
+}
+
+impl core::error::Error for BadRss {}
