@@ -153,6 +153,8 @@ pub trait Line<M> {
 ///
 /// Setting it happens before every [`Once::get`] that finds it.
 pub trait Once<T>: Sized {
+    /// One that is set already.
+    fn of(value: T) -> Self;
     /// The value, if it was set.
     fn get(&self) -> Option<&T>;
     /// Sets it.

@@ -3,10 +3,10 @@
 //! A [`SharedWord`] is alone in 128 bytes, since many CPUs write it and x86 prefetches lines in
 //! pairs; a [`SharedLine`] is one line only, because counters have many of them. A [`CpuWord`] is not: words of one CPU belong side by side.
 
-use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{self, Relaxed};
 use std::sync::atomic::{AtomicI64, AtomicU8};
 
+use once_cell::sync::OnceCell;
 use plimsoll_mm::machine::{LINE_WORDS, Line, LocalWord, Once, Tags, Word};
 use plimsoll_mm::units::{Order, Pages};
 
@@ -107,15 +107,19 @@ impl Line<Host> for SharedLine {
 
 /// A value that is set once.
 #[derive(Debug)]
-pub struct HostOnce<T>(OnceLock<T>);
+pub struct HostOnce<T>(OnceCell<T>);
 
 impl<T> HostOnce<T> {
     pub(crate) fn new() -> Self {
-        Self(OnceLock::new())
+        Self(OnceCell::new())
     }
 }
 
 impl<T> Once<T> for HostOnce<T> {
+    fn of(value: T) -> Self {
+        Self(OnceCell::with_value(value))
+    }
+
     #[inline]
     fn get(&self) -> Option<&T> {
         self.0.get()

@@ -282,6 +282,13 @@ macro_rules! checked_machine {
         }
 
         impl<T> Once<T> for ModelOnce<T> {
+            fn of(value: T) -> Self {
+                Self {
+                    value: value.into(),
+                    there: AtomicI64::new(1),
+                }
+            }
+
             fn get(&self) -> Option<&T> {
                 // Pairs with the Release below.
                 if self.there.load(Acquire) == 0 {

@@ -15,6 +15,10 @@ impl<T> SimOnce<T> {
 }
 
 impl<T> Once<T> for SimOnce<T> {
+    fn of(value: T) -> Self {
+        Self(value.into())
+    }
+
     #[inline]
     fn get(&self) -> Option<&T> {
         self.0.get()

@@ -87,18 +87,23 @@ impl<M: Machine> OneSidedTree<M> {
         shape: &Arc<Shape>,
     ) -> Result<Self, InitError> {
         check(area, shape, 0, 0)?;
-        if area.width() > WIDTH_MAX {
-            return Err(InitError::Width {
-                counters: area.width(),
-                max: WIDTH_MAX,
-            });
-        }
+        Self::check_width(area)?;
         Ok(Self {
             area: Arc::clone(area),
             shape: Arc::clone(shape),
             first: machine.line(),
             grown: machine.once(),
         })
+    }
+
+    fn check_width(area: &Area<M>) -> Result<(), InitError> {
+        if area.width() > WIDTH_MAX {
+            return Err(InitError::Width {
+                counters: area.width(),
+                max: WIDTH_MAX,
+            });
+        }
+        Ok(())
     }
 
     /// The same with the tree made at once, of memory supplied by the caller: for an owner that
@@ -114,11 +119,19 @@ impl<M: Machine> OneSidedTree<M> {
         items: Items<M>,
     ) -> Result<Self, InitError> {
         check(area, shape, items.lines(), Self::items_lines(shape))?;
-        let counters = Self::init_many(machine, area, shape)?;
+        Self::check_width(area)?;
         items.clear(machine);
-        let grown = counters.tree_of(machine, items)?;
-        let _first = counters.grown.set(grown);
-        Ok(counters)
+        let grown = Grown {
+            cells: area.take(machine)?,
+            items,
+            above: marks(shape),
+        };
+        Ok(Self {
+            area: Arc::clone(area),
+            shape: Arc::clone(shape),
+            first: machine.line(),
+            grown: M::Once::of(grown),
+        })
     }
 
     /// Ends them and returns the memory of their items, if there was a tree.
@@ -142,19 +155,16 @@ impl<M: Machine> OneSidedTree<M> {
             return Ok(());
         }
         let items = Items::new(machine, Self::items_lines(&self.shape))?;
-        if let Err(late) = self.grown.set(self.tree_of(machine, items)?) {
+        let grown = Grown {
+            cells: self.area.take(machine)?,
+            items,
+            above: marks(&self.shape),
+        };
+        if let Err(late) = self.grown.set(grown) {
             // Somebody else was first.
             self.area.put(machine, late.cells);
         }
         Ok(())
-    }
-
-    fn tree_of(&self, machine: &M, items: Items<M>) -> Result<Grown<M>, InitError> {
-        Ok(Grown {
-            cells: self.area.take(machine)?,
-            items,
-            above: marks(&self.shape),
-        })
     }
 
     /// Adds to the line, unless the line has moved.
