@@ -4,6 +4,7 @@ use plimsoll_host::Host;
 use plimsoll_host::law::run_law;
 use plimsoll_mm::laws::Law;
 use plimsoll_mm::laws::counter::{self, CPUS, Counted, Setup};
+use plimsoll_mm::laws::under_way;
 
 const ROUNDS: u32 = 1000;
 
@@ -47,4 +48,9 @@ fn making_and_ending() {
 #[test]
 fn growing_at_once() {
     run_law(&counter::growing_at_once(), CPUS, ROUNDS);
+}
+
+#[test]
+fn one_addition_under_way() {
+    run_law(&under_way::one_under_way(), CPUS, ROUNDS);
 }

@@ -2,7 +2,10 @@
 //!
 //! Not in one program with shuttle, whose panic hook reports every thread that loom ends.
 
+use std::panic::catch_unwind;
+
 use plimsoll_mm::laws::counter::{self, CPUS};
+use plimsoll_mm::laws::under_way;
 use plimsoll_model::loom::run_law;
 
 #[test]
@@ -47,4 +50,11 @@ fn making_and_ending() {
 #[test]
 fn growing_at_once() {
     run_law(&counter::growing_at_once(), CPUS);
+}
+
+#[test]
+fn one_addition_under_way() {
+    run_law(&under_way::one_under_way(), CPUS);
+    let forgotten = catch_unwind(|| run_law(&under_way::one_under_way_forgotten(), CPUS));
+    assert!(forgotten.is_err(), "what is under way counts");
 }

@@ -1,6 +1,9 @@
 //! The laws of counters under shuttle, at random.
 
+use std::panic::catch_unwind;
+
 use plimsoll_mm::laws::counter::{self, CPUS};
+use plimsoll_mm::laws::under_way;
 use plimsoll_model::shuttle::run_law;
 
 /// Schedules per law and kind of counter: seconds in a debug build.
@@ -46,4 +49,11 @@ fn making_and_ending() {
 #[test]
 fn growing_at_once() {
     run_law(&counter::growing_at_once(), CPUS, SCHEDULES);
+}
+
+#[test]
+fn one_addition_under_way() {
+    run_law(&under_way::one_under_way(), CPUS, SCHEDULES);
+    let forgotten = || run_law(&under_way::one_under_way_forgotten(), CPUS, SCHEDULES);
+    assert!(catch_unwind(forgotten).is_err(), "what is under way counts");
 }

@@ -2,11 +2,13 @@
 
 mod support;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
 use plimsoll_mm::counter::{Batch, Counters, Counting, Plan};
 use plimsoll_mm::laws::Law;
 use plimsoll_mm::laws::counter::{self, CPUS, Counted, Setup};
+use plimsoll_mm::laws::under_way;
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::CpuId;
 use plimsoll_sim::{Sim, SimOptions, run_law};
@@ -87,4 +89,13 @@ fn a_cpu_that_goes_offline_takes_nothing_with_it() {
         let counters = Rc::into_inner(counters).expect("no task has it any more");
         counters.destroy_many(&sim);
     }
+}
+
+#[test]
+fn one_addition_under_way() {
+    let machine = small::profile(Topology::flat(CPUS), 1000);
+    run_law(&under_way::one_under_way(), &machine, seeds::chosen(SEEDS));
+    let forgotten = || run_law(&under_way::one_under_way_forgotten(), &machine, 0..SEEDS);
+    let forgotten = catch_unwind(AssertUnwindSafe(forgotten));
+    assert!(forgotten.is_err(), "what is under way counts");
 }
