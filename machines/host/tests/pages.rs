@@ -24,3 +24,9 @@ fn double_free_is_refused() {
 fn folding_against_counting() {
     run_law(&laws::folding_against_counting(), 2, ROUNDS);
 }
+
+#[test]
+fn the_shepherd_moves() {
+    run_law(&laws::shepherd::shepherd_moves_on(), 3, ROUNDS);
+    run_law(&laws::shepherd::shepherd_moves_twice(), 3, ROUNDS);
+}

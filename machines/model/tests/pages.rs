@@ -40,3 +40,15 @@ fn shuttle_double_free_is_refused() {
 fn shuttle_folding_against_counting() {
     shuttle::run_law(&laws::folding_against_counting(), 2, SCHEDULES);
 }
+
+#[test]
+fn loom_shepherd_moves() {
+    loom::run_law(&laws::shepherd::shepherd_moves_on(), 3);
+    loom::run_law(&laws::shepherd::shepherd_moves_twice(), 3);
+}
+
+#[test]
+fn shuttle_shepherd_moves() {
+    shuttle::run_law(&laws::shepherd::shepherd_moves_on(), 3, SCHEDULES);
+    shuttle::run_law(&laws::shepherd::shepherd_moves_twice(), 3, SCHEDULES);
+}

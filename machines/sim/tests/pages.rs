@@ -37,3 +37,17 @@ fn double_free_is_refused() {
 fn folding_against_counting() {
     run_law(&laws::folding_against_counting(), &machine(), seeds());
 }
+
+#[test]
+fn the_shepherd_moves() {
+    run_law(
+        &laws::shepherd::shepherd_moves_on(),
+        &small::profile(Topology::flat(3), 1000),
+        seeds(),
+    );
+    run_law(
+        &laws::shepherd::shepherd_moves_twice(),
+        &small::profile(Topology::flat(3), 1000),
+        seeds(),
+    );
+}

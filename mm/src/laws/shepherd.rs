@@ -1,0 +1,68 @@
+//! Where the shepherd is while CPUs come to their end.
+
+use alloc::vec;
+use core::fmt;
+
+use super::Law;
+use crate::machine::{Job, JobState, Machine};
+use crate::page::{Config, Layout};
+use crate::units::{CpuId, Pages};
+use crate::vmstat::Manager;
+
+/// A manager whose shepherd was deferred to CPU 0.
+pub struct Watched<M: Machine>(Manager<M>);
+
+impl<M: Machine> Watched<M> {
+    fn new(machine: &M) -> Self {
+        let config = Config::new(Layout::arena(Pages(1)));
+        let manager = Manager::new(machine, config).expect("one page is a layout");
+        manager.start(machine);
+        Self(manager)
+    }
+
+    /// One CPU that is online waits for the shepherd's time, and no other.
+    fn has_one_shepherd(&self, machine: &M) {
+        let cpus = self.0.pages().cpus();
+        let waits = |cpu: &CpuId| machine.job_state(*cpu, Job::Shepherd) == JobState::Pending;
+        let waiting = cpus.iter(machine).filter(waits).count();
+        assert_eq!(waiting, 1, "online CPUs that the shepherd is deferred to");
+    }
+}
+
+/// The shepherd's CPU goes offline while it makes its round.
+#[must_use]
+pub fn shepherd_moves_on<M: Machine>() -> Law<M, Watched<M>> {
+    Law {
+        name: "the shepherd is neither lost nor doubled when its CPU goes offline meanwhile",
+        setup: Watched::new,
+        bodies: vec![
+            |machine, watched| {
+                // Its time has come: it is not pending while it runs.
+                machine.cancel(CpuId(0), Job::Shepherd);
+                watched.0.run(machine, Job::Shepherd);
+            },
+            |machine, watched| watched.0.cpu_going(machine, CpuId(0)),
+        ],
+        check: |machine, watched| watched.has_one_shepherd(machine),
+    }
+}
+
+/// Where the shepherd is goes offline, and so does where it would go next.
+#[must_use]
+pub fn shepherd_moves_twice<M: Machine>() -> Law<M, Watched<M>> {
+    Law {
+        name: "the shepherd is neither lost nor doubled when two CPUs go offline at once",
+        setup: Watched::new,
+        bodies: vec![
+            |machine, watched| watched.0.cpu_going(machine, CpuId(1)),
+            |machine, watched| watched.0.cpu_going(machine, CpuId(0)),
+        ],
+        check: |machine, watched| watched.has_one_shepherd(machine),
+    }
+}
+
+impl<M: Machine> fmt::Debug for Watched<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Watched").finish_non_exhaustive()
+    }
+}
