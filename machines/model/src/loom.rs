@@ -13,13 +13,13 @@ use std::sync::atomic::{AtomicU8, AtomicU64};
 use std::sync::{Arc, OnceLock};
 
 use ::loom::sync::Mutex;
-use ::loom::sync::atomic::{AtomicI64, AtomicU8 as ModelU8};
+use ::loom::sync::atomic::{AtomicI64, AtomicU8 as ModelU8, AtomicU64 as ModelU64};
 use ::loom::{model, thread};
 use plimsoll_mm::event::Event;
 use plimsoll_mm::laws::Law;
 use plimsoll_mm::machine::{
-    CpuLock, Due, Job, JobState, LINE_WORDS, Line, LocalWord, Lock, Machine, Once, Tags, WhenIdle,
-    Word,
+    CpuLock, Due, Field, Job, JobState, LINE_WORDS, Line, LocalWord, Lock, Machine, Once, Tags,
+    WhenIdle, Word,
 };
 use plimsoll_mm::site::{LockClass, Site, Work};
 use plimsoll_mm::topology::Topology;
@@ -185,6 +185,7 @@ impl Machine for LoomMachine {
     type Tags = ModelTags;
     type Line = ModelLine;
     type Once<T> = ModelOnce<T>;
+    type Field = ModelField;
 
     fn topology(&self) -> &Topology {
         &self.shared.topology
@@ -229,6 +230,10 @@ impl Machine for LoomMachine {
 
     fn once<T>(&self) -> ModelOnce<T> {
         ModelOnce::new()
+    }
+
+    fn field(&self, value: u64) -> ModelField {
+        ModelField(ModelU64::new(value))
     }
 
     fn spend(&self, _work: Work, _n: u32) {}
@@ -329,6 +334,20 @@ impl LocalWord<LoomMachine> for ModelWord {
 
     fn read(&self, _machine: &LoomMachine) -> i64 {
         self.0.load(Relaxed)
+    }
+}
+
+/// A plain integer of the model; each access is a step.
+#[derive(Debug)]
+pub struct ModelField(ModelU64);
+
+impl Field for ModelField {
+    fn get(&self) -> u64 {
+        self.0.load(Acquire)
+    }
+
+    fn set(&self, value: u64) {
+        self.0.store(value, Release);
     }
 }
 

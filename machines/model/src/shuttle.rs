@@ -13,13 +13,13 @@ use std::sync::{Arc, OnceLock};
 
 use ::shuttle::scheduler::{PctScheduler, RandomScheduler, ReplayScheduler, Scheduler};
 use ::shuttle::sync::Mutex;
-use ::shuttle::sync::atomic::{AtomicI64, AtomicU8 as ModelU8};
+use ::shuttle::sync::atomic::{AtomicI64, AtomicU8 as ModelU8, AtomicU64 as ModelU64};
 use ::shuttle::{Config, Runner, thread};
 use plimsoll_mm::event::Event;
 use plimsoll_mm::laws::Law;
 use plimsoll_mm::machine::{
-    CpuLock, Due, Job, JobState, LINE_WORDS, Line, LocalWord, Lock, Machine, Once, Tags, WhenIdle,
-    Word,
+    CpuLock, Due, Field, Job, JobState, LINE_WORDS, Line, LocalWord, Lock, Machine, Once, Tags,
+    WhenIdle, Word,
 };
 use plimsoll_mm::site::{LockClass, Site, Work};
 use plimsoll_mm::topology::Topology;
@@ -205,6 +205,7 @@ impl Machine for ShuttleMachine {
     type Tags = ModelTags;
     type Line = ModelLine;
     type Once<T> = ModelOnce<T>;
+    type Field = ModelField;
 
     fn topology(&self) -> &Topology {
         &self.shared.topology
@@ -249,6 +250,10 @@ impl Machine for ShuttleMachine {
 
     fn once<T>(&self) -> ModelOnce<T> {
         ModelOnce::new()
+    }
+
+    fn field(&self, value: u64) -> ModelField {
+        ModelField(ModelU64::new(value))
     }
 
     fn spend(&self, _work: Work, _n: u32) {}
@@ -349,6 +354,20 @@ impl LocalWord<ShuttleMachine> for ModelWord {
 
     fn read(&self, _machine: &ShuttleMachine) -> i64 {
         self.0.load(Relaxed)
+    }
+}
+
+/// A plain integer of the model; each access is a step.
+#[derive(Debug)]
+pub struct ModelField(ModelU64);
+
+impl Field for ModelField {
+    fn get(&self) -> u64 {
+        self.0.load(Acquire)
+    }
+
+    fn set(&self, value: u64) {
+        self.0.store(value, Release);
     }
 }
 
