@@ -42,18 +42,21 @@ impl<'a> Mapping<'a> {
     /// Faults `pages` fresh pages in. Stops early, with `false`, when memory runs out.
     pub fn fault(&mut self, sim: &Sim, pages: usize) -> bool {
         self.pages.reserve(pages);
-        for _ in 0..pages {
-            sim.spend(Work::Fault, 1);
-            let Ok(pfn) = self.mm.pages().alloc(sim, Request::new(Order::ZERO)) else {
-                return false;
-            };
-            self.pages.push(pfn);
-            self.uncounted += 1;
-            if self.uncounted == COUNTED_TOGETHER {
-                self.count(sim);
+        let mut rest = pages;
+        while rest > 0 {
+            let run = rest.min(COUNTED_TOGETHER - self.uncounted);
+            for done in 0..run {
+                sim.spend(Work::Fault, 1);
+                let Ok(pfn) = self.mm.pages().alloc(sim, Request::new(Order::ZERO)) else {
+                    self.uncounted += done;
+                    return false;
+                };
+                self.pages.push(pfn);
             }
+            self.uncounted += run;
+            self.count(sim);
+            rest -= run;
         }
-        self.count(sim);
         true
     }
 

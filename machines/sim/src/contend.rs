@@ -20,7 +20,7 @@ use std::collections::VecDeque;
 use plimsoll_mm::site::{LockClass, Site};
 use plimsoll_mm::units::{CpuId, Nanos};
 
-use crate::cpu::Cpu;
+use crate::cpu::NO_CPU;
 use crate::engine::Inner;
 use crate::options::LockModel;
 use crate::random::cpu_id;
@@ -31,32 +31,36 @@ use crate::tree::{NEVER, key, time_of};
 /// The start of a waiter that does not know it yet.
 const UNKNOWN: u64 = u64::MAX;
 
-/// The epoch of a section that others may have seen before it began.
+/// The epoch of a section that others may have seen, whatever the epoch is at its end.
 const SEEN: u64 = u64::MAX;
 
-/// A lock without its value.
+/// A lock without its value. Waiters are few; in a box, they leave the rest in one cache line.
 pub(crate) struct Queue {
-    pub(crate) class: LockClass,
-    home: usize,
     /// The key at which the last section ended.
     free_key: Cell<u64>,
-    /// The CPU of the last section.
-    last: Cell<usize>,
+    /// The CPU of the last section, or [`NO_CPU`] while somebody is inside or has been promised to
+    /// be next.
+    free_at: Cell<CpuId>,
     /// The CPU whose request got to the lock's line last: it has the line or will get it.
-    line: Cell<usize>,
-    /// Somebody is inside or has been promised to be next.
-    pub(crate) held: Cell<bool>,
+    line: Cell<CpuId>,
     /// Who holds it, or held it last.
-    holder: Cell<(usize, Site)>,
-    waiters: RefCell<VecDeque<Waiter>>,
+    holder: Cell<(CpuId, Site)>,
+    pub(crate) home: CpuId,
+    pub(crate) class: LockClass,
     /// Whether `waiters` has entries, stale ones included.
     queued: Cell<bool>,
+    waiters: Box<RefCell<VecDeque<Waiter>>>,
 }
+
+const _: () = assert!(
+    size_of::<Queue>() <= 40,
+    "a lock leaves room for its value in a pair of cache lines"
+);
 
 /// Somebody who found the lock taken.
 struct Waiter {
     start: u64,
-    cpu: usize,
+    cpu: CpuId,
     task: u32,
     site: Site,
 }
@@ -65,21 +69,27 @@ struct Waiter {
 pub(crate) struct Section {
     pub(crate) start: u64,
     epoch: u64,
-    site: Site,
+}
+
+impl Section {
+    /// No section: somebody looks from outside a run.
+    pub(crate) const OUTSIDE: Self = Self {
+        start: 0,
+        epoch: u64::MAX - 1,
+    };
 }
 
 impl Queue {
     pub(crate) fn new(class: LockClass, home: CpuId) -> Self {
         Self {
-            class,
-            home: home.index(),
             free_key: Cell::new(0),
-            last: Cell::new(home.index()),
-            line: Cell::new(home.index()),
-            held: Cell::new(false),
-            holder: Cell::new((home.index(), Site::Control)),
-            waiters: RefCell::default(),
+            free_at: Cell::new(home),
+            line: Cell::new(home),
+            holder: Cell::new((home, Site::Control)),
+            home,
+            class,
             queued: Cell::new(false),
+            waiters: Box::default(),
         }
     }
 
@@ -89,7 +99,7 @@ impl Queue {
         let asked = time_of(sim.order());
         let line_ns = self.line_ns(sim);
         let request_ns = line_ns / 2;
-        sim.cpu().clock.set(asked + request_ns);
+        sim.clock.set(asked + request_ns);
         let mine = sim.order();
         sim.record
             .fold(time_of(mine), sim.cur.get(), LOCK | self.class as u64);
@@ -115,106 +125,125 @@ impl Queue {
     /// What bringing the line here takes; nothing if it is here.
     #[inline]
     pub(crate) fn line_ns(&self, sim: &Inner) -> u64 {
-        let index = sim.cur.get();
-        if self.line.get() == index {
+        let (line, this) = (self.line.get(), sim.this_cpu());
+        if line == this {
             return 0;
         }
-        sim.prices.transfer_home(self.line.get(), index, self.home)
+        sim.prices
+            .transfer_home(line.index(), this.index(), self.home.index())
+    }
+
+    /// Whether somebody is inside or has been promised to be next.
+    #[inline]
+    pub(crate) fn is_held(&self) -> bool {
+        self.free_at.get() == NO_CPU
     }
 
     /// Whether somebody who arrives with key `mine` finds the lock taken.
     #[inline]
     pub(crate) fn is_taken(&self, mine: u64) -> bool {
-        self.held.get() || self.free_key.get() > mine
+        self.is_held() || self.free_key.get() > mine
     }
 
-    /// The CPU of the last section.
-    #[inline]
-    pub(crate) fn last(&self) -> usize {
-        self.last.get()
+    /// Whether `cpu`, which runs, had the lock last and finds it free: its clock is not before the
+    /// end of its own last section.
+    #[inline(always)]
+    pub(crate) fn is_free_at(&self, sim: &Inner, cpu: CpuId) -> bool {
+        let free = self.free_at.get() == cpu;
+        debug_assert!(!free || time_of(self.free_key.get()) <= sim.clock.get());
+        free
     }
 
     /// Takes the free lock, whose line is still `line_ns` away.
     #[inline]
     pub(crate) fn take(&self, sim: &Inner, site: Site, line_ns: u64) -> Section {
-        let cost = if self.last.get() == sim.cur.get() {
+        let cost = if self.free_at.get() == sim.this_cpu() {
             u64::from(sim.prices.lock_own_ns)
         } else {
-            self.count_line(sim, sim.cur.get());
+            sim.count_line(self.free_at.get(), sim.this_cpu());
             line_ns + u64::from(sim.prices.lock_remote_extra_ns)
         };
         if self.queued.get() {
             self.waiters.borrow_mut().clear();
             self.queued.set(false);
         }
-        self.take_at(sim, site, sim.cpu().clock.get() + cost)
+        self.take_for(sim, site, cost)
     }
 
-    /// Takes the free lock from `start` on.
-    #[inline(always)]
-    pub(crate) fn take_at(&self, sim: &Inner, site: Site, start: u64) -> Section {
-        let cpu = sim.cpu();
-        cpu.clock.set(start);
-        self.claim(sim.cur.get(), site);
-        self.begin(sim, cpu, site, start)
+    /// Takes the free lock for the price of `cost`.
+    #[inline]
+    pub(crate) fn take_for(&self, sim: &Inner, site: Site, cost: u64) -> Section {
+        sim.clock.set(sim.clock.get() + cost);
+        self.claim(sim.this_cpu(), site);
+        self.begin(sim)
     }
 
-    /// The lock and its line are with CPU `index`.
+    /// The lock and its line are with `cpu`.
     #[inline(always)]
-    pub(crate) fn claim(&self, index: usize, site: Site) {
-        self.line.set(index);
-        self.held.set(true);
-        self.holder.set((index, site));
+    fn claim(&self, cpu: CpuId, site: Site) {
+        self.line.set(cpu);
+        self.free_at.set(NO_CPU);
+        self.holder.set((cpu, site));
     }
 
-    /// The section of `cpu`, which runs and has the lock.
+    /// The section of the CPU that runs and has the lock.
     #[inline(always)]
-    pub(crate) fn begin(&self, sim: &Inner, cpu: &Cpu, site: Site, start: u64) -> Section {
+    fn begin(&self, sim: &Inner) -> Section {
         if self.class.sleeps() {
-            let stays = &sim.tasks.get(cpu.current.get()).stays;
+            let stays = &sim.tasks.get(sim.cpu().current.get()).stays;
             stays.set(stays.get() + 1);
         } else {
-            cpu.pins.set(cpu.pins.get() + 1);
+            sim.pins.set(sim.pins.get() + 1);
         }
+        let all_seen = sim.options.lock_model == LockModel::ReleaseEvent;
         Section {
-            start,
+            start: sim.clock.get(),
+            epoch: if all_seen { SEEN } else { sim.epoch.get() },
+        }
+    }
+
+    /// The section of `cpu`, which runs, may enter without ceremony and had the spinlock last.
+    #[inline(always)]
+    pub(crate) fn enter_again(&self, sim: &Inner, cpu: CpuId, site: Site) -> Section {
+        self.claim(cpu, site);
+        sim.pins.set(sim.pins.get() + 1);
+        Section {
+            start: sim.clock.get(),
             epoch: sim.epoch.get(),
-            site,
         }
     }
 
     /// Queues for the taken lock, which was asked for at `asked`.
     #[inline(never)]
     fn wait(&self, sim: &Inner, site: Site, asked: u64) -> Section {
-        let index = sim.cur.get();
-        let cpu = &sim.cpus[index];
-        let arrival = cpu.clock.get();
-        self.line.set(index);
-        let parked = self.held.get();
+        let this = sim.this_cpu();
+        let arrival = sim.clock.get();
+        self.line.set(this);
+        let parked = self.is_held();
         if self.class.sleeps() {
             sim.assert_may_sleep();
         }
         let behind = self.retire(arrival);
         let blocker = self.holder.get();
         assert!(
-            self.class.sleeps() || !parked || blocker.0 != index || behind,
-            "CPU {index} waits for a {} that it holds itself",
+            self.class.sleeps() || !parked || blocker.0 != this || behind,
+            "CPU {this} waits for a {} that it holds itself",
             self.class.name()
         );
         let start = if parked {
             UNKNOWN
         } else {
-            self.next_start(sim, index)
+            self.next_start(sim, self.free_at.get(), this)
         };
-        let task = cpu.current.get();
+        let task = sim.cpu().current.get();
         self.waiters.borrow_mut().push_back(Waiter {
             start,
-            cpu: index,
+            cpu: this,
             task,
             site,
         });
         self.queued.set(true);
-        self.held.set(true);
+        self.free_at.set(NO_CPU);
         if self.class.sleeps() {
             if !parked {
                 sim.wake_at(task, start);
@@ -223,22 +252,21 @@ impl Queue {
         } else if parked {
             sim.leave(NEVER);
         } else {
-            cpu.clock.set(start);
+            sim.clock.set(start);
         }
-        let cpu = sim.cpu();
-        let start = cpu.clock.get();
+        let start = sim.clock.get();
         let wait = LongestWait {
             wait: Nanos(start - asked),
             at: Nanos(asked),
-            cpu: cpu_id(index),
-            blocker: cpu_id(blocker.0),
+            cpu: this,
+            blocker: blocker.0,
             blocker_site: blocker.1,
         };
         // The first waiter of a queued spinlock is invisible; every waiter of a mutex is traced.
         let traced = behind || self.class.sleeps();
         sim.record.lock(self.class, site).waited(wait, traced);
-        cpu.record_wait(self.class, start - asked);
-        let section = self.begin(sim, cpu, site, start);
+        sim.cpu().record_wait(self.class, start - asked);
+        let section = self.begin(sim);
         // Others may have parked before this section began: its end has to look for them.
         let seen = parked || self.class.sleeps();
         Section {
@@ -247,17 +275,12 @@ impl Queue {
         }
     }
 
-    /// Counts that the lock's line goes to CPU `to`.
-    fn count_line(&self, sim: &Inner, to: usize) {
-        let distance = sim.prices.distance(self.last.get(), to);
-        sim.record.line_moved(distance);
-    }
-
-    /// When the next section starts if it is one of CPU `to`.
-    fn next_start(&self, sim: &Inner, to: usize) -> u64 {
-        self.count_line(sim, to);
+    /// When the next section starts if it is one of `to` and the last was one of `from`.
+    fn next_start(&self, sim: &Inner, from: CpuId, to: CpuId) -> u64 {
+        sim.count_line(from, to);
+        let home = self.home.index();
         time_of(self.free_key.get())
-            + sim.prices.transfer_home(self.last.get(), to, self.home)
+            + sim.prices.transfer_home(from.index(), to.index(), home)
             + u64::from(sim.prices.lock_handover_extra_ns)
     }
 
@@ -277,42 +300,56 @@ impl Queue {
 
     /// Ends a section. Its value must no longer be borrowed.
     #[inline(always)]
-    pub(crate) fn release(&self, sim: &Inner, section: &Section) {
-        let (cpu, index) = (sim.cpu(), sim.cur.get());
-        let now = cpu.clock.get();
-        sim.record
-            .lock(self.class, section.site)
-            .held(now - section.start);
-        if section.epoch != sim.epoch.get() || sim.options.lock_model == LockModel::ReleaseEvent {
-            self.hand_over(sim);
+    pub(crate) fn release(&self, sim: &Inner, site: Site, section: &Section) {
+        if section.epoch == sim.epoch.get() {
+            self.end(sim, site, section);
         } else {
-            self.last.set(index);
-            self.free_key.set(key(now, index));
-            self.held.set(false);
+            let hold_ns = sim.clock.get() - section.start;
+            sim.record.held(self.class, site, hold_ns);
+            self.hand_over(sim);
         }
         if self.class.sleeps() {
             // A sleeper may wake up elsewhere.
             let stays = &sim.tasks.get(sim.cpu().current.get()).stays;
             stays.set(stays.get() - 1);
         } else {
-            cpu.pins.set(cpu.pins.get() - 1);
+            sim.pins.set(sim.pins.get() - 1);
         }
+    }
+
+    /// The same for a spinlock.
+    #[inline(always)]
+    pub(crate) fn release_spinning(&self, sim: &Inner, site: Site, section: &Section) {
+        if section.epoch == sim.epoch.get() {
+            self.end(sim, site, section);
+            sim.pins.set(sim.pins.get() - 1);
+        } else if section.epoch != Section::OUTSIDE.epoch {
+            self.release(sim, site, section);
+        }
+    }
+
+    /// Ends a section that nobody has seen.
+    #[inline(always)]
+    fn end(&self, sim: &Inner, site: Site, section: &Section) {
+        let (this, now) = (sim.cur.get(), sim.clock.get());
+        sim.record.held(self.class, site, now - section.start);
+        self.free_key.set(key(now, this));
+        self.free_at.set(cpu_id(this));
     }
 
     /// Ends a section that others may have seen: in order, to whoever has waited longest.
     #[inline(never)]
     fn hand_over(&self, sim: &Inner) {
         let mine = sim.order();
-        let index = sim.cur.get();
-        self.last.set(index);
+        let this = sim.this_cpu();
         self.free_key.set(mine);
         let next = if self.retire(time_of(mine)) {
-            self.promise(sim)
+            self.promise(sim, this)
         } else {
             None
         };
         let Some((task, cpu, start)) = next else {
-            return self.held.set(false);
+            return self.free_at.set(this);
         };
         if self.class.sleeps() {
             sim.wake_at(task, start);
@@ -322,14 +359,14 @@ impl Queue {
     }
 
     /// Tells the first waiter its start.
-    fn promise(&self, sim: &Inner) -> Option<(u32, usize, u64)> {
+    fn promise(&self, sim: &Inner, from: CpuId) -> Option<(u32, usize, u64)> {
         let mut waiters = self.waiters.borrow_mut();
         let first = waiters.front_mut()?;
         debug_assert!(
             first.start == UNKNOWN,
             "who knows its start has started or is the holder"
         );
-        first.start = self.next_start(sim, first.cpu);
-        Some((first.task, first.cpu, first.start))
+        first.start = self.next_start(sim, from, first.cpu);
+        Some((first.task, first.cpu.index(), first.start))
     }
 }

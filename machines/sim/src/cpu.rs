@@ -9,22 +9,24 @@ use std::collections::{BinaryHeap, VecDeque};
 
 use plimsoll_mm::machine::{Job, WhenIdle};
 use plimsoll_mm::site::LockClass;
+use plimsoll_mm::units::CpuId;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use crate::random::{Purpose, stream};
 
 /// No task: the CPU is idle.
 pub(crate) const NOBODY: u32 = u32::MAX;
+/// No CPU.
+pub(crate) const NO_CPU: CpuId = CpuId(u32::MAX);
 
 /// See the file's header. Hot fields come first, in one pair of cache lines.
 #[repr(C, align(128))]
 pub(crate) struct Cpu {
+    /// These three are stale while the CPU runs: see [`Inner`](crate::engine::Inner).
     pub(crate) clock: Cell<u64>,
-    /// The next unpinned `spend` that reaches this time looks up.
     pub(crate) deadline: Cell<u64>,
-    pub(crate) current: Cell<u32>,
-    /// Nested sections that must not be preempted.
     pub(crate) pins: Cell<u32>,
+    pub(crate) current: Cell<u32>,
     /// In a long spend, which an interrupt may cut short.
     pub(crate) spending: Cell<bool>,
     pub(crate) online: Cell<bool>,

@@ -18,12 +18,14 @@ use crate::handle::Sim;
 use crate::record::bump;
 use crate::tree::key;
 
-/// A lock that belongs to one CPU, in virtual time.
+/// A lock that belongs to one CPU, in virtual time. In this order, what each section needs is in
+/// a pair of cache lines with the head of the value.
+#[repr(C)]
 pub struct SimCpuLock<T> {
-    queue: Queue,
-    owner: usize,
     /// When the owner's last section started.
     owner_start: Cell<u64>,
+    /// Its home is the owner.
+    queue: Queue,
     value: RefCell<T>,
 }
 
@@ -34,9 +36,8 @@ impl<T> SimCpuLock<T> {
             "a per-CPU lock is taken where nobody may sleep"
         );
         Self {
-            queue: Queue::new(class, owner),
-            owner: owner.index(),
             owner_start: Cell::new(0),
+            queue: Queue::new(class, owner),
             value: RefCell::new(value),
         }
     }
@@ -44,19 +45,34 @@ impl<T> SimCpuLock<T> {
     /// The owner's entry: no order point, no price unless another CPU had the lock last.
     #[inline(always)]
     fn enter_local(&self, sim: &Inner, site: Site) -> Option<Section> {
+        let owner = self.queue.home;
+        if sim.local.get() == owner && self.queue.is_free_at(sim, owner) {
+            self.owner_start.set(sim.clock.get());
+            return Some(self.queue.enter_again(sim, owner, site));
+        }
+        self.enter_local_slow(sim, site)
+    }
+
+    /// The same in any mode, after others, or for somebody who is no longer on the owner.
+    #[cold]
+    fn enter_local_slow(&self, sim: &Inner, site: Site) -> Option<Section> {
+        if sim.outside.get() {
+            return Some(Section::OUTSIDE);
+        }
+        if sim.this_cpu() != self.queue.home {
+            return self.queue.try_acquire(sim, site);
+        }
         if sim.options.strict {
             sim.order();
         }
-        let cpu = &sim.cpus[self.owner];
-        let now = cpu.clock.get();
-        if self.queue.is_taken(key(now, self.owner)) {
+        let now = sim.clock.get();
+        if self.queue.is_taken(key(now, sim.cur.get())) {
             sim.record.lock(self.queue.class, site).gave_up();
             return None;
         }
         self.owner_start.set(now);
-        Some(if self.queue.last() == self.owner {
-            self.queue.claim(self.owner, site);
-            self.queue.begin(sim, cpu, site, now)
+        Some(if self.queue.is_free_at(sim, self.queue.home) {
+            self.queue.take_for(sim, site, 0)
         } else {
             self.queue.take(sim, site, self.queue.line_ns(sim))
         })
@@ -65,10 +81,10 @@ impl<T> SimCpuLock<T> {
     /// Anybody's entry, in turn.
     fn enter(&self, sim: &Inner, site: Site) -> Section {
         let mine = sim.order();
-        let now = sim.cpu().clock.get();
-        if sim.cur.get() == self.owner {
+        let now = sim.clock.get();
+        if sim.this_cpu() == self.queue.home {
             self.owner_start.set(now);
-        } else if self.owner_start.get() > now && !self.queue.held.get() {
+        } else if self.owner_start.get() > now && !self.queue.is_held() {
             bump(&sim.record.slips);
             if self.queue.is_taken(mine) {
                 return self.queue.take(sim, site, self.queue.line_ns(sim));
@@ -76,30 +92,15 @@ impl<T> SimCpuLock<T> {
         }
         self.queue.acquire_here(sim, site)
     }
-
-    #[inline(always)]
-    fn section<R>(&self, sim: &Sim, section: &Section, f: impl FnOnce(&mut T) -> R) -> R {
-        let result = f(&mut self.value.borrow_mut());
-        self.queue.release(&sim.0, section);
-        result
-    }
 }
 
 impl<T> CpuLock<Sim, T> for SimCpuLock<T> {
     #[inline(always)]
     fn try_local<R>(&self, sim: &Sim, site: Site, f: impl FnOnce(&mut T) -> R) -> Option<R> {
-        let section = if sim.0.outside.get() {
-            None
-        } else if sim.0.cur.get() == self.owner {
-            Some(self.enter_local(&sim.0, site)?)
-        } else {
-            Some(self.queue.try_acquire(&sim.0, site)?)
-        };
-        // One call, so that what is done inside is inlined.
+        let section = self.enter_local(&sim.0, site)?;
+        // One call, so that what is done inside is inlined. Outside a run the value may be taken.
         let result = f(&mut *self.value.try_borrow_mut().ok()?);
-        if let Some(section) = section {
-            self.queue.release(&sim.0, &section);
-        }
+        self.queue.release_spinning(&sim.0, site, &section);
         Some(result)
     }
 
@@ -108,14 +109,16 @@ impl<T> CpuLock<Sim, T> for SimCpuLock<T> {
             return sim.look_from_outside(&self.queue, &self.value, f);
         }
         let section = self.enter(&sim.0, site);
-        self.section(sim, &section, f)
+        let result = f(&mut self.value.borrow_mut());
+        self.queue.release_spinning(&sim.0, site, &section);
+        result
     }
 }
 
 impl<T> fmt::Debug for SimCpuLock<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SimCpuLock")
-            .field("owner", &self.owner)
+            .field("owner", &self.queue.home)
             .finish_non_exhaustive()
     }
 }

@@ -16,11 +16,12 @@ use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{CpuId, Hz, Nanos};
 
 use crate::arena::Arena;
-use crate::cpu::{Cpu, NOBODY};
+use crate::cpu::{Cpu, NO_CPU, NOBODY};
 use crate::handle::Sim;
-use crate::options::SimOptions;
+use crate::options::{LockModel, SimOptions};
 use crate::price::Prices;
 use crate::profile::Profile;
+use crate::random::cpu_id;
 use crate::record::Record;
 use crate::task::Task;
 use crate::tree::{CPUS_MAX, NEVER, Tree, cpu_of, key, time_of};
@@ -38,6 +39,14 @@ type IdleHandler = Rc<dyn Fn(&Sim)>;
 pub(crate) struct Inner {
     /// The CPU that runs.
     pub(crate) cur: Cell<usize>,
+    /// Its clock. This and the next two are kept here while it runs, and in [`Cpu`] meanwhile.
+    pub(crate) clock: Cell<u64>,
+    /// The next unpinned `spend` that reaches this time looks up; at once outside a run.
+    pub(crate) deadline: Cell<u64>,
+    /// Nested sections that must not be preempted.
+    pub(crate) pins: Cell<u32>,
+    /// The CPU that runs if it may enter its own locks without ceremony, else [`NO_CPU`].
+    pub(crate) local: Cell<CpuId>,
     /// The smallest key of all other CPUs.
     pub(crate) limit: Cell<u64>,
     /// Counts resumptions: unchanged means that nobody else ran.
@@ -45,6 +54,8 @@ pub(crate) struct Inner {
     pub(crate) outside: Cell<bool>,
     /// Whether steps are late by random amounts.
     shaken: bool,
+    /// Whether a CPU's own locks are entered in order, or left by an event, like all others.
+    ceremonial: bool,
     pub(crate) options: SimOptions,
     pub(crate) cpus: Box<[Cpu]>,
     pub(crate) tree: Tree,
@@ -84,6 +95,10 @@ impl Inner {
         );
         let inner = Rc::new_cyclic(|me| Self {
             cur: Cell::new(0),
+            clock: Cell::new(0),
+            deadline: Cell::new(0),
+            pins: Cell::new(0),
+            local: Cell::new(NO_CPU),
             limit: Cell::new(0),
             epoch: Cell::new(0),
             outside: Cell::new(true),
@@ -109,6 +124,7 @@ impl Inner {
             residents: Cell::new(0),
             me: me.clone(),
             shaken: options.jitter_ns > 0,
+            ceremonial: options.strict || options.lock_model == LockModel::ReleaseEvent,
             options,
         });
         inner.arm_faults();
@@ -121,24 +137,29 @@ impl Inner {
         &self.cpus[self.cur.get()]
     }
 
+    /// Its number.
+    #[inline]
+    pub(crate) fn this_cpu(&self) -> CpuId {
+        cpu_id(self.cur.get())
+    }
+
     /// What the clock shows to whoever asks.
     #[inline]
     pub(crate) fn now(&self) -> u64 {
         if self.outside.get() {
             self.reached.get()
         } else {
-            self.cpu().clock.get()
+            self.clock.get()
         }
     }
 
     /// Lets everybody go first who is earlier. Returns the caller's key.
     #[inline(always)]
     pub(crate) fn order(&self) -> u64 {
-        let cpu = self.cur.get();
         let mine = if self.shaken {
             self.jitter()
         } else {
-            key(self.cpus[cpu].clock.get(), cpu)
+            key(self.clock.get(), self.cur.get())
         };
         if mine > self.limit.get() {
             return self.order_slow(mine);
@@ -192,13 +213,20 @@ impl Inner {
         self.limit.set(self.tree.earliest_but(cpu).min(horizon - 1));
         self.epoch.set(self.epoch.get() + 1);
         let state = &self.cpus[cpu];
-        state.clock.set(time_of(first));
+        self.clock.set(time_of(first));
+        self.deadline.set(state.deadline.get());
+        self.pins.set(state.pins.get());
+        self.local
+            .set(if self.ceremonial { NO_CPU } else { cpu_id(cpu) });
         let task = state.current.get();
         if task == NOBODY {
             self.wake_up(state);
         } else {
             self.tasks.get(task).resume();
         }
+        state.clock.set(self.clock.get());
+        state.deadline.set(self.deadline.get());
+        state.pins.set(self.pins.get());
         true
     }
 
@@ -211,8 +239,15 @@ impl Inner {
                 "deadlock: what is waited for will not come"
             );
         }
+        self.step_outside();
+    }
+
+    /// Ends a run: from now on the machine is a bystander.
+    pub(crate) fn step_outside(&self) {
         self.outside.set(true);
+        self.local.set(NO_CPU);
         self.limit.set(0);
+        self.deadline.set(0);
         self.reached.set(self.reached.get().max(self.last_time()));
         self.cur.set(0);
     }
@@ -221,9 +256,7 @@ impl Inner {
         self.halt.set(true);
         // Whoever runs leaves at its next order point or spend.
         self.limit.set(0);
-        if !self.outside.get() {
-            self.cpu().deadline.set(0);
-        }
+        self.deadline.set(0);
     }
 
     /// A number larger than all before.
@@ -241,7 +274,7 @@ impl Inner {
                 .map(|cpu| cpu.clock.get())
                 .max()
                 .unwrap_or(0),
-            next => time_of(next).min(self.cpu().clock.get()),
+            next => time_of(next).min(self.clock.get()),
         }
     }
 

@@ -3,6 +3,7 @@
 //! Each CPU draws from a stream of its own for this, so turning one fault on changes what the
 //! program meets but not what the program draws.
 
+use std::cell::Cell;
 use std::cmp::Reverse;
 
 use plimsoll_mm::units::CpuId;
@@ -62,27 +63,27 @@ impl Inner {
     /// Sets each CPU's first stall and migration.
     pub(crate) fn arm_faults(&self) {
         for cpu in &self.cpus {
-            rearm(cpu, &cpu.stall_at, self.options.faults.stall_every.0);
-            rearm(cpu, &cpu.migrate_at, self.options.faults.migrate_every.0);
+            self.rearm(cpu, &cpu.stall_at, self.options.faults.stall_every.0);
+            self.rearm(cpu, &cpu.migrate_at, self.options.faults.migrate_every.0);
         }
     }
 
     /// Stalls the running CPU if its time has come.
     pub(crate) fn stall(&self, cpu: &Cpu) {
-        if cpu.stall_at.get() <= cpu.clock.get() {
+        if cpu.stall_at.get() <= self.clock.get() {
             let faults = &self.options.faults;
             bump(&self.record.stalls);
-            cpu.clock.set(cpu.clock.get() + faults.stall_for.0);
-            rearm(cpu, &cpu.stall_at, faults.stall_every.0);
+            self.clock.set(self.clock.get() + faults.stall_for.0);
+            self.rearm(cpu, &cpu.stall_at, faults.stall_every.0);
         }
     }
 
     /// Moves the running task if its time has come.
     pub(crate) fn random_migration(&self, cpu: &Cpu) -> bool {
-        if cpu.migrate_at.get() > cpu.clock.get() {
+        if cpu.migrate_at.get() > self.clock.get() {
             return false;
         }
-        rearm(cpu, &cpu.migrate_at, self.options.faults.migrate_every.0);
+        self.rearm(cpu, &cpu.migrate_at, self.options.faults.migrate_every.0);
         let target = below(&mut cpu.fault_rng.borrow_mut(), self.cpus.len());
         if target == self.cur.get() || !self.cpus[target].online.get() {
             return false;
@@ -108,14 +109,14 @@ impl Inner {
         }
         let drawn = cpu.fault_rng.borrow_mut().next_u64();
         let span = drawn % (u64::from(self.options.jitter_ns) + 1);
-        cpu.clock.set(cpu.clock.get() + span);
-        crate::tree::key(cpu.clock.get(), self.cur.get())
+        self.clock.set(self.clock.get() + span);
+        crate::tree::key(self.clock.get(), self.cur.get())
     }
-}
 
-/// Draws the next time of a fault that happens every `mean_ns`.
-fn rearm(cpu: &Cpu, at: &std::cell::Cell<u64>, mean_ns: u64) {
-    if mean_ns > 0 {
-        at.set(cpu.clock.get() + around(&mut cpu.fault_rng.borrow_mut(), mean_ns));
+    /// Draws the next time of a fault of `cpu`, which runs, that happens every `mean_ns`.
+    fn rearm(&self, cpu: &Cpu, at: &Cell<u64>, mean_ns: u64) {
+        if mean_ns > 0 {
+            at.set(self.clock.get() + around(&mut cpu.fault_rng.borrow_mut(), mean_ns));
+        }
     }
 }

@@ -123,13 +123,8 @@ impl Sim {
         self.0.awaits_tasks.set(horizon == NEVER);
         self.0.outside.set(false);
         let outcome = catch_unwind(AssertUnwindSafe(|| self.0.run_loop(horizon)));
-        let (cpu, at) = (self.0.cur.get(), self.0.cpu().clock.get());
-        self.0.outside.set(true);
-        self.0.limit.set(0);
-        self.0
-            .reached
-            .set(self.0.reached.get().max(self.0.last_time()));
-        self.0.cur.set(0);
+        let (cpu, at) = (self.0.cur.get(), self.0.clock.get());
+        self.0.step_outside();
         if let Err(payload) = outcome {
             let seed = self.seed();
             match words_of(&*payload) {

@@ -31,7 +31,7 @@ impl Inner {
         let slot = &cpu.jobs[job as usize];
         if due == Due::Now && !remote {
             slot.waits.set(Waits::Turn(self.next_sequence()));
-            return cpu.deadline.set(0);
+            return self.deadline.set(0);
         }
         if due == Due::Now {
             self.charge(Work::Ipi, 1);
@@ -86,7 +86,7 @@ impl Inner {
 
     /// Queues what has come due on the running CPU, for the price of one interrupt.
     pub(crate) fn fire_timers(&self, cpu: &Cpu) {
-        let now = cpu.clock.get();
+        let now = self.clock.get();
         let mut fired = false;
         for slot in &cpu.jobs {
             if matches!(slot.waits.get(), Waits::Until(at) if at <= now) {

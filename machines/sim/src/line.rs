@@ -9,6 +9,7 @@ use std::fmt;
 use std::sync::atomic::Ordering;
 
 use plimsoll_mm::machine::{LINE_WORDS, Line};
+use plimsoll_mm::units::CpuId;
 
 use crate::engine::Inner;
 use crate::handle::Sim;
@@ -56,8 +57,8 @@ impl LineState {
         } else {
             sim.fetch(from, index)
         };
-        let done = sim.cpu().clock.get().max(self.busy_until.get()) + cost;
-        sim.cpu().clock.set(done);
+        let done = sim.clock.get().max(self.busy_until.get()) + cost;
+        sim.clock.set(done);
         self.busy_until.set(done);
         self.owner.set(index);
         if let Some(sharers) = self.sharers.get() {
@@ -89,9 +90,8 @@ impl LineState {
         if word.get() & bit == 0 {
             word.set(word.get() | bit);
             self.reader.set(Some(index));
-            let clock = &sim.cpu().clock;
-            let start = clock.get().max(self.busy_until.get());
-            clock.set(start + sim.fetch(self.owner.get(), index));
+            let start = sim.clock.get().max(self.busy_until.get());
+            sim.clock.set(start + sim.fetch(self.owner.get(), index));
         }
     }
 }
@@ -103,6 +103,12 @@ impl Inner {
         let distance = self.prices.distance(from, to);
         self.record.line_moved(distance);
         u64::from(self.prices.transfer_ns[distance as usize])
+    }
+
+    /// Counts the line of a lock that moves.
+    pub(crate) fn count_line(&self, from: CpuId, to: CpuId) {
+        let distance = self.prices.distance(from.index(), to.index());
+        self.record.line_moved(distance);
     }
 }
 

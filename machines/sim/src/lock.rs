@@ -31,9 +31,15 @@ impl<T> SimLock<T> {
     }
 
     #[inline(always)]
-    fn section<R>(&self, sim: &Sim, section: &Section, f: impl FnOnce(&mut T) -> R) -> R {
+    fn section<R>(
+        &self,
+        sim: &Sim,
+        site: Site,
+        section: &Section,
+        f: impl FnOnce(&mut T) -> R,
+    ) -> R {
         let result = f(&mut self.value.borrow_mut());
-        self.queue.release(&sim.0, section);
+        self.queue.release(&sim.0, site, section);
         result
     }
 }
@@ -45,7 +51,7 @@ impl<T> Lock<Sim, T> for SimLock<T> {
             return sim.look_from_outside(&self.queue, &self.value, f);
         }
         let section = self.queue.acquire(&sim.0, site);
-        self.section(sim, &section, f)
+        self.section(sim, site, &section, f)
     }
 
     #[inline]
@@ -54,7 +60,7 @@ impl<T> Lock<Sim, T> for SimLock<T> {
             return Some(f(&mut *self.value.try_borrow_mut().ok()?));
         }
         let section = self.queue.try_acquire(&sim.0, site)?;
-        Some(self.section(sim, &section, f))
+        Some(self.section(sim, site, &section, f))
     }
 }
 
@@ -83,7 +89,7 @@ impl Sim {
         f: impl FnOnce(&mut T) -> R,
     ) -> R {
         if !self.0.is_ending() {
-            self.0.run_while(|| queue.held.get());
+            self.0.run_while(|| queue.is_held());
         }
         f(&mut value.borrow_mut())
     }

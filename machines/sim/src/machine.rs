@@ -11,7 +11,6 @@ use crate::handle::Sim;
 use crate::line::SimLine;
 use crate::lock::SimLock;
 use crate::once::SimOnce;
-use crate::random::cpu_id;
 use crate::tags::SimTags;
 use crate::word::{SimField, SimLocalWord, SimWord};
 
@@ -31,7 +30,7 @@ impl Machine for Sim {
 
     #[inline]
     fn this_cpu(&self) -> CpuId {
-        cpu_id(self.0.cur.get())
+        self.0.this_cpu()
     }
 
     #[inline]
@@ -47,8 +46,8 @@ impl Machine for Sim {
         SimWord::new(value)
     }
 
-    fn local_word(&self, cpu: CpuId, value: i64) -> SimLocalWord {
-        SimLocalWord::new(cpu, value)
+    fn local_word(&self, _cpu: CpuId, value: i64) -> SimLocalWord {
+        SimLocalWord::new(value)
     }
 
     fn lock<T>(&self, class: LockClass, home: CpuId, value: T) -> SimLock<T> {
@@ -85,7 +84,7 @@ impl Machine for Sim {
         if self.0.outside.get() {
             return f();
         }
-        let pins = &self.0.cpu().pins;
+        let pins = &self.0.pins;
         pins.set(pins.get() + 1);
         let result = f();
         pins.set(pins.get() - 1);

@@ -60,6 +60,7 @@ pub(crate) fn below(rng: &mut Xoshiro256PlusPlus, cpus: usize) -> usize {
 
 /// The id of the `index`-th CPU.
 #[inline]
-pub(crate) fn cpu_id(index: usize) -> CpuId {
-    CpuId(u32::try_from(index).expect("at most 4096 CPUs"))
+#[expect(clippy::cast_possible_truncation, reason = "at most 4096 CPUs")]
+pub(crate) const fn cpu_id(index: usize) -> CpuId {
+    CpuId(index as u32)
 }

@@ -38,13 +38,14 @@ pub(crate) struct Record {
     pub(crate) slips: Cell<u64>,
     pub(crate) stalls: Cell<u64>,
     lines: [Cell<u64>; 5],
+    /// Holds in which no time passed: nearly all of a per-CPU lock. Apart from the rest, so that
+    /// they are in one line.
+    instant: [[Cell<u64>; Site::ALL.len()]; LockClass::ALL.len()],
     locks: [[LockCells; Site::ALL.len()]; LockClass::ALL.len()],
 }
 
 /// [`LockStats`] while counting.
 pub(crate) struct LockCells {
-    /// Holds in which no time passed: nearly all of a per-CPU lock.
-    instant: Cell<u64>,
     acquisitions: Cell<u64>,
     hold_total: Cell<u64>,
     hold_max: Cell<u64>,
@@ -72,6 +73,7 @@ impl Record {
             slips: Cell::default(),
             stalls: Cell::default(),
             lines: Default::default(),
+            instant: Default::default(),
             locks: std::array::from_fn(|_| std::array::from_fn(|_| LockCells::new())),
         }
     }
@@ -93,6 +95,24 @@ impl Record {
         bump(&self.lines[distance as usize]);
     }
 
+    /// One hold ended.
+    #[inline(always)]
+    pub(crate) fn held(&self, class: LockClass, site: Site, hold_ns: u64) {
+        if hold_ns == 0 {
+            bump(&self.instant[class as usize][site as usize]);
+        } else {
+            self.lock(class, site).held(hold_ns);
+        }
+    }
+
+    fn lock_stats(&self, class: LockClass, site: Site) -> LockStats {
+        let mut stats = self.lock(class, site).stats();
+        let instant = self.instant[class as usize][site as usize].get();
+        stats.acquisitions += instant;
+        stats.hold_hist[bin(0)] += instant;
+        stats
+    }
+
     #[inline]
     pub(crate) fn lock(&self, class: LockClass, site: Site) -> &LockCells {
         &self.locks[class as usize][site as usize]
@@ -102,7 +122,6 @@ impl Record {
 impl LockCells {
     fn new() -> Self {
         Self {
-            instant: Cell::default(),
             acquisitions: Cell::default(),
             hold_total: Cell::default(),
             hold_max: Cell::default(),
@@ -117,11 +136,8 @@ impl LockCells {
     }
 
     /// One hold ended.
-    #[inline(always)]
-    pub(crate) fn held(&self, hold_ns: u64) {
-        if hold_ns == 0 {
-            return bump(&self.instant);
-        }
+    #[inline]
+    fn held(&self, hold_ns: u64) {
         bump(&self.acquisitions);
         self.hold_total.set(self.hold_total.get() + hold_ns);
         self.hold_max.set(self.hold_max.get().max(hold_ns));
@@ -151,11 +167,8 @@ impl LockCells {
     }
 
     fn stats(&self) -> LockStats {
-        let instant = self.instant.get();
-        let mut hold_hist = self.hold_hist.each_ref().map(Cell::get);
-        hold_hist[bin(0)] += instant;
         LockStats {
-            acquisitions: self.acquisitions.get() + instant,
+            acquisitions: self.acquisitions.get(),
             contentions: self.contentions.get(),
             perf_contentions: self.perf_contentions.get(),
             failed_tries: self.failed_tries.get(),
@@ -164,7 +177,7 @@ impl LockCells {
             wait_max: self.wait_max.get(),
             hold_total: Nanos(self.hold_total.get()),
             hold_max: Nanos(self.hold_max.get()),
-            hold_hist,
+            hold_hist: self.hold_hist.each_ref().map(Cell::get),
         }
     }
 }
@@ -178,6 +191,10 @@ impl Inner {
                 max: Nanos(cpu.wait_max_ns[class as usize].get()),
             };
             self.cpus.iter().map(of).collect()
+        };
+        let locks = |class: LockClass| {
+            let of = |site| record.lock_stats(class, site);
+            Site::ALL.into_iter().map(of).collect()
         };
         Stats {
             now: Nanos(self.now()),
@@ -194,11 +211,7 @@ impl Inner {
             causality_slips: record.slips.get(),
             stalls: record.stalls.get(),
             lines: record.lines.each_ref().map(Cell::get),
-            locks: record
-                .locks
-                .iter()
-                .map(|sites| sites.iter().map(LockCells::stats).collect())
-                .collect(),
+            locks: LockClass::ALL.into_iter().map(locks).collect(),
             cpu_waits: LockClass::ALL.into_iter().map(waits).collect(),
         }
     }
@@ -208,29 +221,39 @@ impl Sim {
     /// Hashes a slow-path event and tells observers.
     #[inline]
     pub(crate) fn note(&self, event: Event) {
-        let of_page = matches!(event, Event::PageAlloc { .. } | Event::PageFree { .. });
-        if !of_page {
-            self.0
-                .record
-                .fold(self.0.now(), self.0.cur.get(), EMIT | kind_of(event));
+        // Made anew by a closure, so that the event of a page is not stored where nobody looks.
+        match event {
+            Event::PageAlloc { pfn, order } => {
+                if self.0.pages_observed.get() {
+                    self.tell(|| Event::PageAlloc { pfn, order });
+                }
+            }
+            Event::PageFree { pfn, order } => {
+                if self.0.pages_observed.get() {
+                    self.tell(|| Event::PageFree { pfn, order });
+                }
+            }
+            other => self.note_slow(other),
         }
-        let observed = if of_page {
-            &self.0.pages_observed
-        } else {
-            &self.0.observed
-        };
-        if observed.get() {
-            self.tell(&event);
+    }
+
+    fn note_slow(&self, event: Event) {
+        let (now, cpu) = (self.0.now(), self.0.cur.get());
+        self.0.record.fold(now, cpu, EMIT | kind_of(event));
+        if self.0.observed.get() {
+            self.tell(|| event);
         }
     }
 
     #[cold]
-    fn tell(&self, event: &Event) {
+    #[inline(never)]
+    fn tell(&self, event: impl FnOnce() -> Event) {
+        let event = event();
         // Taken out so that an observer may look at the machine.
         let mut observers = self.0.observers.take();
         let (cpu, at) = (cpu_id(self.0.cur.get()), Nanos(self.0.now()));
         for observer in &mut observers {
-            observer(self, cpu, at, event);
+            observer(self, cpu, at, &event);
         }
         observers.append(&mut self.0.observers.borrow_mut());
         self.0.observers.replace(observers);

@@ -17,12 +17,11 @@ impl Inner {
     #[inline]
     pub(crate) fn spend(&self, work: Work, n: u32) {
         let cost = u64::from(self.prices.work_ns[work as usize]) * u64::from(n);
-        let cpu = self.cpu();
-        let then = cpu.clock.get() + cost;
-        if then >= cpu.deadline.get() {
+        let then = self.clock.get() + cost;
+        if then >= self.deadline.get() {
             return self.spend_slow(work, cost);
         }
-        cpu.clock.set(then);
+        self.clock.set(then);
         let total = &self.record.work_ns[work as usize];
         total.set(total.get() + cost);
     }
@@ -33,36 +32,36 @@ impl Inner {
             return;
         }
         let cost = u64::from(self.prices.work_ns[work as usize]) * u64::from(n);
-        let (cpu, total) = (self.cpu(), &self.record.work_ns[work as usize]);
-        cpu.clock.set(cpu.clock.get() + cost);
+        self.clock.set(self.clock.get() + cost);
+        let total = &self.record.work_ns[work as usize];
         total.set(total.get() + cost);
     }
 
-    #[inline(never)]
+    #[cold]
     fn spend_slow(&self, work: Work, cost: u64) {
         if self.outside.get() {
             return;
         }
         let total = &self.record.work_ns[work as usize];
         total.set(total.get() + cost);
-        let cpu = self.cpu();
         assert!(
-            cpu.clock.get() + cost < TIME_MAX_NS,
+            self.clock.get() + cost < TIME_MAX_NS,
             "virtual time ends after 26 days"
         );
-        if cpu.pins.get() > 0 {
-            return cpu.clock.set(cpu.clock.get() + cost);
+        if self.pins.get() > 0 {
+            return self.clock.set(self.clock.get() + cost);
         }
         let mut rest = cost;
         // Ends because every turn either lets time pass or takes something off a queue.
         loop {
             rest -= self.pass(rest);
-            let cpu = self.cpu();
-            let (now, reason) = (cpu.clock.get(), self.next_reason(cpu));
+            let (now, reason) = (self.clock.get(), self.next_reason(self.cpu()));
             if reason <= now {
                 self.look_up();
             } else if rest == 0 {
-                return cpu.deadline.set(reason.min(now + self.options.run_ahead.0));
+                return self
+                    .deadline
+                    .set(reason.min(now + self.options.run_ahead.0));
             }
         }
     }
@@ -71,7 +70,7 @@ impl Inner {
     fn pass(&self, rest: u64) -> u64 {
         let index = self.cur.get();
         let cpu = &self.cpus[index];
-        let now = cpu.clock.get();
+        let now = self.clock.get();
         let until = (now + rest).min(self.next_reason(cpu).max(now));
         let when = key(until, index);
         if when > self.limit.get() {
@@ -79,9 +78,9 @@ impl Inner {
             self.leave(when);
             cpu.spending.set(false);
         } else {
-            cpu.clock.set(until);
+            self.clock.set(until);
         }
-        cpu.clock.get() - now
+        self.clock.get() - now
     }
 
     /// When the running, unpinned CPU must next look up.
@@ -120,7 +119,7 @@ impl Inner {
                 return;
             }
         }
-        let sliced = cpu.clock.get() >= cpu.slice_end.get() && !cpu.ready.borrow().is_empty();
+        let sliced = self.clock.get() >= cpu.slice_end.get() && !cpu.ready.borrow().is_empty();
         if cpu.next_job().is_some() {
             // Back at the front: kernel work does not cost a task its place.
             cpu.ready.borrow_mut().push_front(id);

@@ -1,8 +1,8 @@
 //! Page tags, stored only where a block was split.
 //!
-//! The tag of each 1024th page has a byte of its own; the other 1023 exist from the first write
-//! that differs from what fresh tags read as. So a terabyte of memory needs nine bytes per 4 MiB
-//! until its blocks are split, even if whole blocks are handed out.
+//! A block of 1024 pages has a byte for its first tag until another of its tags differs from what
+//! fresh tags read as; from then on it has a byte for each. So a terabyte of memory needs nine
+//! bytes per 4 MiB until its blocks are split, even if whole blocks are handed out.
 
 use std::cell::{Cell, OnceCell};
 use std::fmt;
@@ -13,21 +13,49 @@ use plimsoll_mm::units::Pages;
 /// Pages of one chunk: a block of the largest order.
 const CHUNK: usize = 1024;
 
-/// Tags inside one block; the first is unused.
+/// Tags of one block.
 type Chunk = Box<[Cell<u8>; CHUNK]>;
 
 /// One byte per page frame.
 pub struct SimTags {
-    heads: Box<[Cell<u8>]>,
     chunks: Box<[OnceCell<Chunk>]>,
+    /// The first tag of each block that has no chunk.
+    heads: Box<[Cell<u8>]>,
 }
 
 impl SimTags {
     pub(crate) fn new(pages: Pages) -> Self {
         let chunks = pages.index().div_ceil(CHUNK);
         Self {
-            heads: vec![Cell::new(Self::FRESH_HEAD); chunks].into(),
             chunks: (0..chunks).map(|_| OnceCell::new()).collect(),
+            heads: vec![Cell::new(Self::FRESH_HEAD); chunks].into(),
+        }
+    }
+
+    /// Where the tag of `page` is, unless its block has no chunk.
+    #[inline(always)]
+    fn stored(&self, page: u32) -> Option<&Cell<u8>> {
+        let page = page as usize;
+        let chunk = self.chunks[page / CHUNK].get()?;
+        Some(&chunk[page % CHUNK])
+    }
+
+    fn get_unsplit(&self, page: usize) -> u8 {
+        match page % CHUNK {
+            0 => self.heads[page / CHUNK].get(),
+            _ => 0,
+        }
+    }
+
+    #[cold]
+    fn set_unsplit(&self, page: usize, tag: u8) {
+        let (chunk, offset) = (page / CHUNK, page % CHUNK);
+        if offset == 0 {
+            self.heads[chunk].set(tag);
+        } else if tag != 0 {
+            let tags = self.chunks[chunk].get_or_init(|| Box::new([const { Cell::new(0) }; CHUNK]));
+            tags[0].set(self.heads[chunk].get());
+            tags[offset].set(tag);
         }
     }
 }
@@ -35,52 +63,29 @@ impl SimTags {
 impl Tags for SimTags {
     #[inline]
     fn get(&self, page: u32) -> u8 {
-        let (chunk, offset) = (page as usize / CHUNK, page as usize % CHUNK);
-        if offset == 0 {
-            return self.heads[chunk].get();
+        match self.stored(page) {
+            Some(tag) => tag.get(),
+            None => self.get_unsplit(page as usize),
         }
-        self.chunks[chunk]
-            .get()
-            .map_or(0, |tags| tags[offset].get())
     }
 
     #[inline]
     fn set(&self, page: u32, tag: u8) {
-        let (chunk, offset) = (page as usize / CHUNK, page as usize % CHUNK);
-        if offset == 0 {
-            return self.heads[chunk].set(tag);
+        match self.stored(page) {
+            Some(stored) => stored.set(tag),
+            None => self.set_unsplit(page as usize, tag),
         }
-        let cell = &self.chunks[chunk];
-        if cell.get().is_none() && tag == 0 {
-            return;
-        }
-        cell.get_or_init(|| Box::new([const { Cell::new(0) }; CHUNK]))[offset].set(tag);
     }
 
     #[inline]
     fn replace(&self, page: u32, old: u8, new: u8) -> Result<(), u8> {
-        let (chunk, offset) = (page as usize / CHUNK, page as usize % CHUNK);
-        match self.chunks[chunk].get() {
-            // Nearly always: one look-up for both steps.
-            Some(tags) if offset != 0 => exchange(&tags[offset], old, new),
-            None if offset != 0 && old == 0 => {
-                self.set(page, new);
-                Ok(())
-            }
-            None if offset != 0 => Err(0),
-            _ => exchange(&self.heads[chunk], old, new),
+        let found = self.get(page);
+        if found != old {
+            return Err(found);
         }
+        self.set(page, new);
+        Ok(())
     }
-}
-
-#[inline]
-fn exchange(tag: &Cell<u8>, old: u8, new: u8) -> Result<(), u8> {
-    let found = tag.get();
-    if found != old {
-        return Err(found);
-    }
-    tag.set(new);
-    Ok(())
 }
 
 impl fmt::Debug for SimTags {

@@ -166,7 +166,7 @@ impl Inner {
     /// Gives up the CPU: `task` has ended or is queued somewhere. Returns once it runs again.
     pub(crate) fn yield_to_next(&self, task: &Task) {
         let cpu = self.cpu();
-        debug_assert!(cpu.pins.get() == 0, "a pinned task keeps its CPU");
+        debug_assert!(self.pins.get() == 0, "a pinned task keeps its CPU");
         cpu.current.set(NOBODY);
         self.choose_next(cpu);
         task.suspend();
@@ -200,9 +200,9 @@ impl Inner {
             cpu.quiet.set(false);
         }
         cpu.current.set(next);
-        cpu.deadline.set(0);
-        cpu.slice_end.set(cpu.clock.get() + self.options.slice.0);
-        self.tree.set(index, key(cpu.clock.get(), index));
+        self.deadline.set(0);
+        cpu.slice_end.set(self.clock.get() + self.options.slice.0);
+        self.tree.set(index, key(self.clock.get(), index));
     }
 
     /// A coroutine for the kernel work that waits on this CPU, if any.
@@ -235,10 +235,12 @@ impl Inner {
 
     /// Makes sure that `cpu` looks at its queues from `at` on.
     pub(crate) fn alert(&self, cpu: usize, at: u64) {
+        if cpu == self.cur.get() && !self.outside.get() {
+            return self.deadline.set(self.deadline.get().min(at));
+        }
         let state = &self.cpus[cpu];
         state.deadline.set(state.deadline.get().min(at));
-        let sleeps = state.is_idle() || state.spending.get();
-        if sleeps && (cpu != self.cur.get() || self.outside.get()) {
+        if state.is_idle() || state.spending.get() {
             self.post(cpu, key(at.max(state.clock.get()), cpu));
         }
     }
@@ -270,7 +272,7 @@ impl Inner {
 
     pub(crate) fn assert_may_sleep(&self) {
         assert!(
-            self.cpu().pins.get() == 0,
+            self.pins.get() == 0,
             "a pinned section neither sleeps nor migrates"
         );
     }

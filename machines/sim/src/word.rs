@@ -7,7 +7,6 @@ use std::fmt;
 use std::sync::atomic::Ordering;
 
 use plimsoll_mm::machine::{Field, LocalWord, Word};
-use plimsoll_mm::units::CpuId;
 
 use crate::handle::Sim;
 use crate::line::LineState;
@@ -72,16 +71,15 @@ impl Word<Sim> for SimWord {
 }
 
 /// An integer of one CPU, which costs nothing; what it is part of is priced as work.
+#[derive(Debug)]
 pub struct SimLocalWord {
     value: Cell<i64>,
-    cpu: CpuId,
 }
 
 impl SimLocalWord {
-    pub(crate) fn new(cpu: CpuId, value: i64) -> Self {
+    pub(crate) fn new(value: i64) -> Self {
         Self {
             value: Cell::new(value),
-            cpu,
         }
     }
 
@@ -145,14 +143,5 @@ impl Field for SimField {
 impl fmt::Debug for SimWord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("SimWord").field(&self.value.get()).finish()
-    }
-}
-
-impl fmt::Debug for SimLocalWord {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SimLocalWord")
-            .field("cpu", &self.cpu)
-            .field("value", &self.value)
-            .finish()
     }
 }

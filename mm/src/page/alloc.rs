@@ -57,8 +57,8 @@ impl<M: Machine> PageAllocator<M> {
             urgency,
             mark,
         };
-        let first = self.zonelist(machine, request).next()?;
-        match first.alloc(machine, &ask) {
+        let first = self.first_zone(machine, request)?;
+        match first.alloc(machine, ask) {
             None => self.try_further_zones(machine, request, ask),
             found => found,
         }
@@ -69,7 +69,7 @@ impl<M: Machine> PageAllocator<M> {
     fn try_further_zones(&self, machine: &M, request: Request, ask: Ask) -> Option<Pfn> {
         self.zonelist(machine, request)
             .skip(1)
-            .find_map(|zone| zone.alloc(machine, &ask))
+            .find_map(|zone| zone.alloc(machine, ask))
     }
 
     /// Below the low watermark everywhere: min watermark, then drain, then reclaim.
@@ -140,7 +140,7 @@ impl<M: Machine> PageAllocator<M> {
 impl<M: Machine> Zone<M> {
     /// A block from this CPU's list or from the zone.
     #[inline(always)]
-    pub(super) fn alloc(&self, machine: &M, ask: &Ask) -> Option<Pfn> {
+    pub(super) fn alloc(&self, machine: &M, ask: Ask) -> Option<Pfn> {
         let page = match list_of(ask.order) {
             Some(list) => self.alloc_listed(machine, list, ask)?,
             None => self.alloc_direct(machine, ask)?,
@@ -149,7 +149,7 @@ impl<M: Machine> Zone<M> {
     }
 
     #[inline(always)]
-    fn alloc_listed(&self, machine: &M, list: usize, ask: &Ask) -> Option<u32> {
+    fn alloc_listed(&self, machine: &M, list: usize, ask: Ask) -> Option<u32> {
         machine.spend(Work::PcpAlloc, 1);
         let slot = self.slot(machine.this_cpu());
         let taken = slot.pcp.try_local(
@@ -175,7 +175,7 @@ impl<M: Machine> Zone<M> {
 
     #[cold]
     #[inline(never)]
-    fn refill_and_pop(&self, machine: &M, pcp: &mut Pcp, list: usize, ask: &Ask) -> Option<u32> {
+    fn refill_and_pop(&self, machine: &M, pcp: &mut Pcp, list: usize, ask: Ask) -> Option<u32> {
         self.refill(machine, pcp, list, ask);
         pcp.pop(list, ask.order)
     }
@@ -183,7 +183,7 @@ impl<M: Machine> Zone<M> {
     /// Moves blocks from the zone to an empty list, in as many holds as the policy wants (Linux:
     /// `rmqueue_bulk`).
     #[cold]
-    fn refill(&self, machine: &M, pcp: &mut Pcp, list: usize, ask: &Ask) {
+    fn refill(&self, machine: &M, pcp: &mut Pcp, list: usize, ask: Ask) {
         if !self.allows(machine, ask) {
             return;
         }
@@ -203,7 +203,7 @@ impl<M: Machine> Zone<M> {
 
     /// A block straight from the zone (Linux: `rmqueue_buddy`).
     #[cold]
-    fn alloc_direct(&self, machine: &M, ask: &Ask) -> Option<u32> {
+    fn alloc_direct(&self, machine: &M, ask: Ask) -> Option<u32> {
         if !self.allows(machine, ask) {
             return None;
         }

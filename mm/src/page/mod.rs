@@ -58,6 +58,8 @@ pub struct PageAllocator<M: Machine> {
     zones: Vec<Zone<M>>,
     /// For each node and kind, the zones to ask, best first.
     zonelists: Vec<[Vec<u32>; ZoneKind::ALL.len()]>,
+    /// For each CPU and kind, the zone to ask first, or `NO_ZONE`.
+    nearest: Vec<[u32; ZoneKind::ALL.len()]>,
     reclaimers: Vec<Box<dyn Reclaimer<M>>>,
     cpus: Cpus<M>,
     tunables: M::Lock<Tunables>,
@@ -80,6 +82,9 @@ pub struct Request {
 
 /// This CPU's node.
 const LOCAL: u32 = u32::MAX;
+
+/// More than any zone's index.
+const NO_ZONE: u32 = u32::MAX;
 
 impl Request {
     /// A block of `order` from any zone but movable memory, from this CPU's node on.
@@ -214,6 +219,16 @@ impl<M: Machine> PageAllocator<M> {
             .iter()
             .rev()
             .find_map(|zone| Some((zone, zone.page(pfn)?)))
+    }
+
+    /// The zone to ask first: nearly always the only one.
+    #[inline(always)]
+    fn first_zone(&self, machine: &M, request: Request) -> Option<&Zone<M>> {
+        if request.node != LOCAL {
+            return self.zonelist(machine, request).next();
+        }
+        let nearest = &self.nearest[machine.this_cpu().index()];
+        self.zones.get(nearest[request.class as usize] as usize)
     }
 
     #[inline]

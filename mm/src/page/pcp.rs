@@ -47,8 +47,9 @@ pub(super) struct Mood {
     pub(super) large_cache: bool,
 }
 
-/// One CPU's lists in one zone.
+/// One CPU's lists in one zone. In this order, all that single pages need is in one cache line.
 #[derive(Debug, Default)]
+#[repr(C)]
 pub(crate) struct Pcp {
     /// Pages on all lists.
     count: u32,

@@ -14,7 +14,7 @@ use super::layout::{Layout, LayoutError, ZoneKind};
 use super::sizing::Sizes;
 use super::watermark::{self, Share};
 use super::zone::Zone;
-use super::{PageAllocator, Reclaimer};
+use super::{NO_ZONE, PageAllocator, Reclaimer};
 use crate::cpus::{Cpus, Hotplug};
 use crate::design::Design;
 use crate::machine::{Lock, Machine, Word};
@@ -89,8 +89,15 @@ impl<M: Machine> PageAllocator<M> {
             })
             .collect();
         let this = CpuId(0);
+        let topology = machine.topology();
+        let zonelists = zonelists(&zones, topology.nodes());
+        let nearest = |cpu| {
+            let lists = &zonelists[topology.place(cpu).node.index()];
+            array::from_fn(|class| lists[class].first().copied().unwrap_or(NO_ZONE))
+        };
         let pages = Self {
-            zonelists: zonelists(&zones, machine.topology().nodes()),
+            nearest: topology.ids().map(nearest).collect(),
+            zonelists,
             zones,
             reclaimers,
             cpus: Cpus::new(machine),

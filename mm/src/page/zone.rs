@@ -36,14 +36,15 @@ pub(crate) struct Zone<M: Machine> {
     pub(super) settings: Settings<M>,
 }
 
-/// One CPU's part of a zone, away from those of its neighbours.
-#[repr(align(128))]
+/// One CPU's part of a zone, away from those of its neighbours. In this order, the words are in
+/// the cache lines in which the lock and its list of single pages begin.
+#[repr(C, align(128))]
 pub(super) struct Slot<M: Machine> {
-    pub(super) pcp: M::CpuLock<Pcp>,
     /// Pages on the lists, for those who look without the lock.
     pub(super) count: M::LocalWord,
     /// Pages an interrupted spill still has to give back.
     pub(super) owed: M::LocalWord,
+    pub(super) pcp: M::CpuLock<Pcp>,
 }
 
 /// What a zone is told from outside, each in a word so that the fast path reads it without a lock.
@@ -197,7 +198,7 @@ impl<M: Machine> Zone<M> {
 
     /// Whether the zone may give a block and stay above its `mark`; notes when it is below its
     /// high watermark, which makes frees return pages early.
-    pub(super) fn allows(&self, machine: &M, ask: &Ask) -> bool {
+    pub(super) fn allows(&self, machine: &M, ask: Ask) -> bool {
         if ask.urgency == Urgency::Reserve {
             // The free lists alone decide: the counter lags by what each CPU has not folded, so
             // it may say that there is less than there is.
