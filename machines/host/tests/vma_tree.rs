@@ -187,11 +187,11 @@ impl Both {
         self.tree.assert_whole(&self.editor);
         let all: Vec<Vma> = self.model.0.iter().map(Model::vma).collect();
         assert_eq!(self.editor.mappings() as usize, all.len());
-        let mut cursor = Cursor::at(Vpn(0));
-        let forward = || cursor.forward(&self.tree).expect("nobody writes");
+        let mut cursor = Cursor::at(&self.tree, Vpn(0));
+        let forward = || cursor.forward().expect("nobody writes");
         assert!(std::iter::from_fn(forward).eq(all.iter().copied()));
-        let mut cursor = Cursor::end();
-        let backward = || cursor.backward(&self.tree).expect("nobody writes");
+        let mut cursor = Cursor::end(&self.tree);
+        let backward = || cursor.backward().expect("nobody writes");
         assert!(std::iter::from_fn(backward).eq(all.iter().rev().copied()));
         for &page in probes {
             let at = Vpn(page);

@@ -1,47 +1,43 @@
-//! Going through mappings in order, in either direction, whatever changes meanwhile.
+//! Going through mappings in order, in either direction, whatever changes meanwhile, and finding the
+//! same mapping again.
 
-use super::node::{LEAF_MAX, NO_KEY, NONE};
-use super::{Busy, Vma, VmaTree, vma};
+use core::fmt;
+
+use super::node::Node;
+use super::{Busy, Place, Vma, VmaTree};
 use crate::machine::{Field, Machine};
 use crate::units::Vpn;
 
 /// A position between mappings: an address. What is unmapped behind or before it, by whomever, does
 /// not matter; what is mapped ahead of it will be met.
-#[derive(Clone, Copy, Debug)]
-pub struct Cursor {
+pub struct Cursor<'t, M: Machine> {
+    tree: &'t VmaTree<M>,
     at: u64,
-    /// Where the last mapping was found, good while the tree has this version.
-    hint: Hint,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Hint {
+    /// Where the next mapping is, and one slot before it the previous one. Good while the tree
+    /// has this version.
+    leaf: Option<&'t Node<M>>,
+    slot: usize,
     version: u64,
-    leaf: u32,
-    entry: u32,
 }
 
-/// No version: versions of a tree at rest are even.
-const NO_HINT: Hint = Hint {
-    version: 1,
-    leaf: NONE,
-    entry: 0,
-};
-
-impl Cursor {
-    /// Before `page`: going forward begins with the mapping that `page` is in or the next one.
+impl<'t, M: Machine> Cursor<'t, M> {
+    /// Before `page`: going forward begins with the mapping that `page` is in or the next one,
+    /// going backward with the one that `page - 1` is in or the one before.
     #[must_use]
-    pub const fn at(page: Vpn) -> Self {
+    pub fn at(tree: &'t VmaTree<M>, page: Vpn) -> Self {
         Self {
+            tree,
             at: page.0,
-            hint: NO_HINT,
+            leaf: None,
+            slot: 0,
+            version: 0,
         }
     }
 
     /// Behind all mappings.
     #[must_use]
-    pub const fn end() -> Self {
-        Self::at(Vma::END_MAX)
+    pub fn end(tree: &'t VmaTree<M>) -> Self {
+        Self::at(tree, Vma::END_MAX)
     }
 
     /// The next mapping that ends above the position, which moves behind it.
@@ -49,16 +45,16 @@ impl Cursor {
     /// # Errors
     /// [`Busy`]; the position has not moved.
     #[inline]
-    pub fn forward<M: Machine>(&mut self, tree: &VmaTree<M>) -> Result<Option<Vma>, Busy> {
-        if let Some(vma) = self.step(tree, Step::Up) {
+    pub fn forward(&mut self) -> Result<Option<Vma>, Busy> {
+        if let Some(leaf) = self.leaf
+            && let Some(vma) = leaf.vma_if_used(self.slot)
+            && self.tree.version.get() == self.version
+        {
+            self.slot += 1;
             self.at = vma.end.0;
             return Ok(Some(vma));
         }
-        let found = self.look(tree, |tree, at| tree.place_up(at))?;
-        if let Some(vma) = found {
-            self.at = vma.end.0;
-        }
-        Ok(found)
+        self.forward_slow()
     }
 
     /// The last mapping that begins below the position, which moves before it.
@@ -66,121 +62,134 @@ impl Cursor {
     /// # Errors
     /// [`Busy`]; the position has not moved.
     #[inline]
-    pub fn backward<M: Machine>(&mut self, tree: &VmaTree<M>) -> Result<Option<Vma>, Busy> {
-        if let Some(vma) = self.step(tree, Step::Down) {
-            self.at = vma.start.0;
-            return Ok(Some(vma));
+    pub fn backward(&mut self) -> Result<Option<Vma>, Busy> {
+        if let Some(leaf) = self.leaf
+            && let Some(slot) = self.slot.checked_sub(1)
+        {
+            let vma = leaf.vma(slot);
+            if self.tree.version.get() == self.version {
+                self.slot = slot;
+                self.at = vma.start.0;
+                return Ok(Some(vma));
+            }
         }
-        let found = self.look(tree, |tree, at| match at.checked_sub(1) {
-            Some(below) => tree.place_down(below),
-            None => Some(None),
-        })?;
+        self.backward_slow()
+    }
+
+    #[cold]
+    fn forward_slow(&mut self) -> Result<Option<Vma>, Busy> {
+        let found = self.look(
+            |tree, leaf| tree.first_of(leaf.links().1),
+            |tree, at| tree.look_up(Vpn(at)),
+        )?;
+        if let Some(vma) = found {
+            self.at = vma.end.0;
+            self.slot += 1;
+        }
+        Ok(found)
+    }
+
+    #[cold]
+    fn backward_slow(&mut self) -> Result<Option<Vma>, Busy> {
+        let found = self.look(
+            |tree, leaf| tree.last_of(leaf.links().0),
+            |tree, at| match at.checked_sub(1) {
+                Some(below) => tree.look_down(Vpn(below)),
+                None => Some(None),
+            },
+        )?;
         if let Some(vma) = found {
             self.at = vma.start.0;
         }
         Ok(found)
     }
 
-    /// To the neighbour in the same leaf, if the tree is as it was.
-    #[inline]
-    fn step<M: Machine>(&mut self, tree: &VmaTree<M>, step: Step) -> Option<Vma> {
-        if tree.version.get() != self.hint.version {
-            return None;
-        }
-        let leaf = tree.nodes.get(self.hint.leaf)?;
-        let entry = match step {
-            Step::Up => (self.hint.entry + 1) as usize,
-            Step::Down => self.hint.entry.checked_sub(1)? as usize,
-        };
-        if entry >= LEAF_MAX || leaf.key(entry) == NO_KEY {
-            return None;
-        }
-        let found = vma(leaf.entry(entry));
-        let is_next = match step {
-            Step::Up => found.start.0 >= self.at,
-            Step::Down => found.end.0 <= self.at,
-        };
-        if !is_next || tree.version.get() != self.hint.version {
-            return None;
-        }
-        self.hint.entry = u32::try_from(entry).ok()?;
-        Some(found)
-    }
-
-    fn look<M: Machine>(
+    /// Moves to the first or last slot of a neighbour if the tree is as it was, or to where the
+    /// address says.
+    fn look(
         &mut self,
-        tree: &VmaTree<M>,
-        find: impl Fn(&VmaTree<M>, u64) -> Option<Option<(Vma, u32, usize)>>,
+        neighbour: impl Fn(&'t VmaTree<M>, &Node<M>) -> Option<Option<Place<'t, M>>>,
+        find: impl Fn(&'t VmaTree<M>, u64) -> Option<Option<Place<'t, M>>>,
     ) -> Result<Option<Vma>, Busy> {
-        let (found, version) = tree.read(|| {
+        let (tree, at) = (self.tree, self.at);
+        let (version, place) = tree.read(|| {
             let version = tree.version.get();
-            Some((find(tree, self.at)?, version))
+            match self.leaf {
+                Some(leaf) if version == self.version => Some((version, neighbour(tree, leaf)?)),
+                _ => Some((version, find(tree, at)?)),
+            }
         })?;
-        Ok(found.map(|(vma, leaf, entry)| {
-            self.hint = Hint {
-                version,
-                leaf,
-                entry: u32::try_from(entry).unwrap_or(0),
-            };
-            vma
-        }))
-    }
-}
-
-#[derive(Clone, Copy)]
-enum Step {
-    Up,
-    Down,
-}
-
-impl<M: Machine> VmaTree<M> {
-    /// The first mapping that ends above `page`, and its place.
-    fn place_up(&self, page: u64) -> Option<Option<(Vma, u32, usize)>> {
-        let (id, rank) = self.place(page)?;
-        let leaf = self.nodes.get(id)?;
-        let below = if rank == 0 {
-            self.last_place(leaf.links().0)?
-        } else {
-            Some((vma(leaf.entry(rank - 1)), id, rank - 1))
+        let Some(place) = place else {
+            return Ok(None);
         };
-        if let Some(below) = below.filter(|(below, ..)| below.end.0 > page) {
-            return Some(Some(below));
-        }
-        if rank < LEAF_MAX && leaf.key(rank) != NO_KEY {
-            return Some(Some((vma(leaf.entry(rank)), id, rank)));
-        }
-        match leaf.links().1 {
-            NONE => Some(None),
-            after => Some(Some((vma(self.nodes.get(after)?.entry(0)), after, 0))),
+        (self.leaf, self.slot, self.version) = (Some(place.leaf), place.slot, version);
+        Ok(Some(place.vma))
+    }
+}
+
+/// Finds mappings, the same one again without a search (Linux: `vmacache_find`).
+pub struct Finder<'t, M: Machine> {
+    tree: &'t VmaTree<M>,
+    last: Vma,
+    /// When the tree had `last`.
+    version: u64,
+}
+
+impl<'t, M: Machine> Finder<'t, M> {
+    /// One that has found nothing yet.
+    #[must_use]
+    pub fn new(tree: &'t VmaTree<M>) -> Self {
+        let last = Vma {
+            start: Vpn(0),
+            end: Vpn(0),
+            id: 0,
+        };
+        Self {
+            tree,
+            last,
+            version: 0,
         }
     }
 
-    /// The last mapping that begins at or below `page`, and its place.
-    fn place_down(&self, page: u64) -> Option<Option<(Vma, u32, usize)>> {
-        let (id, rank) = self.place(page)?;
-        let leaf = self.nodes.get(id)?;
-        if rank == 0 {
-            return self.last_place(leaf.links().0);
+    /// The mapping that `page` is in.
+    ///
+    /// # Errors
+    /// [`Busy`].
+    #[inline]
+    pub fn find(&mut self, page: Vpn) -> Result<Option<Vma>, Busy> {
+        if self.last.contains(page) && self.tree.version.get() == self.version {
+            return Ok(Some(self.last));
         }
-        Some(Some((vma(leaf.entry(rank - 1)), id, rank - 1)))
+        self.find_slow(page)
     }
 
-    fn place(&self, page: u64) -> Option<(u32, usize)> {
-        let (mut id, levels) = self.top();
-        for _ in 0..levels {
-            let node = self.nodes.get(id)?;
-            id = node.child(node.route(page));
+    #[cold]
+    fn find_slow(&mut self, page: Vpn) -> Result<Option<Vma>, Busy> {
+        let tree = self.tree;
+        let (version, found) = tree.read(|| {
+            let version = tree.version.get();
+            Some((version, tree.look_down(page)?.map(|place| place.vma)))
+        })?;
+        let found = found.filter(|vma| vma.contains(page));
+        if let Some(vma) = found {
+            (self.last, self.version) = (vma, version);
         }
-        let rank = self.nodes.get(id)?.rank(page.min(NO_KEY - 1));
-        Some((id, rank))
+        Ok(found)
     }
+}
 
-    fn last_place(&self, id: u32) -> Option<Option<(Vma, u32, usize)>> {
-        if id == NONE {
-            return Some(None);
-        }
-        let leaf = self.nodes.get(id)?;
-        let last = leaf.count().checked_sub(1)?;
-        Some(Some((vma(leaf.entry(last)), id, last)))
+impl<M: Machine> fmt::Debug for Cursor<'_, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cursor")
+            .field("at", &self.at)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<M: Machine> fmt::Debug for Finder<'_, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Finder")
+            .field("last", &self.last)
+            .finish_non_exhaustive()
     }
 }

@@ -6,10 +6,10 @@
 
 use core::ops::Range;
 
-use super::VmaTree;
-use super::edit::{Editor, Path};
-use super::node::{GAP_MAX, NO_KEY, NONE, Node};
-use crate::machine::{Field, Machine};
+use super::node::{GAP_MAX, NONE, Node, SLOTS};
+use super::path::Path;
+use super::{Editor, PAGE_MAX, VmaTree};
+use crate::machine::Machine;
 use crate::units::Vpn;
 
 impl<M: Machine> VmaTree<M> {
@@ -20,17 +20,17 @@ impl<M: Machine> VmaTree<M> {
         if pages == 0 || high.checked_sub(low)? < pages {
             return None;
         }
-        let mut path = self.path(low);
+        let mut path = self.path(low.min(PAGE_MAX));
         let mut free_from = low;
         loop {
             let leaf = self.node(path.leaf);
-            free_from = free_from.max(self.end_before(leaf));
-            for at in 0..leaf.count() {
-                let (start, end, _) = leaf.entry(at);
-                if start.saturating_sub(free_from) >= pages {
+            free_from = free_from.max(self.end_before(leaf, 0));
+            for slot in 0..leaf.count() {
+                let vma = leaf.vma(slot);
+                if vma.start.0.saturating_sub(free_from) >= pages {
                     return fit(free_from, pages, high);
                 }
-                free_from = free_from.max(end);
+                free_from = free_from.max(vma.end.0);
             }
             if high.checked_sub(free_from)? < pages {
                 return None;
@@ -52,21 +52,21 @@ impl<M: Machine> VmaTree<M> {
             let begin = to.checked_sub(pages)?;
             (begin >= from.max(low)).then_some(Vpn(begin))
         };
-        let mut path = self.path(high - 1);
+        let mut path = self.path((high - 1).min(PAGE_MAX));
         let mut free_to = high;
         loop {
             let leaf = self.node(path.leaf);
-            for at in (0..leaf.count()).rev() {
-                let (start, end, _) = leaf.entry(at);
-                if start >= free_to {
+            for slot in (0..leaf.count()).rev() {
+                let vma = leaf.vma(slot);
+                if vma.start.0 >= free_to {
                     continue;
                 }
-                if let Some(found) = fits(end, free_to) {
+                if let Some(found) = fits(vma.end.0, free_to) {
                     return Some(found);
                 }
-                free_to = start;
+                free_to = vma.start.0;
             }
-            if let Some(found) = fits(self.end_before(leaf), free_to) {
+            if let Some(found) = fits(self.end_before(leaf, 0), free_to) {
                 return Some(found);
             }
             if free_to.checked_sub(low)? < pages {
@@ -90,7 +90,7 @@ impl<M: Machine> VmaTree<M> {
     /// Moves `path` to the next leaf with a gap of at least `pages`.
     fn to_next_wide(&self, path: &mut Path, pages: u64) -> bool {
         let wide = |node: &Node<M>, from: usize| {
-            (from..node.count()).find(|&at| node.gap(at) >= pages.min(GAP_MAX))
+            (from..node.count()).find(|&slot| node.child(slot).1 >= pages.min(GAP_MAX))
         };
         for depth in (0..path.steps().len()).rev() {
             let (id, taken) = path.steps()[depth];
@@ -105,7 +105,9 @@ impl<M: Machine> VmaTree<M> {
     /// Moves `path` to the last leaf before it with a gap of at least `pages`.
     fn to_prev_wide(&self, path: &mut Path, pages: u64) -> bool {
         let wide = |node: &Node<M>, to: usize| {
-            (0..to).rev().find(|&at| node.gap(at) >= pages.min(GAP_MAX))
+            (0..to)
+                .rev()
+                .find(|&slot| node.child(slot).1 >= pages.min(GAP_MAX))
         };
         for depth in (0..path.steps().len()).rev() {
             let (id, taken) = path.steps()[depth];
@@ -128,7 +130,7 @@ impl<M: Machine> VmaTree<M> {
         let (mut id, mut at) = (path.steps()[depth].0, at);
         for level in depth..path.steps().len() {
             path.set(level, (id, at));
-            id = self.node(id).child(at);
+            id = self.node(id).child(at).0;
             if level + 1 < path.steps().len() {
                 at = choose(self.node(id)).expect("a node is as wide as its widest child");
             }
@@ -136,73 +138,9 @@ impl<M: Machine> VmaTree<M> {
         path.leaf = id;
     }
 
-    /// Where the last mapping before `leaf` ends.
-    fn end_before(&self, leaf: &Node<M>) -> u64 {
-        match leaf.links().0 {
-            NONE => 0,
-            before => {
-                let before = self.node(before);
-                before.entry(before.count() - 1).1
-            }
-        }
-    }
-
     fn last_end(&self) -> u64 {
-        let leaf = self.node(self.path(NO_KEY - 1).leaf);
-        leaf.count()
-            .checked_sub(1)
-            .map_or(0, |last| leaf.entry(last).1)
-    }
-
-    /// The largest gap in the subtree of node `id` with `levels` levels below.
-    pub(super) fn gap_of(&self, id: u32, levels: usize) -> u64 {
-        let node = self.node(id);
-        if levels > 0 {
-            node.widest()
-        } else {
-            self.gap_of_leaf(node)
-        }
-    }
-
-    fn gap_of_leaf(&self, leaf: &Node<M>) -> u64 {
-        let mut end_before = self.end_before(leaf);
-        let mut widest = 0;
-        for at in 0..leaf.count() {
-            let (start, end, _) = leaf.entry(at);
-            widest = widest.max(start - end_before);
-            end_before = end;
-        }
-        widest
-    }
-
-    /// Brings the gaps along `path` up to date after its leaf has changed.
-    pub(super) fn mend(&self, path: &Path) {
-        let mut gap = self.gap_of_leaf(self.node(path.leaf)).min(GAP_MAX);
-        for &(id, at) in path.steps().iter().rev() {
-            let node = self.node(id);
-            if node.gap(at) == gap {
-                return;
-            }
-            node.set_child(at, node.child(at), gap);
-            gap = node.widest();
-        }
-    }
-
-    /// The same for the leaf behind `leaf`, whose first gap reaches back into it.
-    pub(super) fn mend_after(&self, leaf: &Node<M>) {
-        let after = leaf.links().1;
-        if after != NONE {
-            self.mend(&self.path(self.node(after).key(0)));
-        }
-    }
-
-    /// The same above the inner node at `depth` of `path`.
-    pub(super) fn mend_above(&self, path: &Path, depth: usize) {
-        for level in (0..depth).rev() {
-            let ((id, at), (child, _)) = (path.steps()[level], path.steps()[level + 1]);
-            self.node(id)
-                .set_child(at, child, self.node(child).widest());
-        }
+        let leaf = self.node(self.path(PAGE_MAX).leaf);
+        leaf.last_vma().map_or(0, |vma| vma.end.0)
     }
 }
 
@@ -224,16 +162,17 @@ impl<M: Machine> VmaTree<M> {
     fn assert_node(&self, id: u32, levels: usize) {
         let node = self.node(id);
         let count = node.count();
-        assert!(node.keys[count..].iter().all(|key| key.get() == NO_KEY));
-        assert!((1..count).all(|at| node.key(at - 1) < node.key(at)));
+        assert!((count..=SLOTS).all(|slot| !node.is_used(slot)));
+        assert!((1..count).all(|slot| node.key(slot - 1) < node.key(slot)));
         if levels == 0 {
             return;
         }
         assert!(count > 0, "an inner node has children");
-        for at in 0..count {
-            let gap = self.gap_of(node.child(at), levels - 1).min(GAP_MAX);
-            assert_eq!(node.gap(at), gap, "level {levels}, child {at}");
-            self.assert_node(node.child(at), levels - 1);
+        for slot in 0..count {
+            let (child, gap) = node.child(slot);
+            let widest = self.gap_of(child, levels - 1).min(GAP_MAX);
+            assert_eq!(gap, widest, "level {levels}, child {slot}");
+            self.assert_node(child, levels - 1);
         }
     }
 }

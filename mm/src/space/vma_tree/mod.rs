@@ -1,24 +1,31 @@
 //! The mappings of an address space, in order (Linux: the maple tree of `mm_struct`).
 //!
-//! A B+ tree of nodes of four cache lines ([`node`]). Writers come one at a time: whoever has the
-//! [`Editor`], which belongs under the lock of the mappings, may change the tree (`edit`) and look for
-//! free space (`gap`), which is kept in the nodes. Readers need no lock: they read, then ask whether the tree has
-//! changed meanwhile, and if so read again. A cursor (`cursor`) holds an address, not a place, so it
-//! goes on whatever is removed around it.
+//! A B+ tree of nodes of eight cache lines ([`node`]). Writers come one at a time: whoever has the
+//! [`Editor`], which belongs under the lock of the mappings, may change the tree (`edit`, and `split`
+//! where nodes come and go) and look for free space (`gap`), which is kept in the nodes (`mend`).
+//! Readers need no lock: they read, then ask whether the tree has changed meanwhile, and if so read
+//! again. A cursor (`cursor`) holds an address, not a place, so it goes on whatever is removed around it.
 //!
 //! Locks: none.
 
 mod cursor;
 mod edit;
+mod error;
 mod gap;
+mod mend;
 mod node;
+mod nodes;
+mod path;
+mod split;
 
 use core::fmt;
 use core::hint;
 
-pub use self::cursor::Cursor;
+pub use self::cursor::{Cursor, Finder};
 pub use self::edit::Editor;
-use self::node::{ID_BITS, LEAF_MAX, NO_KEY, NONE, Node, Nodes};
+pub use self::error::{Busy, NoMemory, VmaError};
+use self::node::{ID_BITS, NONE, Node};
+use self::nodes::Nodes;
 use crate::machine::{Field, Machine};
 use crate::units::Vpn;
 
@@ -51,6 +58,7 @@ impl Vma {
     }
 
     /// Whether `page` is in it.
+    #[inline]
     #[must_use]
     pub const fn contains(&self, page: Vpn) -> bool {
         self.start.0 <= page.0 && page.0 < self.end.0
@@ -59,33 +67,15 @@ impl Vma {
 
 /// See the module.
 pub struct VmaTree<M: Machine> {
-    nodes: Nodes<M>,
     /// Odd while somebody changes the tree.
     version: M::Field,
     /// The root's number, and above it the number of levels below.
     root: M::Field,
+    nodes: Nodes<M>,
 }
 
-/// A reader met changes every time it tried; take the lock of the mappings.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Busy;
-
-/// There is no memory for a node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NoMemory;
-
-/// Why a mapping cannot be added or changed. Nothing has changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum VmaError {
-    /// It has no pages, too many, ends too high, or its id is too large.
-    Invalid(Vma),
-    /// This one is in the way.
-    Overlaps(Vma),
-    /// No mapping begins there.
-    NotMapped(Vpn),
-    /// There is no memory for a node.
-    NoMemory,
-}
+/// The largest page number that is looked for: beyond all mappings, below what an unused key holds.
+const PAGE_MAX: u64 = Vma::END_MAX.0;
 
 impl<M: Machine> VmaTree<M> {
     /// No mapping, and the right to add some.
@@ -94,13 +84,13 @@ impl<M: Machine> VmaTree<M> {
     /// [`NoMemory`].
     pub fn new(machine: &M) -> Result<(Self, Editor), NoMemory> {
         let nodes = Nodes::new(machine);
-        nodes.make(machine, 0)?;
+        let root = nodes.make(machine, 0)?;
         let tree = Self {
-            nodes,
             version: machine.field(0),
-            root: machine.field(0),
+            root: machine.field(u64::from(root)),
+            nodes,
         };
-        tree.node(0).set_links(NONE, NONE);
+        tree.node(root).set_links(NONE, NONE);
         Ok((tree, Editor::new()))
     }
 
@@ -110,7 +100,7 @@ impl<M: Machine> VmaTree<M> {
     /// [`Busy`].
     #[inline]
     pub fn find(&self, page: Vpn) -> Result<Option<Vma>, Busy> {
-        self.read(|| Some(self.look_down(page)?.filter(|vma| vma.contains(page))))
+        Ok(self.prev(page)?.filter(|vma| vma.contains(page)))
     }
 
     /// The first mapping that ends above `page` (Linux: `find_vma`).
@@ -119,7 +109,7 @@ impl<M: Machine> VmaTree<M> {
     /// [`Busy`].
     #[inline]
     pub fn next(&self, page: Vpn) -> Result<Option<Vma>, Busy> {
-        self.read(|| self.look_up(page))
+        self.read(|| Some(self.look_up(page)?.map(|place| place.vma)))
     }
 
     /// The last mapping that begins at or below `page`.
@@ -128,7 +118,7 @@ impl<M: Machine> VmaTree<M> {
     /// [`Busy`].
     #[inline]
     pub fn prev(&self, page: Vpn) -> Result<Option<Vma>, Busy> {
-        self.read(|| self.look_down(page))
+        self.read(|| Some(self.look_down(page)?.map(|place| place.vma)))
     }
 
     /// Bytes of memory of all nodes that are in use.
@@ -141,72 +131,92 @@ impl<M: Machine> VmaTree<M> {
     /// it meets what can only be a change under way.
     #[inline]
     fn read<R>(&self, look: impl Fn() -> Option<R>) -> Result<R, Busy> {
-        for _ in 0..TRIES {
-            let before = self.version.get();
-            if before & 1 == 0
-                && let Some(seen) = look()
-                && self.version.get() == before
-            {
+        match self.try_read(&look) {
+            Some(seen) => Ok(seen),
+            None => self.read_slow(look),
+        }
+    }
+
+    #[cold]
+    fn read_slow<R>(&self, look: impl Fn() -> Option<R>) -> Result<R, Busy> {
+        for _ in 1..TRIES {
+            hint::spin_loop();
+            if let Some(seen) = self.try_read(&look) {
                 return Ok(seen);
             }
-            hint::spin_loop();
         }
         Err(Busy)
     }
 
-    /// The leaf responsible for `page`.
     #[inline]
-    fn leaf(&self, page: u64) -> Option<&Node<M>> {
-        let root = self.root.get();
-        let (levels, mut id) = (root >> 32, (root & 0xffff_ffff) as u32);
-        for _ in 0..levels {
-            let node = self.nodes.get(id)?;
-            id = node.child(node.route(page));
-        }
-        self.nodes.get(id)
+    fn try_read<R>(&self, look: impl Fn() -> Option<R>) -> Option<R> {
+        let version = self.version.get();
+        let seen = if version & 1 == 0 { look() } else { None };
+        // What was read last is ordered before this: fields are read with acquire. Whoever read
+        // something of a change finds that change's version here, or a later one.
+        seen.filter(|_| self.version.get() == version)
     }
 
     /// The last mapping that begins at or below `page`.
     #[inline]
-    fn look_down(&self, page: Vpn) -> Option<Option<Vma>> {
-        let leaf = self.leaf(page.0)?;
-        match leaf.rank(page.0.min(NO_KEY - 1)) {
+    fn look_down(&self, page: Vpn) -> Option<Option<Place<'_, M>>> {
+        let page = page.0.min(PAGE_MAX);
+        let leaf = self.leaf(page)?;
+        match leaf.rank(page) {
             0 => self.last_of(leaf.links().0),
-            rank => Some(Some(vma(leaf.entry(rank - 1)))),
+            rank => Some(Some(Place::of(leaf, rank - 1))),
         }
     }
 
     /// The first mapping that ends above `page`.
     #[inline]
-    fn look_up(&self, page: Vpn) -> Option<Option<Vma>> {
-        let leaf = self.leaf(page.0)?;
-        let rank = leaf.rank(page.0.min(NO_KEY - 1));
+    fn look_up(&self, page: Vpn) -> Option<Option<Place<'_, M>>> {
+        let page = page.0.min(PAGE_MAX);
+        let leaf = self.leaf(page)?;
+        let rank = leaf.rank(page);
         let below = if rank == 0 {
             self.last_of(leaf.links().0)?
         } else {
-            Some(vma(leaf.entry(rank - 1)))
+            Some(Place::of(leaf, rank - 1))
         };
-        if let Some(below) = below.filter(|below| below.end > page) {
+        if let Some(below) = below
+            && below.vma.end.0 > page
+        {
             return Some(Some(below));
         }
-        if rank < LEAF_MAX && leaf.key(rank) != NO_KEY {
-            return Some(Some(vma(leaf.entry(rank))));
+        if leaf.is_used(rank) {
+            return Some(Some(Place::of(leaf, rank)));
         }
-        match leaf.links().1 {
-            NONE => Some(None),
-            after => Some(Some(vma(self.nodes.get(after)?.entry(0)))),
+        self.first_of(leaf.links().1)
+    }
+
+    /// The leaf responsible for `page`.
+    #[inline]
+    fn leaf(&self, page: u64) -> Option<&Node<M>> {
+        let (id, levels) = self.top();
+        let mut node = self.nodes.get(id)?;
+        for _ in 0..levels {
+            node = self.nodes.get(node.child(node.route(page)).0)?;
         }
+        Some(node)
     }
 
     /// The last entry of leaf `id`, if there is such a leaf.
-    #[inline]
-    fn last_of(&self, id: u32) -> Option<Option<Vma>> {
+    #[cold]
+    fn last_of(&self, id: u32) -> Option<Option<Place<'_, M>>> {
         if id == NONE {
             return Some(None);
         }
         let leaf = self.nodes.get(id)?;
-        let last = leaf.count().checked_sub(1)?;
-        Some(Some(vma(leaf.entry(last))))
+        Some(Some(Place::of(leaf, leaf.count().checked_sub(1)?)))
+    }
+
+    /// The first entry of leaf `id`, if there is such a leaf.
+    fn first_of(&self, id: u32) -> Option<Option<Place<'_, M>>> {
+        if id == NONE {
+            return Some(None);
+        }
+        Some(Some(Place::of(self.nodes.get(id)?, 0)))
     }
 
     /// A node that is known to exist.
@@ -218,17 +228,28 @@ impl<M: Machine> VmaTree<M> {
     }
 
     /// The root's number and how many levels are below it.
+    #[inline]
     fn top(&self) -> (u32, usize) {
         let root = self.root.get();
         ((root & 0xffff_ffff) as u32, (root >> 32) as usize)
     }
 }
 
-fn vma((start, end, id): (u64, u64, u32)) -> Vma {
-    Vma {
-        start: Vpn(start),
-        end: Vpn(end),
-        id,
+/// A mapping and where it was found.
+struct Place<'t, M: Machine> {
+    vma: Vma,
+    leaf: &'t Node<M>,
+    slot: usize,
+}
+
+impl<'t, M: Machine> Place<'t, M> {
+    #[inline]
+    fn of(leaf: &'t Node<M>, slot: usize) -> Self {
+        Self {
+            vma: leaf.vma(slot),
+            leaf,
+            slot,
+        }
     }
 }
 
@@ -237,28 +258,5 @@ impl<M: Machine> fmt::Debug for VmaTree<M> {
         f.debug_struct("VmaTree")
             .field("levels", &self.top().1)
             .finish_non_exhaustive()
-    }
-}
-
-impl fmt::Display for VmaError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Invalid(Vma { start, end, id }) => {
-                write!(f, "pages {start} to {end} with id {id} are no mapping")
-            }
-            Self::Overlaps(Vma { start, end, .. }) => {
-                write!(f, "pages {start} to {end} are mapped already")
-            }
-            Self::NotMapped(page) => write!(f, "no mapping begins at page {page}"),
-            Self::NoMemory => f.write_str("no memory for the tree of mappings"),
-        }
-    }
-}
-
-impl core::error::Error for VmaError {}
-
-impl From<NoMemory> for VmaError {
-    fn from(_: NoMemory) -> Self {
-        Self::NoMemory
     }
 }

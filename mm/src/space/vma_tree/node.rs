@@ -1,28 +1,34 @@
-//! Nodes: two arrays of sixteen fields, four cache lines in all.
+//! Nodes: two arrays of fields, keys and values, eight cache lines in all.
 //!
-//! A leaf has up to fifteen entries: where each begins, and its length with its id. Its last value
-//! links it to its neighbours. An inner node has up to sixteen children: a key from which on each is
-//! responsible, and its number with the largest gap in it. Unused keys are [`NO_KEY`], so that a
-//! search needs no count.
+//! A leaf has up to [`SLOTS`] entries: where each begins, and its length with its id. Its last value
+//! links it to its neighbours. An inner node has up to [`SLOTS`] children: a key from which on each is
+//! responsible, and its number with the largest gap in it. Keys are in order, unused ones and the
+//! last hold [`NO_KEY`], so that no search needs a count.
 //!
 //! The gap of an entry is the free space right before it; that of a leaf's first entry reaches back
 //! into the leaf before. The gap of a node is the largest of those below.
 
-use alloc::boxed::Box;
 use core::array;
 
-use crate::machine::{Field, Machine, Once};
+use super::Vma;
+use crate::machine::{Field, Machine};
+use crate::units::Vpn;
 
-/// Children of an inner node.
-pub(super) const FAN: usize = 16;
-/// Entries of a leaf.
-pub(super) const LEAF_MAX: usize = FAN - 1;
+/// Entries of a leaf, or children of an inner node.
+pub(super) const SLOTS: usize = GROUPS * GROUP - 1;
+/// A search looks at the ends of groups first, then into one of them.
+const GROUPS: usize = 4;
+const GROUP: usize = 8;
 /// The value of a leaf that links it.
-const LINKS: usize = LEAF_MAX;
+const LINKS: usize = SLOTS;
 /// What an unused key holds; larger than any address.
 pub(super) const NO_KEY: u64 = u64::MAX;
+/// What the first key of an inner node holds: its first child takes whatever is below the second.
+pub(super) const FIRST_KEY: u64 = 0;
 /// No node.
 pub(super) const NONE: u32 = u32::MAX;
+/// The largest gap that is kept exactly; what is wider reads as this.
+pub(super) const GAP_MAX: u64 = u32::MAX as u64;
 
 /// Bits of an entry's value for its id; the length is above.
 pub(super) const ID_BITS: u32 = 24;
@@ -30,26 +36,30 @@ pub(super) const ID_BITS: u32 = 24;
 /// See the file's header.
 #[repr(align(64))]
 pub(super) struct Node<M: Machine> {
-    pub(super) keys: [M::Field; FAN],
-    pub(super) vals: [M::Field; FAN],
+    keys: [M::Field; SLOTS + 1],
+    vals: [M::Field; SLOTS + 1],
 }
 
+/// What a slot holds: a key and a value.
+pub(super) type Slot = (u64, u64);
+
 impl<M: Machine> Node<M> {
-    fn new(machine: &M) -> Self {
+    pub(super) fn new(machine: &M) -> Self {
         Self {
             keys: array::from_fn(|_| machine.field(NO_KEY)),
             vals: array::from_fn(|_| machine.field(0)),
         }
     }
 
-    /// How many keys are at most `key`.
+    /// How many keys are at most `key`, which is below [`NO_KEY`].
+    ///
+    /// Counted, not searched: without a branch that depends on the keys.
     #[inline]
     pub(super) fn rank(&self, key: u64) -> usize {
-        // Counted, not searched: without a branch that depends on the keys.
-        self.keys
-            .iter()
-            .map(|at| usize::from(at.get() <= key))
-            .sum()
+        let upto = |slot: usize| usize::from(self.keys[slot].get() <= key);
+        let first = GROUP * (upto(GROUP - 1) + upto(2 * GROUP - 1) + upto(3 * GROUP - 1));
+        // The last key of the group is larger, or it is the node's last.
+        first + (0..GROUP - 1).map(|nth| upto(first + nth)).sum::<usize>()
     }
 
     /// How many keys are used.
@@ -58,53 +68,86 @@ impl<M: Machine> Node<M> {
         self.rank(NO_KEY - 1)
     }
 
-    /// The child responsible for `key`.
+    /// The slot of the child responsible for `key`.
     #[inline]
     pub(super) fn route(&self, key: u64) -> usize {
-        // The first key is 0; a reader that meets a change may see none at all.
-        self.rank(key).saturating_sub(1)
+        // The first key is 0; a reader that meets a change may see none at all, and whatever
+        // it takes then will do.
+        self.rank(key).wrapping_sub(1) & SLOTS
     }
 
     #[inline]
-    pub(super) fn key(&self, at: usize) -> u64 {
-        self.keys[at].get()
+    pub(super) fn key(&self, slot: usize) -> u64 {
+        self.keys[slot].get()
     }
 
-    /// Entry `at` of a leaf: where it begins, where it ends, its id.
+    pub(super) fn set_key(&self, slot: usize, key: u64) {
+        self.keys[slot].set(key);
+    }
+
     #[inline]
-    pub(super) fn entry(&self, at: usize) -> (u64, u64, u32) {
-        let (start, value) = (self.keys[at].get(), self.vals[at].get());
-        (
-            start,
-            start.wrapping_add(value >> ID_BITS),
-            low(value & ((1 << ID_BITS) - 1)),
-        )
+    pub(super) fn is_full(&self) -> bool {
+        self.key(SLOTS - 1) != NO_KEY
     }
 
-    pub(super) fn set_entry(&self, at: usize, (start, end, id): (u64, u64, u32)) {
-        self.keys[at].set(start);
-        self.vals[at].set((end - start) << ID_BITS | u64::from(id));
-    }
-
-    /// Child `at` of an inner node.
     #[inline]
-    pub(super) fn child(&self, at: usize) -> u32 {
-        low(self.vals[at].get())
+    pub(super) fn is_used(&self, slot: usize) -> bool {
+        self.key(slot) != NO_KEY
     }
 
-    /// The largest gap in child `at`, at most [`GAP_MAX`].
+    /// The mapping in `slot` of a leaf.
     #[inline]
-    pub(super) fn gap(&self, at: usize) -> u64 {
-        self.vals[at].get() >> 32
+    pub(super) fn vma(&self, slot: usize) -> Vma {
+        vma((self.keys[slot].get(), self.vals[slot].get()))
     }
 
-    pub(super) fn set_child(&self, at: usize, child: u32, gap: u64) {
-        self.vals[at].set(gap.min(GAP_MAX) << 32 | u64::from(child));
+    /// The same if there is one.
+    #[inline]
+    pub(super) fn vma_if_used(&self, slot: usize) -> Option<Vma> {
+        self.is_used(slot).then(|| self.vma(slot))
+    }
+
+    /// The last mapping of a leaf.
+    #[inline]
+    pub(super) fn last_vma(&self) -> Option<Vma> {
+        Some(self.vma(self.count().checked_sub(1)?))
+    }
+
+    #[inline]
+    pub(super) fn set(&self, slot: usize, (key, value): Slot) {
+        self.vals[slot].set(value);
+        self.keys[slot].set(key);
+    }
+
+    /// The child in `slot` of an inner node, and the largest gap in it, at most [`GAP_MAX`].
+    #[inline]
+    pub(super) fn child(&self, slot: usize) -> (u32, u64) {
+        let value = self.vals[slot].get();
+        (low(value), value >> 32)
+    }
+
+    pub(super) fn set_child(&self, slot: usize, child: u32, gap: u64) {
+        self.vals[slot].set(child_value(child, gap));
     }
 
     /// The largest gap in any child.
-    pub(super) fn widest(&self) -> u64 {
-        (0..self.count()).map(|at| self.gap(at)).max().unwrap_or(0)
+    pub(super) fn widest_child(&self) -> u64 {
+        let mut widest = 0;
+        for slot in 0..self.count() {
+            widest = widest.max(self.vals[slot].get());
+        }
+        widest >> 32
+    }
+
+    /// The largest gap before an entry of a leaf, if the entry before its first ends at `end`.
+    pub(super) fn widest_entry(&self, mut end: u64) -> u64 {
+        let mut widest = 0;
+        for slot in 0..self.count() {
+            let vma = self.vma(slot);
+            widest = widest.max(vma.start.0 - end);
+            end = vma.end.0;
+        }
+        widest
     }
 
     /// The leaves before and after a leaf.
@@ -118,43 +161,67 @@ impl<M: Machine> Node<M> {
         self.vals[LINKS].set(u64::from(before) << 32 | u64::from(after));
     }
 
-    /// Makes room at `at`, moving `count - at` keys and values up.
-    pub(super) fn open(&self, at: usize, count: usize) {
-        for to in (at + 1..=count).rev() {
-            self.copy(to - 1, to);
+    /// Puts `new` into `slot`; what was there and behind moves up by one. Not when full.
+    #[inline]
+    pub(super) fn open(&self, slot: usize, new: Slot) {
+        debug_assert!(!self.is_full(), "there is room for one more");
+        let mut moved = new;
+        for slot in slot..SLOTS {
+            let there = (self.keys[slot].get(), self.vals[slot].get());
+            self.set(slot, moved);
+            if there.0 == NO_KEY {
+                return;
+            }
+            moved = there;
         }
     }
 
-    /// Closes the place `at` of `count`.
-    pub(super) fn close(&self, at: usize, count: usize) {
-        for from in at + 1..count {
-            self.copy(from, from - 1);
-        }
-        self.keys[count - 1].set(NO_KEY);
-    }
-
-    /// Moves places `from..count` to the end of `other`, which has `used`.
-    pub(super) fn give(&self, from: usize, count: usize, other: &Self, used: usize) {
-        for at in from..count {
-            other.keys[used + at - from].set(self.keys[at].get());
-            other.vals[used + at - from].set(self.vals[at].get());
-            self.keys[at].set(NO_KEY);
+    /// Takes out what is in `slot`; what is behind moves down by one.
+    #[inline]
+    pub(super) fn close(&self, slot: usize) {
+        // The last key is unused, so this ends there.
+        for slot in slot..SLOTS {
+            let next = self.keys[slot + 1].get();
+            if next == NO_KEY {
+                self.keys[slot].set(NO_KEY);
+                return;
+            }
+            self.set(slot, (next, self.vals[slot + 1].get()));
         }
     }
 
-    fn copy(&self, from: usize, to: usize) {
-        self.vals[to].set(self.vals[from].get());
-        self.keys[to].set(self.keys[from].get());
-    }
-
-    /// As it was made.
-    pub(super) fn clear(&self) {
-        self.keys.iter().for_each(|key| key.set(NO_KEY));
+    /// Moves what is in `from` and behind to the end of `other`, where there is room.
+    pub(super) fn give(&self, from: usize, other: &Self) {
+        let used = other.count();
+        for slot in from..self.count() {
+            let moved = (self.keys[slot].get(), self.vals[slot].get());
+            other.set(used + slot - from, moved);
+        }
+        self.keys[from..].iter().for_each(|key| key.set(NO_KEY));
     }
 }
 
-/// The largest gap that is kept exactly; what is wider reads as this.
-pub(super) const GAP_MAX: u64 = u32::MAX as u64;
+/// A mapping as a leaf keeps it.
+#[inline]
+pub(super) fn slot(vma: Vma) -> Slot {
+    let value = (vma.end.0 - vma.start.0) << ID_BITS | u64::from(vma.id);
+    (vma.start.0, value)
+}
+
+#[inline]
+fn vma((start, value): Slot) -> Vma {
+    Vma {
+        start: Vpn(start),
+        // A reader that meets a change may put together what does not belong together.
+        end: Vpn(start.wrapping_add(value >> ID_BITS)),
+        id: low(value & u64::from(Vma::ID_MAX)),
+    }
+}
+
+/// What an inner node keeps of a child.
+pub(super) fn child_value(child: u32, gap: u64) -> u64 {
+    gap.min(GAP_MAX) << 32 | u64::from(child)
+}
 
 #[inline]
 #[expect(clippy::cast_possible_truncation, reason = "the low half is meant")]
@@ -162,43 +229,4 @@ const fn low(value: u64) -> u32 {
     value as u32
 }
 
-/// Chunks: one of 16 nodes, one of 32 and so on, none of which ever moves.
-const CHUNKS: usize = 24;
-const FIRST_BITS: u32 = 4;
-
-/// All nodes of a tree, by number. They are added and never given back to the allocator while
-/// the tree lives, so a reader that follows an outdated number finds a node, if not the right one.
-pub(super) struct Nodes<M: Machine>([M::Once<Box<[Node<M>]>>; CHUNKS]);
-
-impl<M: Machine> Nodes<M> {
-    pub(super) fn new(machine: &M) -> Self {
-        Self(array::from_fn(|_| machine.once()))
-    }
-
-    /// Node `id`, if it was ever made.
-    #[inline]
-    pub(super) fn get(&self, id: u32) -> Option<&Node<M>> {
-        let index = id.checked_add(1 << FIRST_BITS)?;
-        let top = index.ilog2();
-        let chunk = self.0.get((top - FIRST_BITS) as usize)?.get()?;
-        chunk.get((index ^ 1 << top) as usize)
-    }
-
-    /// Makes sure that node `id` exists; those before it do.
-    pub(super) fn make(&self, machine: &M, id: u32) -> Result<(), super::NoMemory> {
-        if self.get(id).is_some() {
-            return Ok(());
-        }
-        let top = (id + (1 << FIRST_BITS)).ilog2();
-        let chunk = self
-            .0
-            .get((top - FIRST_BITS) as usize)
-            .ok_or(super::NoMemory)?;
-        let len = 1_usize << top;
-        let mut nodes = alloc::vec::Vec::new();
-        nodes.try_reserve_exact(len).map_err(|_| super::NoMemory)?;
-        nodes.extend((0..len).map(|_| Node::new(machine)));
-        // One writer at a time: nobody else makes it.
-        chunk.set(nodes.into()).map_err(|_| super::NoMemory)
-    }
-}
+const _: () = assert!((SLOTS + 1).is_power_of_two(), "SLOTS is a mask of slots");
