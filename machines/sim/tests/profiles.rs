@@ -150,7 +150,10 @@ fn kasan_makes_kernel_work_dearer_and_leaves_the_hardware_alone() {
             );
         }
     }
-    assert_eq!(CostKey::all().filter(|key| key.is_kernel_work()).count(), 10);
+    assert_eq!(
+        CostKey::all().filter(|key| key.is_kernel_work()).count(),
+        10
+    );
 }
 
 #[test]

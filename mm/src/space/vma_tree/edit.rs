@@ -7,9 +7,9 @@
 use core::ops::Range;
 
 use super::error::check;
-use super::node::{SLOTS, slot};
+use super::node::{Node, SLOTS, slot};
 use super::path::Path;
-use super::{Vma, VmaError, VmaTree};
+use super::{PAGE_MAX, Vma, VmaError, VmaTree};
 use crate::machine::{Field, Machine};
 use crate::units::Vpn;
 
@@ -25,8 +25,8 @@ impl<M: Machine> VmaTree<M> {
     /// If it is no mapping, something is in the way, or there is no memory.
     pub fn insert(&self, machine: &M, editor: &mut Editor, new: Vma) -> Result<(), VmaError> {
         check(new)?;
-        let path = self.path(new.start.0);
-        let leaf = self.node(path.leaf);
+        let mut path = Path::new();
+        let leaf = self.go(&mut path, new.start.0);
         let at = leaf.rank(new.start.0);
         let before = self.before(leaf, at);
         if let Some(there) = before.filter(|there| there.end > new.start) {
@@ -60,10 +60,10 @@ impl<M: Machine> VmaTree<M> {
     /// # Errors
     /// [`VmaError::NotMapped`].
     pub fn erase(&self, editor: &mut Editor, start: Vpn) -> Result<Vma, VmaError> {
-        let (path, at) = self.mapped_at(start)?;
-        let leaf = self.node(path.leaf);
+        let mut path = Path::new();
+        let (leaf, at) = self.go_to(&mut path, start)?;
         let old = leaf.vma(at);
-        self.change(|| self.erase_at(editor, &path, at));
+        self.change(|| self.erase_at(editor, &path, leaf, at));
         editor.mappings -= 1;
         Ok(old)
     }
@@ -81,8 +81,8 @@ impl<M: Machine> VmaTree<M> {
         new: Vma,
     ) -> Result<(), VmaError> {
         check(new)?;
-        let (path, at) = self.mapped_at(start)?;
-        let leaf = self.node(path.leaf);
+        let mut path = Path::new();
+        let (leaf, at) = self.go_to(&mut path, start)?;
         if let Some(there) = self.in_the_way(new, start) {
             return Err(VmaError::Overlaps(there));
         }
@@ -98,7 +98,7 @@ impl<M: Machine> VmaTree<M> {
         }
         self.prepare(machine, editor, 1)?;
         self.change(|| {
-            self.erase_at(editor, &path, at);
+            self.erase_at(editor, &path, leaf, at);
             let path = self.path(new.start.0);
             let at = self.node(path.leaf).rank(new.start.0);
             self.insert_split(editor, &path, at, slot(new));
@@ -172,14 +172,13 @@ impl<M: Machine> VmaTree<M> {
         Ok(())
     }
 
-    /// The way to the mapping that begins at `start`, and its slot.
+    /// The way to the mapping that begins at `start`. Returns its leaf and slot.
     #[inline]
-    fn mapped_at(&self, start: Vpn) -> Result<(Path, usize), VmaError> {
-        let page = start.0.min(Vma::END_MAX.0);
-        let path = self.path(page);
-        let leaf = self.node(path.leaf);
+    fn go_to(&self, path: &mut Path, start: Vpn) -> Result<(&Node<M>, usize), VmaError> {
+        let page = start.0.min(PAGE_MAX);
+        let leaf = self.go(path, page);
         match leaf.rank(page).checked_sub(1) {
-            Some(at) if leaf.key(at) == start.0 => Ok((path, at)),
+            Some(at) if leaf.key(at) == start.0 => Ok((leaf, at)),
             _ => Err(VmaError::NotMapped(start)),
         }
     }
@@ -212,10 +211,9 @@ impl<M: Machine> VmaTree<M> {
 
     /// Takes slot `at` out of the leaf of `path`.
     #[inline]
-    fn erase_at(&self, editor: &mut Editor, path: &Path, at: usize) {
-        let leaf = self.node(path.leaf);
+    fn erase_at(&self, editor: &mut Editor, path: &Path, leaf: &Node<M>, at: usize) {
         leaf.close(at);
-        if !leaf.is_used(SMALL) && !path.steps().is_empty() {
+        if !leaf.is_used(SMALL) && path.levels() > 0 {
             self.erase_join(editor, path);
         } else if leaf.is_used(at) {
             self.gap_came(path, leaf.key(at) - self.end_before(leaf, at));

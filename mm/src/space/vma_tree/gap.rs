@@ -92,8 +92,8 @@ impl<M: Machine> VmaTree<M> {
         let wide = |node: &Node<M>, from: usize| {
             (from..node.count()).find(|&slot| node.child(slot).1 >= pages.min(GAP_MAX))
         };
-        for depth in (0..path.steps().len()).rev() {
-            let (id, taken) = path.steps()[depth];
+        for depth in (0..path.levels()).rev() {
+            let (id, taken) = path.step(depth);
             if let Some(at) = wide(self.node(id), taken + 1) {
                 self.descend(path, depth, at, |node| wide(node, 0));
                 return true;
@@ -109,8 +109,8 @@ impl<M: Machine> VmaTree<M> {
                 .rev()
                 .find(|&slot| node.child(slot).1 >= pages.min(GAP_MAX))
         };
-        for depth in (0..path.steps().len()).rev() {
-            let (id, taken) = path.steps()[depth];
+        for depth in (0..path.levels()).rev() {
+            let (id, taken) = path.step(depth);
             if let Some(at) = wide(self.node(id), taken) {
                 self.descend(path, depth, at, |node| wide(node, node.count()));
                 return true;
@@ -127,11 +127,11 @@ impl<M: Machine> VmaTree<M> {
         at: usize,
         choose: impl Fn(&Node<M>) -> Option<usize>,
     ) {
-        let (mut id, mut at) = (path.steps()[depth].0, at);
-        for level in depth..path.steps().len() {
+        let (mut id, mut at) = (path.step(depth).0, at);
+        for level in depth..path.levels() {
             path.set(level, (id, at));
             id = self.node(id).child(at).0;
-            if level + 1 < path.steps().len() {
+            if level + 1 < path.levels() {
                 at = choose(self.node(id)).expect("a node is as wide as its widest child");
             }
         }

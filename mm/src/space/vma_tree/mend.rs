@@ -20,7 +20,8 @@ impl<M: Machine> VmaTree<M> {
     /// The same where it is larger than what the leaf had before.
     fn raise(&self, path: &Path, gap: u64) {
         let gap = gap.min(GAP_MAX);
-        for &(id, slot) in path.steps().iter().rev() {
+        for level in (0..path.levels()).rev() {
+            let (id, slot) = path.step(level);
             let node = self.node(id);
             let (child, was) = node.child(slot);
             if was >= gap {
@@ -40,16 +41,16 @@ impl<M: Machine> VmaTree<M> {
 
     /// Anything may have happened to the leaf of `path`.
     pub(super) fn mend(&self, path: &Path) {
-        if !path.steps().is_empty() {
+        if path.levels() > 0 {
             let gap = self.gap_of_leaf(self.node(path.leaf));
-            self.mend_from(path, path.steps().len(), gap);
+            self.mend_from(path, path.levels(), gap);
         }
     }
 
     /// Anything may have happened to the children of the inner node at `depth` of `path`.
     pub(super) fn mend_above(&self, path: &Path, depth: usize) {
         if depth > 0 {
-            let gap = self.node(path.steps()[depth].0).widest_child();
+            let gap = self.node(path.step(depth).0).widest_child();
             self.mend_from(path, depth, gap);
         }
     }
@@ -58,7 +59,7 @@ impl<M: Machine> VmaTree<M> {
     fn mend_from(&self, path: &Path, depth: usize, gap: u64) {
         let mut gap = gap.min(GAP_MAX);
         for level in (0..depth).rev() {
-            let (id, slot) = path.steps()[level];
+            let (id, slot) = path.step(level);
             let node = self.node(id);
             let (child, was) = node.child(slot);
             if was == gap {
@@ -66,7 +67,7 @@ impl<M: Machine> VmaTree<M> {
             }
             node.set_child(slot, child, gap);
             if level > 0 {
-                let (above, slot) = path.steps()[level - 1];
+                let (above, slot) = path.step(level - 1);
                 let widest = self.node(above).child(slot).1;
                 gap = if gap > widest {
                     gap

@@ -225,7 +225,7 @@ pub(super) fn child_value(child: u32, gap: u64) -> u64 {
 
 #[inline]
 #[expect(clippy::cast_possible_truncation, reason = "the low half is meant")]
-const fn low(value: u64) -> u32 {
+pub(super) const fn low(value: u64) -> u32 {
     value as u32
 }
 

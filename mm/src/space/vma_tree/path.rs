@@ -1,7 +1,7 @@
 //! The way to a leaf, for who changes the tree: nobody disturbs it.
 
 use super::VmaTree;
-use super::node::{GAP_MAX, NONE, Node};
+use super::node::{self, GAP_MAX, NONE, Node};
 use super::{Place, Vma};
 use crate::machine::Machine;
 use crate::units::Vpn;
@@ -11,43 +11,78 @@ use crate::units::Vpn;
 const LEVELS_MAX: usize = 12;
 
 /// The way from the root to a leaf: each inner node, and which child was taken.
+///
+/// Filled in where it lies, since it is too large to be moved about.
 pub(super) struct Path {
-    steps: [(u32, usize); LEVELS_MAX],
+    steps: [Step; LEVELS_MAX],
     len: usize,
     pub(super) leaf: u32,
     /// What the tree says is the largest gap in the leaf; nothing where the leaf is the root.
     pub(super) gap: u64,
 }
 
+/// An inner node and the slot of the child that was taken.
+#[derive(Clone, Copy)]
+struct Step {
+    id: u32,
+    slot: u32,
+}
+
 impl Path {
     #[inline]
-    pub(super) fn steps(&self) -> &[(u32, usize)] {
-        &self.steps[..self.len]
+    pub(super) fn new() -> Self {
+        Self {
+            steps: [Step { id: NONE, slot: 0 }; LEVELS_MAX],
+            len: 0,
+            leaf: NONE,
+            gap: GAP_MAX,
+        }
     }
 
-    pub(super) fn set(&mut self, level: usize, step: (u32, usize)) {
-        self.steps[level] = step;
+    /// How many inner nodes there are.
+    #[inline]
+    pub(super) fn levels(&self) -> usize {
+        self.len
+    }
+
+    /// The inner node at `level`, counted from the root, and which child was taken.
+    #[inline]
+    pub(super) fn step(&self, level: usize) -> (u32, usize) {
+        let Step { id, slot } = self.steps[level];
+        (id, slot as usize)
+    }
+
+    pub(super) fn set(&mut self, level: usize, (id, slot): (u32, usize)) {
+        let slot = u32::try_from(slot).expect("a node has few slots");
+        self.steps[level] = Step { id, slot };
     }
 }
 
 impl<M: Machine> VmaTree<M> {
     /// The way to the leaf responsible for `page`.
-    #[inline]
     pub(super) fn path(&self, page: u64) -> Path {
-        let (root, levels) = self.top();
-        let mut path = Path {
-            steps: [(NONE, 0); LEVELS_MAX],
-            len: levels,
-            leaf: root,
-            gap: GAP_MAX,
-        };
-        for step in &mut path.steps[..levels] {
-            let node = self.node(path.leaf);
-            let slot = node.route(page);
-            *step = (path.leaf, slot);
-            (path.leaf, path.gap) = node.child(slot);
-        }
+        let mut path = Path::new();
+        self.go(&mut path, page);
         path
+    }
+
+    /// The same into `path`, which is new. Returns the leaf.
+    #[inline]
+    pub(super) fn go(&self, path: &mut Path, page: u64) -> &Node<M> {
+        let (root, levels) = self.top();
+        (path.leaf, path.len) = (root, levels);
+        let mut node = self.node(root);
+        for step in &mut path.steps[..levels] {
+            let slot = node.route(page);
+            let child = node.child(slot);
+            *step = Step {
+                id: path.leaf,
+                slot: node::low(slot as u64),
+            };
+            (path.leaf, path.gap) = child;
+            node = self.node(child.0);
+        }
+        node
     }
 
     /// The mapping before `slot` of `leaf`, perhaps in the leaf before.

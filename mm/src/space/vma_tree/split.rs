@@ -115,9 +115,10 @@ impl<M: Machine> VmaTree<M> {
     /// Adds `child`, responsible from `key` on, behind the leaf of `path`.
     fn insert_child(&self, editor: &mut Editor, path: &Path, mut key: u64, mut child: u32) {
         let mut split = path.leaf;
-        for (depth, &(id, taken)) in path.steps().iter().enumerate().rev() {
+        for depth in (0..path.levels()).rev() {
+            let (id, taken) = path.step(depth);
             let node = self.node(id);
-            let below = path.steps().len() - 1 - depth;
+            let below = path.levels() - 1 - depth;
             node.set_child(taken, split, self.gap_of(split, below));
             let (at, new) = (
                 taken + 1,
@@ -184,7 +185,8 @@ impl<M: Machine> VmaTree<M> {
     /// Takes the leaf of `path`, which is empty, out of its parent, and parents that become empty.
     fn erase_leaf(&self, editor: &mut Editor, path: &Path) {
         let mut gone = path.leaf;
-        for (depth, &(id, at)) in path.steps().iter().enumerate().rev() {
+        for depth in (0..path.levels()).rev() {
+            let (id, at) = path.step(depth);
             let node = self.node(id);
             self.put_back(editor, gone);
             node.close(at);
@@ -213,9 +215,8 @@ impl<M: Machine> VmaTree<M> {
 
     /// Joins a small leaf with a neighbour of the same parent, if both fit into one.
     fn join_leaf(&self, editor: &mut Editor, path: &Path) {
-        let Some(&(parent, at)) = path.steps().last() else {
-            return;
-        };
+        let above = path.levels() - 1;
+        let (parent, at) = path.step(above);
         let node = self.node(parent);
         let pairs = [at.checked_sub(1).map(|left| (left, at)), Some((at, at + 1))];
         for (left, right) in pairs.into_iter().flatten() {
@@ -232,7 +233,7 @@ impl<M: Machine> VmaTree<M> {
             self.put_back(editor, other);
             node.close(right);
             self.mend(&self.path(one_node.key(0)));
-            self.mend_above(path, path.steps().len() - 1);
+            self.mend_above(path, above);
             self.mend_after(one_node);
             return self.shrink(editor);
         }
