@@ -3,7 +3,7 @@
 
 use core::fmt;
 
-use super::node::Node;
+use super::node::{Node, SLOTS};
 use super::{Busy, Place, Vma, VmaTree};
 use crate::machine::{Field, Machine};
 use crate::units::Vpn;
@@ -15,10 +15,13 @@ pub struct Cursor<'t, M: Machine> {
     at: u64,
     /// Where the next mapping is, and one slot before it the previous one. Good while the tree
     /// has this version.
-    leaf: Option<&'t Node<M>>,
+    leaf: &'t Node<M>,
     slot: usize,
     version: u64,
 }
+
+/// No version of a tree; it would take centuries to get there.
+const NEVER: u64 = u64::MAX;
 
 impl<'t, M: Machine> Cursor<'t, M> {
     /// Before `page`: going forward begins with the mapping that `page` is in or the next one,
@@ -28,9 +31,9 @@ impl<'t, M: Machine> Cursor<'t, M> {
         Self {
             tree,
             at: page.0,
-            leaf: None,
+            leaf: tree.node(tree.top().0),
             slot: 0,
-            version: 0,
+            version: NEVER,
         }
     }
 
@@ -46,15 +49,14 @@ impl<'t, M: Machine> Cursor<'t, M> {
     /// [`Busy`]; the position has not moved.
     #[inline]
     pub fn forward(&mut self) -> Result<Option<Vma>, Busy> {
-        if let Some(leaf) = self.leaf
-            && let Some(vma) = leaf.vma_if_used(self.slot)
-            && self.tree.version.get() == self.version
+        if let Some(vma) = self.leaf.vma_if_used(self.slot & SLOTS)
+            && self.is_current()
         {
             self.slot += 1;
             self.at = vma.end.0;
             return Ok(Some(vma));
         }
-        self.forward_slow()
+        self.forward_on()
     }
 
     /// The last mapping that begins below the position, which moves before it.
@@ -63,13 +65,46 @@ impl<'t, M: Machine> Cursor<'t, M> {
     /// [`Busy`]; the position has not moved.
     #[inline]
     pub fn backward(&mut self) -> Result<Option<Vma>, Busy> {
-        if let Some(leaf) = self.leaf
-            && let Some(slot) = self.slot.checked_sub(1)
-        {
-            let vma = leaf.vma(slot);
-            if self.tree.version.get() == self.version {
+        if let Some(slot) = self.slot.checked_sub(1) {
+            let vma = self.leaf.vma(slot & SLOTS);
+            if self.is_current() {
                 self.slot = slot;
                 self.at = vma.start.0;
+                return Ok(Some(vma));
+            }
+        }
+        self.backward_on()
+    }
+
+    /// Whether the tree is as it was, and so all that was read until now.
+    #[inline]
+    fn is_current(&self) -> bool {
+        // Ordered behind what was read, as in `VmaTree::try_read`.
+        self.tree.version.get() == self.version
+    }
+
+    /// To the next leaf.
+    #[inline(never)]
+    fn forward_on(&mut self) -> Result<Option<Vma>, Busy> {
+        if let Some(leaf) = self.tree.nodes.get(self.leaf.links().1) {
+            let vma = leaf.vma(0);
+            if self.is_current() {
+                (self.leaf, self.slot, self.at) = (leaf, 1, vma.end.0);
+                return Ok(Some(vma));
+            }
+        }
+        self.forward_slow()
+    }
+
+    /// To the leaf before.
+    #[inline(never)]
+    fn backward_on(&mut self) -> Result<Option<Vma>, Busy> {
+        if let Some(leaf) = self.tree.nodes.get(self.leaf.links().0)
+            && let Some(slot) = leaf.count().checked_sub(1)
+        {
+            let vma = leaf.vma(slot);
+            if self.is_current() {
+                (self.leaf, self.slot, self.at) = (leaf, slot, vma.start.0);
                 return Ok(Some(vma));
             }
         }
@@ -78,52 +113,40 @@ impl<'t, M: Machine> Cursor<'t, M> {
 
     #[cold]
     fn forward_slow(&mut self) -> Result<Option<Vma>, Busy> {
-        let found = self.look(
-            |tree, leaf| tree.first_of(leaf.links().1),
-            |tree, at| tree.look_up(Vpn(at)),
-        )?;
+        let found = self.search(|tree, at| tree.look_up(Vpn(at)))?;
         if let Some(vma) = found {
-            self.at = vma.end.0;
             self.slot += 1;
+            self.at = vma.end.0;
         }
         Ok(found)
     }
 
     #[cold]
     fn backward_slow(&mut self) -> Result<Option<Vma>, Busy> {
-        let found = self.look(
-            |tree, leaf| tree.last_of(leaf.links().0),
-            |tree, at| match at.checked_sub(1) {
-                Some(below) => tree.look_down(Vpn(below)),
-                None => Some(None),
-            },
-        )?;
+        let found = self.search(|tree, at| match at.checked_sub(1) {
+            Some(below) => tree.look_down(Vpn(below)),
+            None => Some(None),
+        })?;
         if let Some(vma) = found {
             self.at = vma.start.0;
         }
         Ok(found)
     }
 
-    /// Moves to the first or last slot of a neighbour if the tree is as it was, or to where the
-    /// address says.
-    fn look(
+    /// Moves to where the address says.
+    fn search(
         &mut self,
-        neighbour: impl Fn(&'t VmaTree<M>, &Node<M>) -> Option<Option<Place<'t, M>>>,
-        find: impl Fn(&'t VmaTree<M>, u64) -> Option<Option<Place<'t, M>>>,
+        look: impl Fn(&'t VmaTree<M>, u64) -> Option<Option<Place<'t, M>>>,
     ) -> Result<Option<Vma>, Busy> {
         let (tree, at) = (self.tree, self.at);
         let (version, place) = tree.read(|| {
             let version = tree.version.get();
-            match self.leaf {
-                Some(leaf) if version == self.version => Some((version, neighbour(tree, leaf)?)),
-                _ => Some((version, find(tree, at)?)),
-            }
+            Some((version, look(tree, at)?))
         })?;
-        let Some(place) = place else {
-            return Ok(None);
-        };
-        (self.leaf, self.slot, self.version) = (Some(place.leaf), place.slot, version);
-        Ok(Some(place.vma))
+        Ok(place.map(|place| {
+            (self.leaf, self.slot, self.version) = (place.leaf, place.slot, version);
+            place.vma
+        }))
     }
 }
 
@@ -147,7 +170,7 @@ impl<'t, M: Machine> Finder<'t, M> {
         Self {
             tree,
             last,
-            version: 0,
+            version: NEVER,
         }
     }
 

@@ -130,22 +130,25 @@ impl<M: Machine> Node<M> {
         self.vals[slot].set(child_value(child, gap));
     }
 
+    /// What is in use, from the lowest key on.
+    #[inline]
+    fn slots(&self) -> impl Iterator<Item = Slot> {
+        let all = self.keys.iter().zip(&self.vals);
+        all.map(|(key, val)| (key.get(), val.get()))
+            .take_while(|&(key, _)| key != NO_KEY)
+    }
+
     /// The largest gap in any child.
     pub(super) fn widest_child(&self) -> u64 {
-        let mut widest = 0;
-        for slot in 0..self.count() {
-            widest = widest.max(self.vals[slot].get());
-        }
-        widest >> 32
+        self.slots().map(|(_, value)| value).max().unwrap_or(0) >> 32
     }
 
     /// The largest gap before an entry of a leaf, if the entry before its first ends at `end`.
     pub(super) fn widest_entry(&self, mut end: u64) -> u64 {
         let mut widest = 0;
-        for slot in 0..self.count() {
-            let vma = self.vma(slot);
-            widest = widest.max(vma.start.0 - end);
-            end = vma.end.0;
+        for (start, value) in self.slots() {
+            widest = widest.max(start - end);
+            end = start + (value >> ID_BITS);
         }
         widest
     }
