@@ -16,9 +16,9 @@ use crate::machine::{Machine, Once};
 const PLACE_BITS: u32 = 27;
 const CHUNKS: usize = 1 << (u32::BITS - PLACE_BITS);
 /// Nodes of the first chunk; each chunk has twice as many as the one before.
-const FIRST_CHUNK: u32 = 4;
-/// The last chunk that may exist: 2²⁴ nodes. [`NONE`] is in none of them.
-const LAST_CHUNK: u32 = 22;
+const FIRST_CHUNK: u32 = 1;
+/// The last chunk that may exist: with it there are 2²⁵ nodes. [`NONE`] is in none of them.
+const LAST_CHUNK: u32 = 24;
 
 /// See the file's header.
 pub(super) struct Nodes<M: Machine>([M::Once<Box<[Node<M>]>>; CHUNKS]);

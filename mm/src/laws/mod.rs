@@ -5,6 +5,8 @@
 //! interleaving under loom, random ones under shuttle, virtual CPUs under many seeds. Set-ups
 //! are tiny, because loom visits every interleaving.
 
+mod vma;
+
 use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -18,6 +20,8 @@ use crate::page::{Config, Layout, PageAllocator, Request};
 use crate::tunables::Knob;
 use crate::units::{CpuId, Order, Pages, Pfn};
 use crate::vmstat::counters::{Counters, Step, ZoneItem};
+
+pub use self::vma::{FewVmas, cursors_against_splits, readers_against_moves};
 
 /// What one CPU does in a [`Law`].
 pub type Body<M, S> = fn(&M, &S);
