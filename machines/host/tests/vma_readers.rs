@@ -27,6 +27,11 @@ fn readers_against_moves() {
 }
 
 #[test]
+fn readers_against_additions() {
+    run_law(&laws::readers_against_additions(), 2, 3000);
+}
+
+#[test]
 fn cursors_against_splits() {
     run_law(&laws::cursors_against_splits(), 3, 1000);
 }

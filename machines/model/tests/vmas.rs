@@ -9,6 +9,16 @@ fn loom_readers_against_moves() {
 }
 
 #[test]
+fn loom_readers_against_additions() {
+    loom::run_law(&laws::readers_against_additions(), 2);
+}
+
+#[test]
+fn shuttle_readers_against_additions() {
+    shuttle::run_law(&laws::readers_against_additions(), 2, 2000);
+}
+
+#[test]
 fn shuttle_readers_against_moves() {
     shuttle::run_law(&laws::readers_against_moves(), 2, 2000);
 }

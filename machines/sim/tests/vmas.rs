@@ -18,6 +18,16 @@ fn readers_against_moves() {
 }
 
 #[test]
+fn readers_against_additions() {
+    let machine = small::profile(Topology::flat(2), 1000);
+    run_law(
+        &laws::readers_against_additions(),
+        &machine,
+        support::seeds::chosen(200),
+    );
+}
+
+#[test]
 fn cursors_against_splits() {
     let machine = small::profile(Topology::flat(3), 1000);
     run_law(

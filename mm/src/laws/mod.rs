@@ -21,7 +21,9 @@ use crate::tunables::Knob;
 use crate::units::{CpuId, Order, Pages, Pfn};
 use crate::vmstat::counters::{Counters, Step, ZoneItem};
 
-pub use self::vma::{FewVmas, cursors_against_splits, readers_against_moves};
+pub use self::vma::{
+    FewVmas, cursors_against_splits, readers_against_additions, readers_against_moves,
+};
 
 /// What one CPU does in a [`Law`].
 pub type Body<M, S> = fn(&M, &S);

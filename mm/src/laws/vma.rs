@@ -153,14 +153,26 @@ impl<M: Machine> FewVmas<M> {
     }
 }
 
-/// A mapping is added before others, which move up in their leaf, while another CPU looks for both.
+/// A mapping is added before another, which moves up in its leaf, while another CPU looks for it.
 #[must_use]
 pub fn readers_against_moves<M: Machine>() -> Law<M, FewVmas<M>> {
     Law {
         name: "a mapping that is there is found, whole, while another one is added before it",
         setup: |machine| FewVmas::new(machine, 3),
-        bodies: vec![|machine, few| few.add(machine, 1), |machine, few| {
+        bodies: vec![|machine, few| few.add(machine, 1), |_, few| {
             few.finds_even(2);
+        }],
+        check: |machine, few| few.is_whole(machine, &[1]),
+    }
+}
+
+/// A mapping is added while another CPU looks for it.
+#[must_use]
+pub fn readers_against_additions<M: Machine>() -> Law<M, FewVmas<M>> {
+    Law {
+        name: "a mapping is found once that was said, and found again",
+        setup: |machine| FewVmas::new(machine, 1),
+        bodies: vec![|machine, few| few.add(machine, 1), |machine, few| {
             few.sees_what_was_added(machine, 1);
         }],
         check: |machine, few| few.is_whole(machine, &[1]),
