@@ -247,3 +247,100 @@ fn many_mappings_in_any_order_come_and_go() {
         both.compare(&[0]);
     }
 }
+
+/// Every mapping of `tree`, low to high.
+fn all(tree: &VmaTree<Host>) -> Vec<Vma> {
+    let mut cursor = Cursor::at(tree, Vpn(0));
+    std::iter::from_fn(|| cursor.forward().expect("nobody writes")).collect()
+}
+
+#[test]
+fn what_is_no_mapping_is_refused_and_nothing_changes() {
+    let mut both = Both::new();
+    let there = vma(100..110, 1);
+    both.step(Step::Insert(there));
+    let Both {
+        host, tree, editor, ..
+    } = &mut both;
+    let end_max = Vma::END_MAX.0;
+    let refused = [
+        (vma(5..5, 0), VmaError::Empty as fn(Vma) -> VmaError),
+        (vma(5..4, 0), VmaError::Unordered),
+        (vma(0..Vma::LEN_MAX + 1, 0), VmaError::TooLong),
+        (vma(end_max - 1..end_max + 1, 0), VmaError::TooHigh),
+        (vma(u64::MAX - 1..u64::MAX, 0), VmaError::TooHigh),
+        (vma(5..6, Vma::ID_MAX + 1), VmaError::IdTooLarge),
+    ];
+    for (bad, error) in refused {
+        assert_eq!(tree.insert(host, editor, bad), Err(error(bad)));
+        assert_eq!(tree.resize(host, editor, Vpn(100), bad), Err(error(bad)));
+        let gone = |vma| panic!("{vma:?} is still there");
+        assert_eq!(tree.store(host, editor, bad, gone), Err(error(bad)));
+        assert_eq!(tree.clear(host, editor, Vpn(105)..Vpn(105), gone), Ok(()));
+        assert_eq!(tree.clear(host, editor, Vpn(109)..Vpn(101), gone), Ok(()));
+        assert_eq!(all(tree), [there]);
+        tree.assert_whole(editor);
+    }
+}
+
+#[test]
+fn what_is_in_the_way_is_named_and_nothing_changes() {
+    let mut both = Both::new();
+    let (low, high) = (vma(100..110, 1), vma(120..130, 2));
+    both.step(Step::Insert(low));
+    both.step(Step::Insert(high));
+    let Both {
+        host, tree, editor, ..
+    } = &mut both;
+    for (pages, there) in [
+        (90..101, low),
+        (109..120, low),
+        (105..106, low),
+        (110..121, high),
+    ] {
+        let new = vma(pages, 3);
+        assert_eq!(
+            tree.insert(host, editor, new),
+            Err(VmaError::Overlaps(there))
+        );
+    }
+    let over = vma(100..121, 1);
+    let resized = tree.resize(host, editor, Vpn(100), over);
+    assert_eq!(resized, Err(VmaError::Overlaps(high)));
+    for nowhere in [Vpn(101), Vpn(0), Vma::END_MAX, Vpn(u64::MAX)] {
+        let error = VmaError::NotMapped(nowhere);
+        assert_eq!(tree.erase(editor, nowhere), Err(error));
+        assert_eq!(tree.resize(host, editor, nowhere, vma(0..1, 0)), Err(error));
+    }
+    assert_eq!(all(tree), [low, high]);
+    tree.assert_whole(editor);
+}
+
+#[test]
+fn the_largest_mappings_fit() {
+    let mut both = Both::new();
+    let end = Vma::END_MAX.0;
+    both.step(Step::Insert(vma(end - 1..end, Vma::ID_MAX)));
+    both.step(Step::Insert(vma(0..Vma::LEN_MAX, 0)));
+    both.compare(&[0, Vma::LEN_MAX - 1, Vma::LEN_MAX, end - 1, end, u64::MAX]);
+    both.step(Step::Gaps(1, 0..end));
+    both.step(Step::Gaps(end - 1 - Vma::LEN_MAX, 0..end));
+    both.step(Step::Gaps(end - Vma::LEN_MAX, 0..end));
+}
+
+#[test]
+fn errors_say_what_is_wrong() {
+    let says = |error: VmaError| error.to_string();
+    assert_eq!(
+        says(VmaError::Empty(vma(5..5, 0))),
+        "a mapping at page 5 would have no pages"
+    );
+    assert_eq!(
+        says(VmaError::Unordered(vma(5..4, 0))),
+        "a mapping cannot end at page 4 and begin at page 5"
+    );
+    assert_eq!(
+        says(VmaError::Overlaps(vma(5..7, 0))),
+        "pages 5 to 7 are mapped already"
+    );
+}

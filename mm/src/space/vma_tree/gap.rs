@@ -25,8 +25,7 @@ impl<M: Machine> VmaTree<M> {
         loop {
             let leaf = self.node(path.leaf);
             free_from = free_from.max(self.end_before(leaf, 0));
-            for slot in 0..leaf.count() {
-                let vma = leaf.vma(slot);
+            for vma in leaf.vmas() {
                 if vma.start.0.saturating_sub(free_from) >= pages {
                     return fit(free_from, pages, high);
                 }
@@ -89,9 +88,8 @@ impl<M: Machine> VmaTree<M> {
 
     /// Moves `path` to the next leaf with a gap of at least `pages`.
     fn to_next_wide(&self, path: &mut Path, pages: u64) -> bool {
-        let wide = |node: &Node<M>, from: usize| {
-            (from..node.count()).find(|&slot| node.child(slot).1 >= pages.min(GAP_MAX))
-        };
+        let pages = pages.min(GAP_MAX);
+        let wide = |node: &Node<M>, from: usize| node.first_wide(from, pages);
         for depth in (0..path.levels()).rev() {
             let (id, taken) = path.step(depth);
             if let Some(at) = wide(self.node(id), taken + 1) {
@@ -104,11 +102,8 @@ impl<M: Machine> VmaTree<M> {
 
     /// Moves `path` to the last leaf before it with a gap of at least `pages`.
     fn to_prev_wide(&self, path: &mut Path, pages: u64) -> bool {
-        let wide = |node: &Node<M>, to: usize| {
-            (0..to)
-                .rev()
-                .find(|&slot| node.child(slot).1 >= pages.min(GAP_MAX))
-        };
+        let pages = pages.min(GAP_MAX);
+        let wide = |node: &Node<M>, to: usize| node.last_wide(to, pages);
         for depth in (0..path.levels()).rev() {
             let (id, taken) = path.step(depth);
             if let Some(at) = wide(self.node(id), taken) {

@@ -138,9 +138,30 @@ impl<M: Machine> Node<M> {
             .take_while(|&(key, _)| key != NO_KEY)
     }
 
+    /// The mappings of a leaf.
+    pub(super) fn vmas(&self) -> impl Iterator<Item = Vma> {
+        self.slots().map(vma)
+    }
+
     /// The largest gap in any child.
     pub(super) fn widest_child(&self) -> u64 {
         self.slots().map(|(_, value)| value).max().unwrap_or(0) >> 32
+    }
+
+    /// The first child from `slot` on with a gap of at least `gap`.
+    #[inline]
+    pub(super) fn first_wide(&self, slot: usize, gap: u64) -> Option<usize> {
+        (slot..SLOTS)
+            .take_while(|&slot| self.is_used(slot))
+            .find(|&slot| self.child(slot).1 >= gap)
+    }
+
+    /// The last child before `slot` with a gap of at least `gap`.
+    #[inline]
+    pub(super) fn last_wide(&self, slot: usize, gap: u64) -> Option<usize> {
+        (0..slot.min(SLOTS))
+            .rev()
+            .find(|&slot| self.child(slot).1 >= gap)
     }
 
     /// The largest gap before an entry of a leaf, if the entry before its first ends at `end`.
