@@ -1,5 +1,7 @@
 //! How fast Plimsoll itself is, by name.
 
+mod vma;
+
 use plimsoll_mm::design::Design;
 use plimsoll_mm::units::Nanos;
 use plimsoll_sim::bench as engine;
@@ -31,6 +33,11 @@ pub const ALL: &[Bench] = &[
         name: "sim",
         about: "steps per second of the simulator, CPU time of one core",
         run: sim,
+    },
+    Bench {
+        name: "vma",
+        about: "what finding, going through and changing mappings costs, ours and other trees",
+        run: vma::tables,
     },
     Bench {
         name: "two-cpus",
