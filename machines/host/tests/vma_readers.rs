@@ -109,8 +109,8 @@ impl Seen {
                 break;
             };
             // One that grew meanwhile reaches ahead again.
-            let again = number + 1 == next && number % 2 == 1;
-            assert!(again || number == next || (number == next + 1 && next % 2 == 1));
+            let again = number + 1 == next && !number.is_multiple_of(2);
+            assert!(again || number == next || (number == next + 1 && !next.is_multiple_of(2)));
             next = number + 1;
         }
         // Ends: the number falls.
@@ -119,7 +119,7 @@ impl Seen {
                 continue;
             };
             let number = number_of(met.expect("the even one is there"));
-            assert!(number + 1 == next || (number + 2 == next && next % 2 == 0));
+            assert!(number + 1 == next || (number + 2 == next && next.is_multiple_of(2)));
             next = number;
         }
     }

@@ -254,6 +254,12 @@ fn all(tree: &VmaTree<Host>) -> Vec<Vma> {
     std::iter::from_fn(|| cursor.forward().expect("nobody writes")).collect()
 }
 
+const UNORDERED: Vma = Vma {
+    start: Vpn(5),
+    end: Vpn(4),
+    id: 0,
+};
+
 #[test]
 fn what_is_no_mapping_is_refused_and_nothing_changes() {
     let mut both = Both::new();
@@ -265,7 +271,7 @@ fn what_is_no_mapping_is_refused_and_nothing_changes() {
     let end_max = Vma::END_MAX.0;
     let refused = [
         (vma(5..5, 0), VmaError::Empty as fn(Vma) -> VmaError),
-        (vma(5..4, 0), VmaError::Unordered),
+        (UNORDERED, VmaError::Unordered),
         (vma(0..Vma::LEN_MAX + 1, 0), VmaError::TooLong),
         (vma(end_max - 1..end_max + 1, 0), VmaError::TooHigh),
         (vma(u64::MAX - 1..u64::MAX, 0), VmaError::TooHigh),
@@ -336,7 +342,7 @@ fn errors_say_what_is_wrong() {
         "a mapping at page 5 would have no pages"
     );
     assert_eq!(
-        says(VmaError::Unordered(vma(5..4, 0))),
+        says(VmaError::Unordered(UNORDERED)),
         "a mapping cannot end at page 4 and begin at page 5"
     );
     assert_eq!(
