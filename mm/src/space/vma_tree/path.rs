@@ -97,7 +97,16 @@ impl<M: Machine> VmaTree<M> {
     /// Where [`VmaTree::before`] ends, or where addresses begin.
     #[inline]
     pub(super) fn end_before(&self, leaf: &Node<M>, slot: usize) -> u64 {
-        self.before(leaf, slot).map_or(0, |vma| vma.end.0)
+        if slot > 0 {
+            return leaf.vma(slot - 1).end.0;
+        }
+        match leaf.links().0 {
+            NONE => 0,
+            before => {
+                let before = self.node(before);
+                before.vma(before.count() - 1).end.0
+            }
+        }
     }
 
     /// The mapping in `slot` of `leaf`, or if there is none the first of the leaf after.
