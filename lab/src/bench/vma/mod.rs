@@ -237,3 +237,15 @@ fn ns_per(items: usize, work: impl FnOnce() -> u64) -> (f64, u64) {
     let answer = black_box(work());
     (begin.elapsed().as_nanos() as f64 / items as f64, answer)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_trees_answer_alike() {
+        let table = measure(2_000, 1, &Progress::hidden());
+        let names: Vec<&str> = table.rows.iter().map(|row| row[0].as_str()).collect();
+        assert_eq!(names[3..], ["ours", "ours / BTreeMap"]);
+    }
+}

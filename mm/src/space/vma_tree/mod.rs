@@ -17,6 +17,7 @@ mod node;
 mod nodes;
 mod path;
 mod split;
+mod whole;
 
 use core::fmt;
 use core::hint;
