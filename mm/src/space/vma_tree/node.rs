@@ -189,15 +189,27 @@ impl<M: Machine> Node<M> {
     #[inline]
     pub(super) fn open(&self, slot: usize, new: Slot) {
         debug_assert!(!self.is_full(), "there is room for one more");
-        let mut moved = new;
-        for slot in slot..SLOTS {
-            let there = (self.keys[slot].get(), self.vals[slot].get());
-            self.set(slot, moved);
-            if there.0 == NO_KEY {
+        let (mut slot, mut moved) = (slot, new);
+        // Ends before the last slot, which is unused. Two at a time, so that nothing is carried
+        // from one register to another.
+        while slot < SLOTS {
+            let first = self.swap(slot, moved);
+            if first.0 == NO_KEY {
                 return;
             }
-            moved = there;
+            moved = self.swap(slot + 1, first);
+            if moved.0 == NO_KEY {
+                return;
+            }
+            slot += 2;
         }
+    }
+
+    #[inline]
+    fn swap(&self, slot: usize, new: Slot) -> Slot {
+        let old = (self.keys[slot].get(), self.vals[slot].get());
+        self.set(slot, new);
+        old
     }
 
     /// Takes out what is in `slot`; what is behind moves down by one.
