@@ -42,6 +42,8 @@ pub trait Machine: Sized + 'static {
     type Line: Line<Self>;
     /// A value that is set once; see [`Once`].
     type Once<T>: Once<T>;
+    /// A plain integer that may be read while it is written; see [`Field`].
+    type Field: Field;
 
     /// Every possible CPU and what they share.
     fn topology(&self) -> &Topology;
@@ -75,6 +77,9 @@ pub trait Machine: Sized + 'static {
 
     /// Makes a place for a value.
     fn once<T>(&self) -> Self::Once<T>;
+
+    /// Makes a field.
+    fn field(&self, value: u64) -> Self::Field;
 
     /// Local work that takes time on a real machine: nothing here on real CPUs, `n` times its
     /// price on a simulated one. Also where a simulated CPU may be preempted when not pinned.
@@ -164,6 +169,19 @@ pub trait Once<T>: Sized {
     fn set(&self, value: T) -> Result<(), T>;
     /// The value, if it was set, when nobody else can look any more.
     fn into_inner(self) -> Option<T>;
+}
+
+/// A 64-bit integer with one writer at a time, which others may read meanwhile: what records are
+/// made of that are read without a lock and checked afterwards.
+///
+/// A read is an acquire and a write is a release, which cost nothing on x86 and little on arm64: so
+/// whoever reads something new reads what was written before it. Not an order point in the
+/// simulator; what fields are part of is priced as work.
+pub trait Field {
+    /// Reads.
+    fn get(&self) -> u64;
+    /// Writes.
+    fn set(&self, value: u64);
 }
 
 /// An integer that one CPU changes and any CPU may read or take.

@@ -27,6 +27,16 @@ impl Pfn {
     }
 }
 
+/// The number of a virtual page (Linux: an address shifted by `PAGE_SHIFT`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Vpn(pub u64);
+
+impl fmt::Display for Vpn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
 /// log₂ of a block's size in pages, 0 to [`Order::MAX`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Order(u8);

@@ -1,6 +1,7 @@
 //! How fast Plimsoll itself is, by name.
 
 pub mod counter;
+mod vma;
 
 use plimsoll_mm::design::Design;
 use plimsoll_mm::units::Nanos;
@@ -38,6 +39,11 @@ pub const ALL: &[Bench] = &[
         name: "counter",
         about: "what adding to a counter and reading it costs on this computer, variant by variant",
         run: |progress| counter::tables(progress, Vec::new),
+    },
+    Bench {
+        name: "vma",
+        about: "what finding, going through and changing mappings costs, ours and other trees",
+        run: vma::tables,
     },
     Bench {
         name: "two-cpus",

@@ -21,7 +21,7 @@ use crate::cpu::{self, Entered, HostId, PinError};
 use crate::desk::Desk;
 use crate::locks::{OwnerLock, TicketLock};
 use crate::topology;
-use crate::words::{CpuWord, HostOnce, PageTags, SharedLine, SharedWord};
+use crate::words::{CpuWord, HostField, HostOnce, PageTags, SharedLine, SharedWord};
 
 /// Ticks per second, as most distributions' kernels of today.
 const HZ: Hz = Hz::new(1000).expect("1000 is between 1 and 10,000");
@@ -149,6 +149,7 @@ impl Machine for Host {
     type Tags = PageTags;
     type Line = SharedLine;
     type Once<T> = HostOnce<T>;
+    type Field = HostField;
 
     #[inline]
     fn topology(&self) -> &Topology {
@@ -199,6 +200,10 @@ impl Machine for Host {
 
     fn once<T>(&self) -> HostOnce<T> {
         HostOnce::new()
+    }
+
+    fn field(&self, value: u64) -> HostField {
+        HostField::new(value)
     }
 
     #[inline]

@@ -3,11 +3,11 @@
 //! A [`SharedWord`] is alone in 128 bytes, since many CPUs write it and x86 prefetches lines in
 //! pairs; a [`SharedLine`] is one line only, because counters have many of them. A [`CpuWord`] is not: words of one CPU belong side by side.
 
-use std::sync::atomic::Ordering::{self, Relaxed};
-use std::sync::atomic::{AtomicI64, AtomicU8};
+use std::sync::atomic::Ordering::{self, Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU64};
 
 use once_cell::sync::OnceCell;
-use plimsoll_mm::machine::{LINE_WORDS, Line, LocalWord, Once, Tags, Word};
+use plimsoll_mm::machine::{Field, LINE_WORDS, Line, LocalWord, Once, Tags, Word};
 use plimsoll_mm::units::{Order, Pages};
 
 use crate::Host;
@@ -102,6 +102,29 @@ impl Line<Host> for SharedLine {
     ) -> Result<i64, i64> {
         // Relaxed on failure: a value that was not written orders nothing.
         self.0[word].compare_exchange(old, new, order, Relaxed)
+    }
+}
+
+/// A plain integer that may be read while it is written.
+#[derive(Debug)]
+pub struct HostField(AtomicU64);
+
+impl HostField {
+    pub(crate) fn new(value: u64) -> Self {
+        Self(AtomicU64::new(value))
+    }
+}
+
+impl Field for HostField {
+    #[inline]
+    fn get(&self) -> u64 {
+        // Pairs with the Release below, as the seam says.
+        self.0.load(Acquire)
+    }
+
+    #[inline]
+    fn set(&self, value: u64) {
+        self.0.store(value, Release);
     }
 }
 

@@ -15,11 +15,11 @@ macro_rules! checked_machine {
         use std::sync::{Arc, OnceLock};
 
         use ::$checker::sync::Mutex;
-        use ::$checker::sync::atomic::{AtomicI64, AtomicU8 as ModelU8};
+        use ::$checker::sync::atomic::{AtomicI64, AtomicU8 as ModelU8, AtomicU64 as ModelU64};
         use plimsoll_mm::event::Event;
         use plimsoll_mm::machine::{
-            CpuLock, Due, Job, JobState, LINE_WORDS, Line, LocalWord, Lock, Machine, Once, Tags,
-            WhenIdle, Word,
+            CpuLock, Due, Field, Job, JobState, LINE_WORDS, Line, LocalWord, Lock, Machine, Once,
+            Tags, WhenIdle, Word,
         };
         use plimsoll_mm::site::{LockClass, Site, Work};
         use plimsoll_mm::topology::Topology;
@@ -117,6 +117,7 @@ macro_rules! checked_machine {
             type Tags = ModelTags;
             type Line = ModelLine;
             type Once<T> = ModelOnce<T>;
+            type Field = ModelField;
 
             fn topology(&self) -> &Topology {
                 &self.shared.topology
@@ -161,6 +162,10 @@ macro_rules! checked_machine {
 
             fn once<T>(&self) -> ModelOnce<T> {
                 ModelOnce::new()
+            }
+
+            fn field(&self, value: u64) -> ModelField {
+                ModelField(ModelU64::new(value))
             }
 
             fn spend(&self, _work: Work, _n: u32) {}
@@ -261,6 +266,20 @@ macro_rules! checked_machine {
 
             fn read(&self, _machine: &$Machine) -> i64 {
                 self.0.load(Relaxed)
+            }
+        }
+
+        /// A plain integer of the model; each access is a step.
+        #[derive(Debug)]
+        pub struct ModelField(ModelU64);
+
+        impl Field for ModelField {
+            fn get(&self) -> u64 {
+                self.0.load(Acquire)
+            }
+
+            fn set(&self, value: u64) {
+                self.0.store(value, Release);
             }
         }
 

@@ -45,4 +45,4 @@ pub use crate::random::CpuRng;
 pub use crate::stats::{CpuWaits, HIST_BINS, LockStats, LongestWait, Stats};
 pub use crate::tags::SimTags;
 pub use crate::task::TaskId;
-pub use crate::word::{SimLocalWord, SimWord};
+pub use crate::word::{SimField, SimLocalWord, SimWord};

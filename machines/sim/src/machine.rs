@@ -12,7 +12,7 @@ use crate::line::SimLine;
 use crate::lock::SimLock;
 use crate::once::SimOnce;
 use crate::tags::SimTags;
-use crate::word::{SimLocalWord, SimWord};
+use crate::word::{SimField, SimLocalWord, SimWord};
 
 impl Machine for Sim {
     type Word = SimWord;
@@ -22,6 +22,7 @@ impl Machine for Sim {
     type Tags = SimTags;
     type Line = SimLine;
     type Once<T> = SimOnce<T>;
+    type Field = SimField;
 
     fn topology(&self) -> &Topology {
         &self.0.topology
@@ -67,6 +68,10 @@ impl Machine for Sim {
 
     fn once<T>(&self) -> SimOnce<T> {
         SimOnce::new()
+    }
+
+    fn field(&self, value: u64) -> SimField {
+        SimField::new(value)
     }
 
     #[inline]

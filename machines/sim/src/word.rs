@@ -6,7 +6,7 @@ use std::cell::Cell;
 use std::fmt;
 use std::sync::atomic::Ordering;
 
-use plimsoll_mm::machine::{LocalWord, Word};
+use plimsoll_mm::machine::{Field, LocalWord, Word};
 
 use crate::handle::Sim;
 use crate::line::LineState;
@@ -115,6 +115,28 @@ impl LocalWord<Sim> for SimLocalWord {
     fn read(&self, sim: &Sim) -> i64 {
         self.reach(sim);
         self.value.get()
+    }
+}
+
+/// A plain integer; reading and writing it costs nothing.
+#[derive(Debug)]
+pub struct SimField(Cell<u64>);
+
+impl SimField {
+    pub(crate) fn new(value: u64) -> Self {
+        Self(Cell::new(value))
+    }
+}
+
+impl Field for SimField {
+    #[inline]
+    fn get(&self) -> u64 {
+        self.0.get()
+    }
+
+    #[inline]
+    fn set(&self, value: u64) {
+        self.0.set(value);
     }
 }
 

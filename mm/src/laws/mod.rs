@@ -8,6 +8,7 @@
 pub mod counter;
 pub mod shepherd;
 pub mod under_way;
+mod vma;
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -22,6 +23,10 @@ use crate::page::{Config, Layout, PageAllocator, Request};
 use crate::tunables::Knob;
 use crate::units::{CpuId, Order, Pages, Pfn};
 use crate::vmstat::counters::{Counters, Step, ZoneItem};
+
+pub use self::vma::{
+    FewVmas, cursors_against_splits, readers_against_additions, readers_against_moves,
+};
 
 /// What one CPU does in a [`Law`].
 pub type Body<M, S> = fn(&M, &S);

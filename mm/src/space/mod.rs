@@ -1,3 +1,4 @@
 //! Address spaces.
 
 pub mod rss;
+pub mod vma_tree;

@@ -1,0 +1,268 @@
+//! Trees of mappings that are measured: ours and what a Rust program would take instead.
+
+use std::collections::BTreeMap;
+
+use blart::TreeMap;
+use plimsoll_host::Host;
+use plimsoll_mm::space::vma_tree::{Cursor, Editor, Finder, Vma, VmaTree};
+use plimsoll_mm::units::Vpn;
+use rangemap::RangeMap;
+
+/// What is asked of a tree. What a look returns is only there to be looked at.
+pub(super) trait Tree {
+    /// An empty one.
+    fn empty() -> Self;
+    fn insert(&mut self, vma: Vma);
+    /// Removes all of `vma`, which is there.
+    fn remove(&mut self, vma: Vma);
+    /// The id of the mapping that `page` is in, or 0.
+    fn find(&self, page: u64) -> u32;
+    /// The same, `times` times, by whatever means there is to find the same again.
+    fn find_again(&self, page: u64, times: u32) -> u32;
+    /// All ids from low to high, added up.
+    fn up(&self) -> u32;
+    /// All ids from high to low, added up.
+    fn down(&self) -> u32;
+    /// Where the lowest `pages` free pages at or above `from` begin.
+    fn lowest_gap(&self, pages: u64, from: u64) -> u64;
+    /// Bytes of memory, if the tree says.
+    fn bytes(&self) -> Option<usize>;
+}
+
+/// Ours.
+pub(super) struct Ours {
+    host: Host,
+    tree: VmaTree<Host>,
+    editor: Editor,
+}
+
+const SURE: &str = "nobody else changes the tree";
+
+impl Tree for Ours {
+    fn empty() -> Self {
+        let host = Host::new();
+        let (tree, editor) = VmaTree::new(&host).expect("memory for a node");
+        Self { host, tree, editor }
+    }
+
+    #[inline]
+    fn insert(&mut self, vma: Vma) {
+        self.tree
+            .insert(&self.host, &mut self.editor, vma)
+            .expect("nothing is in the way");
+    }
+
+    #[inline]
+    fn remove(&mut self, vma: Vma) {
+        self.tree
+            .erase(&mut self.editor, vma.start)
+            .expect("it is there");
+    }
+
+    #[inline]
+    fn find(&self, page: u64) -> u32 {
+        self.tree.find(Vpn(page)).expect(SURE).map_or(0, |it| it.id)
+    }
+
+    fn find_again(&self, page: u64, times: u32) -> u32 {
+        let mut finder = Finder::new(&self.tree);
+        again(page, times, |page| {
+            finder.find(Vpn(page)).expect(SURE).map_or(0, |it| it.id)
+        })
+    }
+
+    fn up(&self) -> u32 {
+        let mut cursor = Cursor::at(&self.tree, Vpn(0));
+        let mut sum = 0_u32;
+        // Ends at the last mapping.
+        while let Some(vma) = cursor.forward().expect(SURE) {
+            sum = sum.wrapping_add(vma.id);
+        }
+        sum
+    }
+
+    fn down(&self) -> u32 {
+        let mut cursor = Cursor::end(&self.tree);
+        let mut sum = 0_u32;
+        // Ends at the first mapping.
+        while let Some(vma) = cursor.backward().expect(SURE) {
+            sum = sum.wrapping_add(vma.id);
+        }
+        sum
+    }
+
+    fn lowest_gap(&self, pages: u64, from: u64) -> u64 {
+        let allowed = Vpn(from)..Vma::END_MAX;
+        let found = self.tree.lowest_gap(&self.editor, pages, allowed);
+        found.map_or(0, |page| page.0)
+    }
+
+    fn bytes(&self) -> Option<usize> {
+        Some(self.tree.bytes(&self.editor))
+    }
+}
+
+/// The standard library's tree, by where mappings begin.
+pub(super) struct Sorted(BTreeMap<u64, (u64, u32)>);
+
+impl Tree for Sorted {
+    fn empty() -> Self {
+        Self(BTreeMap::new())
+    }
+
+    #[inline]
+    fn insert(&mut self, vma: Vma) {
+        self.0.insert(vma.start.0, (vma.end.0, vma.id));
+    }
+
+    #[inline]
+    fn remove(&mut self, vma: Vma) {
+        self.0.remove(&vma.start.0);
+    }
+
+    #[inline]
+    fn find(&self, page: u64) -> u32 {
+        let below = self.0.range(..=page).next_back();
+        below.map_or(0, |(_, &(end, id))| if page < end { id } else { 0 })
+    }
+
+    fn find_again(&self, page: u64, times: u32) -> u32 {
+        again(page, times, |page| self.find(page))
+    }
+
+    fn up(&self) -> u32 {
+        sum(self.0.values().map(|&(_, id)| id))
+    }
+
+    fn down(&self) -> u32 {
+        sum(self.0.values().rev().map(|&(_, id)| id))
+    }
+
+    fn lowest_gap(&self, pages: u64, from: u64) -> u64 {
+        first_gap(
+            self.0.iter().map(|(&start, &(end, _))| (start, end)),
+            pages,
+            from,
+        )
+    }
+
+    fn bytes(&self) -> Option<usize> {
+        None
+    }
+}
+
+/// Ranges by where they begin, with gaps and overlaps taken care of.
+pub(super) struct Ranges(RangeMap<u64, u32>);
+
+impl Tree for Ranges {
+    fn empty() -> Self {
+        Self(RangeMap::new())
+    }
+
+    #[inline]
+    fn insert(&mut self, vma: Vma) {
+        self.0.insert(vma.start.0..vma.end.0, vma.id);
+    }
+
+    #[inline]
+    fn remove(&mut self, vma: Vma) {
+        self.0.remove(vma.start.0..vma.end.0);
+    }
+
+    #[inline]
+    fn find(&self, page: u64) -> u32 {
+        self.0.get(&page).map_or(0, |&id| id)
+    }
+
+    fn find_again(&self, page: u64, times: u32) -> u32 {
+        again(page, times, |page| self.find(page))
+    }
+
+    fn up(&self) -> u32 {
+        sum(self.0.iter().map(|(_, &id)| id))
+    }
+
+    fn down(&self) -> u32 {
+        sum(self.0.iter().rev().map(|(_, &id)| id))
+    }
+
+    fn lowest_gap(&self, pages: u64, from: u64) -> u64 {
+        let outer = from..Vma::END_MAX.0;
+        let found = self.0.gaps(&outer).find(|gap| gap.end - gap.start >= pages);
+        found.map_or(0, |gap| gap.start)
+    }
+
+    fn bytes(&self) -> Option<usize> {
+        None
+    }
+}
+
+/// An adaptive radix tree, by the bytes of where mappings begin, highest first.
+pub(super) struct Radix(TreeMap<[u8; 8], (u64, u32)>);
+
+impl Tree for Radix {
+    fn empty() -> Self {
+        Self(TreeMap::new())
+    }
+
+    #[inline]
+    fn insert(&mut self, vma: Vma) {
+        self.0
+            .insert(vma.start.0.to_be_bytes(), (vma.end.0, vma.id));
+    }
+
+    #[inline]
+    fn remove(&mut self, vma: Vma) {
+        self.0.remove(&vma.start.0.to_be_bytes());
+    }
+
+    #[inline]
+    fn find(&self, page: u64) -> u32 {
+        let below = self.0.range(..=page.to_be_bytes()).next_back();
+        below.map_or(0, |(_, &(end, id))| if page < end { id } else { 0 })
+    }
+
+    fn find_again(&self, page: u64, times: u32) -> u32 {
+        again(page, times, |page| self.find(page))
+    }
+
+    fn up(&self) -> u32 {
+        sum(self.0.values().map(|&(_, id)| id))
+    }
+
+    fn down(&self) -> u32 {
+        sum(self.0.values().rev().map(|&(_, id)| id))
+    }
+
+    fn lowest_gap(&self, pages: u64, from: u64) -> u64 {
+        let all = self.0.iter();
+        let ranges = all.map(|(&start, &(end, _))| (u64::from_be_bytes(start), end));
+        first_gap(ranges, pages, from)
+    }
+
+    fn bytes(&self) -> Option<usize> {
+        None
+    }
+}
+
+fn again(page: u64, times: u32, mut find: impl FnMut(u64) -> u32) -> u32 {
+    sum((0..times).map(|_| find(std::hint::black_box(page))))
+}
+
+fn sum(ids: impl Iterator<Item = u32>) -> u32 {
+    ids.fold(0, u32::wrapping_add)
+}
+
+/// Where the first `pages` pages between `ranges` begin, at or above `from`.
+fn first_gap(mut ranges: impl Iterator<Item = (u64, u64)>, pages: u64, from: u64) -> u64 {
+    let mut free_from = from;
+    let before = ranges.find(|&(start, end)| {
+        let fits = start.saturating_sub(free_from) >= pages;
+        if !fits {
+            free_from = free_from.max(end);
+        }
+        fits
+    });
+    // Behind the last one there is room as well.
+    before.map_or(free_from, |_| free_from)
+}

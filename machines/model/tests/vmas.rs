@@ -1,0 +1,29 @@
+//! Readers of the tree of mappings under loom and shuttle.
+
+use plimsoll_mm::laws;
+use plimsoll_model::{loom, shuttle};
+
+#[test]
+fn loom_readers_against_moves() {
+    loom::run_law(&laws::readers_against_moves(), 2);
+}
+
+#[test]
+fn loom_readers_against_additions() {
+    loom::run_law(&laws::readers_against_additions(), 2);
+}
+
+#[test]
+fn shuttle_readers_against_additions() {
+    shuttle::run_law(&laws::readers_against_additions(), 2, 2000);
+}
+
+#[test]
+fn shuttle_readers_against_moves() {
+    shuttle::run_law(&laws::readers_against_moves(), 2, 2000);
+}
+
+#[test]
+fn shuttle_cursors_against_splits() {
+    shuttle::run_law(&laws::cursors_against_splits(), 3, 300);
+}

@@ -1,0 +1,211 @@
+//! What readers of a tree of mappings may rely on while somebody changes it.
+//!
+//! Mappings have numbers: where one begins, ends and its id all follow from its number, so that one
+//! put together from two is noticed. Even ones are there from the beginning to the end, odd ones
+//! are added and removed.
+
+use alloc::vec;
+use core::fmt;
+use core::sync::atomic::Ordering::{Acquire, Release};
+
+use super::{Body, Law};
+use crate::machine::{Lock, Machine, Word};
+use crate::site::{LockClass, Site};
+use crate::space::vma_tree::{Busy, Cursor, Editor, Vma, VmaTree};
+use crate::units::{CpuId, Vpn};
+
+/// A few mappings.
+pub struct FewVmas<M: Machine> {
+    tree: VmaTree<M>,
+    editor: M::Lock<Editor>,
+    /// The last odd mapping that has been added.
+    added: M::Word,
+    /// How many numbers are in use. Odd, so that the highest is even.
+    numbers: u64,
+}
+
+impl<M: Machine> fmt::Debug for FewVmas<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FewVmas").finish_non_exhaustive()
+    }
+}
+
+/// Pages from one mapping's first to the next one's.
+const APART: u64 = 16;
+
+fn vma(number: u64) -> Vma {
+    let start = number * APART;
+    let id = u32::try_from(number * 3 + 1).expect("few mappings");
+    Vma {
+        start: Vpn(start),
+        end: Vpn(start + number % APART + 1),
+        id,
+    }
+}
+
+impl<M: Machine> FewVmas<M> {
+    fn new(machine: &M, numbers: u64) -> Self {
+        let (tree, mut editor) = VmaTree::new(machine).expect("memory for a node");
+        for number in (0..numbers).step_by(2) {
+            tree.insert(machine, &mut editor, vma(number))
+                .expect("nothing is in the way");
+        }
+        Self {
+            tree,
+            editor: machine.lock(LockClass::Mmap, CpuId(0), editor),
+            added: machine.word(0),
+            numbers,
+        }
+    }
+
+    fn add(&self, machine: &M, number: u64) {
+        self.editor.with(machine, Site::Mmap, |editor| {
+            self.tree
+                .insert(machine, editor, vma(number))
+                .expect("nothing is in the way");
+        });
+        // Pairs with the Acquire in `sees_what_was_added`.
+        self.added.store(machine, 1, Release);
+    }
+
+    fn remove(&self, machine: &M, number: u64) {
+        self.editor.with(machine, Site::Munmap, |editor| {
+            let gone = self.tree.erase(editor, vma(number).start);
+            assert_eq!(gone, Ok(vma(number)));
+        });
+    }
+
+    /// An even mapping is found, whole. A reader may always be told to take the lock.
+    fn finds_even(&self, number: u64) {
+        let found = self.tree.find(vma(number).start);
+        assert!(
+            matches!(found, Ok(Some(it)) if it == vma(number)) || found == Err(Busy),
+            "{:?} was there all the time; found {found:?}",
+            vma(number)
+        );
+    }
+
+    /// An odd mapping that is only added: found if that was said before, and again once found.
+    fn sees_what_was_added(&self, machine: &M, number: u64) {
+        // Pairs with the Release in `add`.
+        let was_added = self.added.load(machine, Acquire) == 1;
+        let first = self.tree.find(vma(number).start);
+        let again = self.tree.find(vma(number).start);
+        for found in [first, again] {
+            let whole = matches!(found, Ok(Some(it)) if it == vma(number));
+            assert!(whole || matches!(found, Ok(None) | Err(Busy)), "{found:?}");
+        }
+        let found_first = was_added || matches!(first, Ok(Some(_)));
+        assert!(
+            !found_first || !matches!(again, Ok(None)),
+            "what was added is there"
+        );
+    }
+
+    /// Going up meets every even mapping, in order, and nothing that never was.
+    fn goes_up(&self) {
+        let mut cursor = Cursor::at(&self.tree, Vpn(0));
+        self.meets_all(|| cursor.forward(), |number| number);
+    }
+
+    /// The same downwards.
+    fn goes_down(&self) {
+        let mut cursor = Cursor::end(&self.tree);
+        let highest = self.numbers - 1;
+        self.meets_all(|| cursor.backward(), |number| highest.abs_diff(number));
+    }
+
+    /// `turn` says the how-manieth a number would be if all were there; even for even ones.
+    fn meets_all(
+        &self,
+        mut step: impl FnMut() -> Result<Option<Vma>, Busy>,
+        turn: impl Fn(u64) -> u64,
+    ) {
+        let mut next = 0;
+        // Ends: each round but the last gets behind another mapping.
+        loop {
+            let met = match step() {
+                Ok(Some(met)) => met,
+                Ok(None) => return assert_eq!(next, self.numbers, "all were met"),
+                Err(Busy) => return,
+            };
+            let number = met.start.0 / APART;
+            assert_eq!(met, vma(number), "torn");
+            let turn = turn(number);
+            assert!(turn == next || turn == next + 1, "{turn} follows {next}");
+            assert!(turn == next || next % 2 == 1, "{next} was missed");
+            next = turn + 1;
+        }
+    }
+
+    /// All even mappings and only those, in a whole tree.
+    fn is_whole(&self, machine: &M, odd: &[u64]) {
+        self.editor.with(machine, Site::Mmap, |editor| {
+            self.tree.assert_whole(editor);
+            let expected = self.numbers.div_ceil(2) + odd.len() as u64;
+            assert_eq!(u64::from(editor.mappings()), expected);
+        });
+        for number in 0..self.numbers {
+            let is_there = number % 2 == 0 || odd.contains(&number);
+            let expected = is_there.then(|| vma(number));
+            assert_eq!(self.tree.find(vma(number).start), Ok(expected));
+        }
+    }
+}
+
+/// A mapping is added before another, which moves up in its leaf, while another CPU looks for it.
+#[must_use]
+pub fn readers_against_moves<M: Machine>() -> Law<M, FewVmas<M>> {
+    Law {
+        name: "a mapping that is there is found, whole, while another one is added before it",
+        setup: |machine| FewVmas::new(machine, 3),
+        bodies: vec![|machine, few| few.add(machine, 1), |_, few| {
+            few.finds_even(2);
+        }],
+        check: |machine, few| few.is_whole(machine, &[1]),
+    }
+}
+
+/// A mapping is added while another CPU looks for it.
+#[must_use]
+pub fn readers_against_additions<M: Machine>() -> Law<M, FewVmas<M>> {
+    Law {
+        name: "a mapping is found once that was said, and found again",
+        setup: |machine| FewVmas::new(machine, 1),
+        bodies: vec![|machine, few| few.add(machine, 1), |machine, few| {
+            few.sees_what_was_added(machine, 1);
+        }],
+        check: |machine, few| few.is_whole(machine, &[1]),
+    }
+}
+
+/// Enough for a leaf that has only even mappings to be split when odd ones come.
+const SPLITS: u64 = 63;
+
+/// Leaves are split and joined while other CPUs go up and down.
+#[must_use]
+pub fn cursors_against_splits<M: Machine>() -> Law<M, FewVmas<M>> {
+    let change: Body<M, FewVmas<M>> = |machine, few| {
+        let odd = [31, 3, 59, 29, 33];
+        odd.iter().for_each(|&number| few.add(machine, number));
+        odd.iter().for_each(|&number| few.remove(machine, number));
+    };
+    Law {
+        name: "going up or down meets what is there all the time while leaves are split",
+        setup: |machine| FewVmas::new(machine, SPLITS),
+        bodies: vec![
+            change,
+            |_, few| {
+                few.goes_up();
+                few.finds_even(30);
+                few.goes_up();
+            },
+            |_, few| {
+                few.goes_down();
+                few.finds_even(32);
+                few.goes_down();
+            },
+        ],
+        check: |machine, few| few.is_whole(machine, &[]),
+    }
+}

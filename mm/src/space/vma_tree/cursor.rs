@@ -1,0 +1,218 @@
+//! Going through mappings in order, in either direction, whatever changes meanwhile, and finding the
+//! same mapping again.
+
+use core::fmt;
+
+use super::node::{Node, SLOTS};
+use super::{Busy, Place, Vma, VmaTree};
+use crate::machine::{Field, Machine};
+use crate::units::Vpn;
+
+/// A position between mappings: an address. What is unmapped behind or before it, by whomever, does
+/// not matter; what is mapped ahead of it will be met.
+pub struct Cursor<'t, M: Machine> {
+    tree: &'t VmaTree<M>,
+    at: u64,
+    /// Where the next mapping is, and one slot before it the previous one. Good while the tree
+    /// has this version.
+    leaf: &'t Node<M>,
+    slot: usize,
+    version: u64,
+}
+
+/// No version of a tree; it would take centuries to get there.
+const NEVER: u64 = u64::MAX;
+
+impl<'t, M: Machine> Cursor<'t, M> {
+    /// Before `page`: going forward begins with the mapping that `page` is in or the next one,
+    /// going backward with the one that `page - 1` is in or the one before.
+    #[must_use]
+    pub fn at(tree: &'t VmaTree<M>, page: Vpn) -> Self {
+        Self {
+            tree,
+            at: page.0,
+            leaf: tree.node(tree.top().0),
+            slot: 0,
+            version: NEVER,
+        }
+    }
+
+    /// Behind all mappings.
+    #[must_use]
+    pub fn end(tree: &'t VmaTree<M>) -> Self {
+        Self::at(tree, Vma::END_MAX)
+    }
+
+    /// The next mapping that ends above the position, which moves behind it.
+    ///
+    /// # Errors
+    /// [`Busy`]; the position has not moved.
+    #[inline]
+    pub fn forward(&mut self) -> Result<Option<Vma>, Busy> {
+        if let Some(vma) = self.leaf.vma_if_used(self.slot & SLOTS)
+            && self.is_current()
+        {
+            self.slot += 1;
+            self.at = vma.end.0;
+            return Ok(Some(vma));
+        }
+        self.forward_on()
+    }
+
+    /// The last mapping that begins below the position, which moves before it.
+    ///
+    /// # Errors
+    /// [`Busy`]; the position has not moved.
+    #[inline]
+    pub fn backward(&mut self) -> Result<Option<Vma>, Busy> {
+        if let Some(slot) = self.slot.checked_sub(1) {
+            let vma = self.leaf.vma(slot & SLOTS);
+            if self.is_current() {
+                self.slot = slot;
+                self.at = vma.start.0;
+                return Ok(Some(vma));
+            }
+        }
+        self.backward_on()
+    }
+
+    /// Whether the tree is as it was, and so all that was read until now.
+    #[inline]
+    fn is_current(&self) -> bool {
+        // Ordered behind what was read, as in `VmaTree::try_read`.
+        self.tree.version.get() == self.version
+    }
+
+    /// To the next leaf.
+    #[inline(never)]
+    fn forward_on(&mut self) -> Result<Option<Vma>, Busy> {
+        if let Some(leaf) = self.tree.nodes.get(self.leaf.links().1) {
+            let vma = leaf.vma(0);
+            if self.is_current() {
+                (self.leaf, self.slot, self.at) = (leaf, 1, vma.end.0);
+                return Ok(Some(vma));
+            }
+        }
+        self.forward_slow()
+    }
+
+    /// To the leaf before.
+    #[inline(never)]
+    fn backward_on(&mut self) -> Result<Option<Vma>, Busy> {
+        if let Some(leaf) = self.tree.nodes.get(self.leaf.links().0)
+            && let Some(slot) = leaf.count().checked_sub(1)
+        {
+            let vma = leaf.vma(slot);
+            if self.is_current() {
+                (self.leaf, self.slot, self.at) = (leaf, slot, vma.start.0);
+                return Ok(Some(vma));
+            }
+        }
+        self.backward_slow()
+    }
+
+    #[cold]
+    fn forward_slow(&mut self) -> Result<Option<Vma>, Busy> {
+        let found = self.search(|tree, at| tree.look_up(Vpn(at)))?;
+        if let Some(vma) = found {
+            self.slot += 1;
+            self.at = vma.end.0;
+        }
+        Ok(found)
+    }
+
+    #[cold]
+    fn backward_slow(&mut self) -> Result<Option<Vma>, Busy> {
+        let found = self.search(|tree, at| match at.checked_sub(1) {
+            Some(below) => tree.look_down(Vpn(below)),
+            None => Some(None),
+        })?;
+        if let Some(vma) = found {
+            self.at = vma.start.0;
+        }
+        Ok(found)
+    }
+
+    /// Moves to where the address says.
+    fn search(
+        &mut self,
+        look: impl Fn(&'t VmaTree<M>, u64) -> Option<Option<Place<'t, M>>>,
+    ) -> Result<Option<Vma>, Busy> {
+        let (tree, at) = (self.tree, self.at);
+        let (version, place) = tree.read(|| {
+            let version = tree.version.get();
+            Some((version, look(tree, at)?))
+        })?;
+        Ok(place.map(|place| {
+            (self.leaf, self.slot, self.version) = (place.leaf, place.slot, version);
+            place.vma
+        }))
+    }
+}
+
+/// Finds mappings, the same one again without a search (Linux: `vmacache_find`).
+pub struct Finder<'t, M: Machine> {
+    tree: &'t VmaTree<M>,
+    last: Vma,
+    /// When the tree had `last`.
+    version: u64,
+}
+
+impl<'t, M: Machine> Finder<'t, M> {
+    /// One that has found nothing yet.
+    #[must_use]
+    pub fn new(tree: &'t VmaTree<M>) -> Self {
+        let last = Vma {
+            start: Vpn(0),
+            end: Vpn(0),
+            id: 0,
+        };
+        Self {
+            tree,
+            last,
+            version: NEVER,
+        }
+    }
+
+    /// The mapping that `page` is in.
+    ///
+    /// # Errors
+    /// [`Busy`].
+    #[inline]
+    pub fn find(&mut self, page: Vpn) -> Result<Option<Vma>, Busy> {
+        if self.last.contains(page) && self.tree.version.get() == self.version {
+            return Ok(Some(self.last));
+        }
+        self.find_slow(page)
+    }
+
+    #[cold]
+    fn find_slow(&mut self, page: Vpn) -> Result<Option<Vma>, Busy> {
+        let tree = self.tree;
+        let (version, found) = tree.read(|| {
+            let version = tree.version.get();
+            Some((version, tree.look_down(page)?.map(|place| place.vma)))
+        })?;
+        let found = found.filter(|vma| vma.contains(page));
+        if let Some(vma) = found {
+            (self.last, self.version) = (vma, version);
+        }
+        Ok(found)
+    }
+}
+
+impl<M: Machine> fmt::Debug for Cursor<'_, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cursor")
+            .field("at", &self.at)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<M: Machine> fmt::Debug for Finder<'_, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Finder")
+            .field("last", &self.last)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,225 @@
+//! Changing the tree: whoever has the editor.
+//!
+//! A change marks the version odd, moves entries, brings the gaps up to date along the paths it
+//! touched, and marks the version even. Nodes are made before the version turns odd, so a change that
+//! has begun ends.
+
+use core::ops::Range;
+
+use super::error::check;
+use super::node::{Node, SLOTS, slot};
+use super::path::Path;
+use super::{PAGE_MAX, Vma, VmaError, VmaTree};
+use crate::machine::{Field, Machine};
+use crate::units::Vpn;
+
+pub use super::split::Editor;
+
+/// A leaf that has become this small joins a neighbour if there is room.
+const SMALL: usize = SLOTS / 4;
+
+impl<M: Machine> VmaTree<M> {
+    /// Adds a mapping (Linux: `vma_iter_store` into a hole).
+    ///
+    /// # Errors
+    /// If it is no mapping, something is in the way, or there is no memory.
+    pub fn insert(&self, machine: &M, editor: &mut Editor, new: Vma) -> Result<(), VmaError> {
+        check(new)?;
+        let mut path = Path::new();
+        let leaf = self.go(&mut path, new.start.0);
+        let at = leaf.rank(new.start.0);
+        let before = self.before(leaf, at);
+        if let Some(there) = before.filter(|there| there.end > new.start) {
+            return Err(VmaError::Overlaps(there));
+        }
+        let after = self.at_or_after(leaf, at);
+        if let Some(there) = after.filter(|there| there.start < new.end) {
+            return Err(VmaError::Overlaps(there));
+        }
+        if leaf.is_full() {
+            self.prepare(machine, editor, 1)?;
+            self.change(|| self.insert_split(editor, &path, at, slot(new)));
+        } else {
+            let from = before.map_or(0, |vma| vma.end.0);
+            self.change(|| {
+                leaf.open(at, slot(new));
+                if !leaf.is_used(at + 1) {
+                    self.gap_came(&path, new.start.0 - from);
+                    self.mend_after(leaf);
+                } else if let Some(after) = after {
+                    self.gap_went(&path, after.start.0 - from);
+                }
+            });
+        }
+        editor.mappings += 1;
+        Ok(())
+    }
+
+    /// Removes the mapping that begins at `start`, and returns it (Linux: `vma_iter_clear`).
+    ///
+    /// # Errors
+    /// [`VmaError::NotMapped`].
+    pub fn erase(&self, editor: &mut Editor, start: Vpn) -> Result<Vma, VmaError> {
+        let mut path = Path::new();
+        let (leaf, at) = self.go_to(&mut path, start)?;
+        let old = leaf.vma(at);
+        self.change(|| self.erase_at(editor, &path, leaf, at));
+        editor.mappings -= 1;
+        Ok(old)
+    }
+
+    /// Moves the ends of the mapping that begins at `start`, and gives it an id (Linux:
+    /// `vma_adjust`).
+    ///
+    /// # Errors
+    /// If none begins there, `new` is no mapping, or something else is in the way.
+    pub fn resize(
+        &self,
+        machine: &M,
+        editor: &mut Editor,
+        start: Vpn,
+        new: Vma,
+    ) -> Result<(), VmaError> {
+        check(new)?;
+        let mut path = Path::new();
+        let (leaf, at) = self.go_to(&mut path, start)?;
+        if let Some(there) = self.in_the_way(new, start) {
+            return Err(VmaError::Overlaps(there));
+        }
+        if self.stays(leaf.vma(at), new, &path) {
+            self.change(|| {
+                leaf.set(at, slot(new));
+                self.mend(&path);
+                if !leaf.is_used(at + 1) {
+                    self.mend_after(leaf);
+                }
+            });
+            return Ok(());
+        }
+        self.prepare(machine, editor, 1)?;
+        self.change(|| {
+            self.erase_at(editor, &path, leaf, at);
+            let path = self.path(new.start.0);
+            let at = self.node(path.leaf).rank(new.start.0);
+            self.insert_split(editor, &path, at, slot(new));
+        });
+        Ok(())
+    }
+
+    /// Adds a mapping over whatever is there: what lies inside goes, what reaches in is cut, what
+    /// reaches over is split (Linux: `mas_store`). Tells `gone` what was removed, piece by piece.
+    ///
+    /// # Errors
+    /// If it is no mapping, or there is no memory; then nothing was removed.
+    pub fn store(
+        &self,
+        machine: &M,
+        editor: &mut Editor,
+        new: Vma,
+        gone: impl FnMut(Vma),
+    ) -> Result<(), VmaError> {
+        check(new)?;
+        self.clear(machine, editor, new.start..new.end, gone)?;
+        self.insert(machine, editor, new)
+    }
+
+    /// Removes what is mapped in `pages`; cuts and splits what reaches out. Tells `gone` what was
+    /// removed, piece by piece, from low to high. Nothing if `pages` is empty.
+    ///
+    /// # Errors
+    /// [`VmaError::NoMemory`] if a mapping has to be split and there is none; then nothing was removed.
+    pub fn clear(
+        &self,
+        machine: &M,
+        editor: &mut Editor,
+        pages: Range<Vpn>,
+        mut gone: impl FnMut(Vma),
+    ) -> Result<(), VmaError> {
+        if pages.is_empty() {
+            return Ok(());
+        }
+        // The rest of what is cut or split may have to be inserted, and then what is stored.
+        self.prepare(machine, editor, 2)?;
+        // Ends: each round removes at least one page of `pages`.
+        while let Some(there) = self
+            .next_now(pages.start)
+            .filter(|vma| vma.start < pages.end)
+        {
+            let cut = Vma {
+                start: there.start.max(pages.start),
+                end: there.end.min(pages.end),
+                id: there.id,
+            };
+            let left = Vma {
+                end: cut.start,
+                ..there
+            };
+            let right = Vma {
+                start: cut.end,
+                ..there
+            };
+            match (left.pages() > 0, right.pages() > 0) {
+                (false, false) => drop(self.erase(editor, there.start)?),
+                (true, false) => self.resize(machine, editor, there.start, left)?,
+                (false, true) => self.resize(machine, editor, there.start, right)?,
+                (true, true) => {
+                    self.resize(machine, editor, there.start, left)?;
+                    self.insert(machine, editor, right)?;
+                }
+            }
+            gone(cut);
+        }
+        Ok(())
+    }
+
+    /// The way to the mapping that begins at `start`. Returns its leaf and slot.
+    #[inline]
+    fn go_to(&self, path: &mut Path, start: Vpn) -> Result<(&Node<M>, usize), VmaError> {
+        let page = start.0.min(PAGE_MAX);
+        let leaf = self.go(path, page);
+        match leaf.rank(page).checked_sub(1) {
+            Some(at) if leaf.key(at) == start.0 => Ok((leaf, at)),
+            _ => Err(VmaError::NotMapped(start)),
+        }
+    }
+
+    /// What overlaps `new`, other than the mapping that begins at `but`.
+    fn in_the_way(&self, new: Vma, but: Vpn) -> Option<Vma> {
+        let mut there = self.next_now(new.start)?;
+        if there.start == but {
+            there = self.next_now(there.end)?;
+        }
+        (there.start < new.end).then_some(there)
+    }
+
+    /// Whether `old`, in the leaf of `path`, may become `new` where it is: between the same
+    /// neighbours, in the leaf responsible for it.
+    fn stays(&self, old: Vma, new: Vma, path: &Path) -> bool {
+        let meet = new.start < old.end && old.start < new.end;
+        meet && (new.start == old.start || self.path(new.start.0).leaf == path.leaf)
+    }
+
+    /// Runs a change: readers that overlap it will read again.
+    #[inline]
+    fn change<R>(&self, f: impl FnOnce() -> R) -> R {
+        let version = self.version.get();
+        self.version.set(version + 1);
+        let result = f();
+        self.version.set(version + 2);
+        result
+    }
+
+    /// Takes slot `at` out of the leaf of `path`.
+    #[inline]
+    fn erase_at(&self, editor: &mut Editor, path: &Path, leaf: &Node<M>, at: usize) {
+        leaf.close(at);
+        if !leaf.is_used(SMALL) && path.levels() > 0 {
+            self.erase_join(editor, path);
+        } else if leaf.is_used(at) {
+            self.gap_came(path, leaf.key(at) - self.end_before(leaf, at));
+        } else {
+            self.mend(path);
+            self.mend_after(leaf);
+        }
+    }
+}

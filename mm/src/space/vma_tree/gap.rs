@@ -1,0 +1,148 @@
+//! Free space between mappings: kept in the nodes, found in one descent.
+//!
+//! Looking begins in the leaf at one end of what is allowed. If nothing fits there, the way up is
+//! searched for a subtree with a wide enough gap, and that one down. Beyond the first leaf a gap that the
+//! nodes promise is there, unless it is wider than they can say ([`GAP_MAX`](super::node::GAP_MAX)).
+
+use core::ops::Range;
+
+use super::node::{GAP_MAX, NONE, Node};
+use super::path::Path;
+use super::{Editor, PAGE_MAX, VmaTree};
+use crate::machine::Machine;
+use crate::units::Vpn;
+
+impl<M: Machine> VmaTree<M> {
+    /// The lowest `pages` free pages within `allowed`; where they begin (Linux:
+    /// `mas_empty_area`, `vm_unmapped_area` bottom-up).
+    pub fn lowest_gap(&self, _editor: &Editor, pages: u64, allowed: Range<Vpn>) -> Option<Vpn> {
+        let (low, high) = (allowed.start.0, allowed.end.0);
+        if pages == 0 || high.checked_sub(low)? < pages {
+            return None;
+        }
+        let mut path = self.path(low.min(PAGE_MAX));
+        let mut free_from = low;
+        loop {
+            // What lies below `low` only makes gaps narrower.
+            if path.gap >= pages.min(GAP_MAX) {
+                let leaf = self.node(path.leaf);
+                free_from = free_from.max(self.end_before(leaf, 0));
+                for vma in leaf.vmas() {
+                    if vma.start.0.saturating_sub(free_from) >= pages {
+                        return fit(free_from, pages, high);
+                    }
+                    free_from = free_from.max(vma.end.0);
+                }
+            }
+            if high.checked_sub(free_from)? < pages {
+                return None;
+            }
+            if !self.to_next_wide(&mut path, pages) {
+                return fit(free_from.max(self.last_end()), pages, high);
+            }
+        }
+    }
+
+    /// The highest `pages` free pages within `allowed`; where they begin (Linux:
+    /// `mas_empty_area_rev`, `vm_unmapped_area` top-down).
+    pub fn highest_gap(&self, _editor: &Editor, pages: u64, allowed: Range<Vpn>) -> Option<Vpn> {
+        let (low, high) = (allowed.start.0, allowed.end.0);
+        if pages == 0 || high.checked_sub(low)? < pages {
+            return None;
+        }
+        let fits = |from: u64, to: u64| {
+            let begin = to.checked_sub(pages)?;
+            (begin >= from.max(low)).then_some(Vpn(begin))
+        };
+        let mut path = self.path((high - 1).min(PAGE_MAX));
+        let mut free_to = high;
+        loop {
+            let leaf = self.node(path.leaf);
+            for slot in (0..leaf.count()).rev() {
+                let vma = leaf.vma(slot);
+                if vma.start.0 >= free_to {
+                    continue;
+                }
+                if let Some(found) = fits(vma.end.0, free_to) {
+                    return Some(found);
+                }
+                free_to = vma.start.0;
+            }
+            if let Some(found) = fits(self.end_before(leaf, 0), free_to) {
+                return Some(found);
+            }
+            if free_to.checked_sub(low)? < pages {
+                return None;
+            }
+            if !self.to_prev_wide(&mut path, pages) {
+                return None;
+            }
+            free_to = self.first_gap_end(&path, free_to);
+        }
+    }
+
+    /// Where the free space behind the last entry of the leaf of `path` ends.
+    fn first_gap_end(&self, path: &Path, free_to: u64) -> u64 {
+        match self.node(path.leaf).links().1 {
+            NONE => free_to,
+            after => free_to.min(self.node(after).key(0)),
+        }
+    }
+
+    /// Moves `path` to the next leaf with a gap of at least `pages`.
+    fn to_next_wide(&self, path: &mut Path, pages: u64) -> bool {
+        let pages = pages.min(GAP_MAX);
+        let wide = |node: &Node<M>, from: usize| node.first_wide(from, pages);
+        for depth in (0..path.levels()).rev() {
+            let (id, taken) = path.step(depth);
+            if let Some(at) = wide(self.node(id), taken + 1) {
+                self.descend(path, depth, at, |node| wide(node, 0));
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Moves `path` to the last leaf before it with a gap of at least `pages`.
+    fn to_prev_wide(&self, path: &mut Path, pages: u64) -> bool {
+        let pages = pages.min(GAP_MAX);
+        let wide = |node: &Node<M>, to: usize| node.last_wide(to, pages);
+        for depth in (0..path.levels()).rev() {
+            let (id, taken) = path.step(depth);
+            if let Some(at) = wide(self.node(id), taken) {
+                self.descend(path, depth, at, |node| wide(node, node.count()));
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Takes child `at` at `depth`, and from there on what `choose` says.
+    fn descend(
+        &self,
+        path: &mut Path,
+        depth: usize,
+        at: usize,
+        choose: impl Fn(&Node<M>) -> Option<usize>,
+    ) {
+        let (mut id, mut at) = (path.step(depth).0, at);
+        for level in depth..path.levels() {
+            path.set(level, (id, at));
+            (id, path.gap) = self.node(id).child(at);
+            if level + 1 < path.levels() {
+                at = choose(self.node(id)).expect("a node is as wide as its widest child");
+            }
+        }
+        path.leaf = id;
+    }
+
+    fn last_end(&self) -> u64 {
+        let leaf = self.node(self.path(PAGE_MAX).leaf);
+        leaf.last_vma().map_or(0, |vma| vma.end.0)
+    }
+}
+
+/// `pages` pages from `from` on, if they end at `high` at the latest.
+fn fit(from: u64, pages: u64, high: u64) -> Option<Vpn> {
+    (from.checked_add(pages)? <= high).then_some(Vpn(from))
+}

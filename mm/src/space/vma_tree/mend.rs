@@ -1,0 +1,104 @@
+//! Keeping the gaps: what a change makes of the largest gap in each node above it.
+//!
+//! Each goes up no further than the gap of a node has changed, and looks at all children of a node
+//! only when the largest gap among them may have been the one that shrank.
+
+use super::VmaTree;
+use super::node::{GAP_MAX, NONE, Node};
+use super::path::Path;
+use crate::machine::Machine;
+
+impl<M: Machine> VmaTree<M> {
+    /// There is a gap of `gap` in the leaf of `path` now.
+    #[inline]
+    pub(super) fn gap_came(&self, path: &Path, gap: u64) {
+        if gap.min(GAP_MAX) > path.gap {
+            self.raise(path, gap);
+        }
+    }
+
+    /// The same where it is larger than what the leaf had before.
+    fn raise(&self, path: &Path, gap: u64) {
+        let gap = gap.min(GAP_MAX);
+        for level in (0..path.levels()).rev() {
+            let (id, slot) = path.step(level);
+            let node = self.node(id);
+            let (child, was) = node.child(slot);
+            if was >= gap {
+                return;
+            }
+            node.set_child(slot, child, gap);
+        }
+    }
+
+    /// A gap of `gap` in the leaf of `path` has become smaller.
+    #[inline]
+    pub(super) fn gap_went(&self, path: &Path, gap: u64) {
+        if gap.min(GAP_MAX) == path.gap {
+            self.mend(path);
+        }
+    }
+
+    /// Anything may have happened to the leaf of `path`.
+    pub(super) fn mend(&self, path: &Path) {
+        if path.levels() > 0 {
+            let gap = self.gap_of_leaf(self.node(path.leaf));
+            self.mend_from(path, path.levels(), gap);
+        }
+    }
+
+    /// Anything may have happened to the children of the inner node at `depth` of `path`.
+    pub(super) fn mend_above(&self, path: &Path, depth: usize) {
+        if depth > 0 {
+            let gap = self.node(path.step(depth).0).widest_child();
+            self.mend_from(path, depth, gap);
+        }
+    }
+
+    /// What is below step `depth - 1` of `path` has `gap` now.
+    fn mend_from(&self, path: &Path, depth: usize, gap: u64) {
+        let mut gap = gap.min(GAP_MAX);
+        for level in (0..depth).rev() {
+            let (id, slot) = path.step(level);
+            let node = self.node(id);
+            let (child, was) = node.child(slot);
+            if was == gap {
+                return;
+            }
+            node.set_child(slot, child, gap);
+            if level > 0 {
+                let (above, slot) = path.step(level - 1);
+                let widest = self.node(above).child(slot).1;
+                gap = if gap > widest {
+                    gap
+                } else if was == widest {
+                    node.widest_child()
+                } else {
+                    return;
+                };
+            }
+        }
+    }
+
+    /// The first gap of the leaf behind `leaf`, which reaches back into it, may have changed.
+    pub(super) fn mend_after(&self, leaf: &Node<M>) {
+        let after = leaf.links().1;
+        if after != NONE {
+            self.mend(&self.path(self.node(after).key(0)));
+        }
+    }
+
+    /// The largest gap in the subtree of node `id` with `levels` levels below.
+    pub(super) fn gap_of(&self, id: u32, levels: usize) -> u64 {
+        let node = self.node(id);
+        if levels > 0 {
+            node.widest_child()
+        } else {
+            self.gap_of_leaf(node)
+        }
+    }
+
+    fn gap_of_leaf(&self, leaf: &Node<M>) -> u64 {
+        leaf.widest_entry(self.end_before(leaf, 0))
+    }
+}

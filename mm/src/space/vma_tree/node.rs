@@ -1,0 +1,268 @@
+//! Nodes: two arrays of fields, keys and values, eight cache lines in all.
+//!
+//! A leaf has up to [`SLOTS`] entries: where each begins, and its length with its id. Its last value
+//! links it to its neighbours. An inner node has up to [`SLOTS`] children: a key from which on each is
+//! responsible, and its number with the largest gap in it. Keys are in order, unused ones and the
+//! last hold [`NO_KEY`], so that no search needs a count.
+//!
+//! The gap of an entry is the free space right before it; that of a leaf's first entry reaches back
+//! into the leaf before. The gap of a node is the largest of those below.
+
+use core::array;
+
+use super::Vma;
+use crate::machine::{Field, Machine};
+use crate::units::Vpn;
+
+/// Entries of a leaf, or children of an inner node.
+pub(super) const SLOTS: usize = GROUPS * GROUP - 1;
+/// A search looks at the ends of groups first, then into one of them.
+const GROUPS: usize = 4;
+const GROUP: usize = 8;
+/// The value of a leaf that links it.
+const LINKS: usize = SLOTS;
+/// What an unused key holds; larger than any address.
+pub(super) const NO_KEY: u64 = u64::MAX;
+/// What the first key of an inner node holds: its first child takes whatever is below the second.
+pub(super) const FIRST_KEY: u64 = 0;
+/// No node.
+pub(super) const NONE: u32 = u32::MAX;
+/// The largest gap that is kept exactly; what is wider reads as this.
+pub(super) const GAP_MAX: u64 = u32::MAX as u64;
+
+/// Bits of an entry's value for its id; the length is above.
+pub(super) const ID_BITS: u32 = 24;
+
+/// See the file's header.
+#[repr(align(64))]
+pub(super) struct Node<M: Machine> {
+    keys: [M::Field; SLOTS + 1],
+    vals: [M::Field; SLOTS + 1],
+}
+
+/// What a slot holds: a key and a value.
+pub(super) type Slot = (u64, u64);
+
+impl<M: Machine> Node<M> {
+    pub(super) fn new(machine: &M) -> Self {
+        Self {
+            keys: array::from_fn(|_| machine.field(NO_KEY)),
+            vals: array::from_fn(|_| machine.field(0)),
+        }
+    }
+
+    /// How many keys are at most `key`, which is below [`NO_KEY`].
+    ///
+    /// Counted, not searched: without a branch that depends on the keys.
+    #[inline]
+    pub(super) fn rank(&self, key: u64) -> usize {
+        let upto = |slot: usize| usize::from(self.keys[slot].get() <= key);
+        let first = GROUP * (upto(GROUP - 1) + upto(2 * GROUP - 1) + upto(3 * GROUP - 1));
+        // The last key of the group is larger, or it is the node's last.
+        first + (0..GROUP - 1).map(|nth| upto(first + nth)).sum::<usize>()
+    }
+
+    /// How many keys are used.
+    #[inline]
+    pub(super) fn count(&self) -> usize {
+        self.rank(NO_KEY - 1)
+    }
+
+    /// The slot of the child responsible for `key`.
+    #[inline]
+    pub(super) fn route(&self, key: u64) -> usize {
+        // The first key is 0; a reader that meets a change may see none at all, and whatever
+        // it takes then will do.
+        self.rank(key).wrapping_sub(1) & SLOTS
+    }
+
+    #[inline]
+    pub(super) fn key(&self, slot: usize) -> u64 {
+        self.keys[slot].get()
+    }
+
+    pub(super) fn set_key(&self, slot: usize, key: u64) {
+        self.keys[slot].set(key);
+    }
+
+    #[inline]
+    pub(super) fn is_full(&self) -> bool {
+        self.key(SLOTS - 1) != NO_KEY
+    }
+
+    #[inline]
+    pub(super) fn is_used(&self, slot: usize) -> bool {
+        self.key(slot) != NO_KEY
+    }
+
+    /// The mapping in `slot` of a leaf.
+    #[inline]
+    pub(super) fn vma(&self, slot: usize) -> Vma {
+        vma((self.keys[slot].get(), self.vals[slot].get()))
+    }
+
+    /// The same if there is one.
+    #[inline]
+    pub(super) fn vma_if_used(&self, slot: usize) -> Option<Vma> {
+        self.is_used(slot).then(|| self.vma(slot))
+    }
+
+    /// The last mapping of a leaf.
+    #[inline]
+    pub(super) fn last_vma(&self) -> Option<Vma> {
+        Some(self.vma(self.count().checked_sub(1)?))
+    }
+
+    #[inline]
+    pub(super) fn set(&self, slot: usize, (key, value): Slot) {
+        self.vals[slot].set(value);
+        self.keys[slot].set(key);
+    }
+
+    /// The child in `slot` of an inner node, and the largest gap in it, at most [`GAP_MAX`].
+    #[inline]
+    pub(super) fn child(&self, slot: usize) -> (u32, u64) {
+        let value = self.vals[slot].get();
+        (low(value), value >> 32)
+    }
+
+    pub(super) fn set_child(&self, slot: usize, child: u32, gap: u64) {
+        self.vals[slot].set(child_value(child, gap));
+    }
+
+    /// What is in use, from the lowest key on.
+    #[inline]
+    fn slots(&self) -> impl Iterator<Item = Slot> {
+        let all = self.keys.iter().zip(&self.vals);
+        all.map(|(key, val)| (key.get(), val.get()))
+            .take_while(|&(key, _)| key != NO_KEY)
+    }
+
+    /// The mappings of a leaf.
+    pub(super) fn vmas(&self) -> impl Iterator<Item = Vma> {
+        self.slots().map(vma)
+    }
+
+    /// The largest gap in any child.
+    pub(super) fn widest_child(&self) -> u64 {
+        self.slots().map(|(_, value)| value).max().unwrap_or(0) >> 32
+    }
+
+    /// The first child from `slot` on with a gap of at least `gap`.
+    #[inline]
+    pub(super) fn first_wide(&self, slot: usize, gap: u64) -> Option<usize> {
+        (slot..SLOTS)
+            .take_while(|&slot| self.is_used(slot))
+            .find(|&slot| self.child(slot).1 >= gap)
+    }
+
+    /// The last child before `slot` with a gap of at least `gap`.
+    #[inline]
+    pub(super) fn last_wide(&self, slot: usize, gap: u64) -> Option<usize> {
+        (0..slot.min(SLOTS))
+            .rev()
+            .find(|&slot| self.child(slot).1 >= gap)
+    }
+
+    /// The largest gap before an entry of a leaf, if the entry before its first ends at `end`.
+    pub(super) fn widest_entry(&self, mut end: u64) -> u64 {
+        let mut widest = 0;
+        for (start, value) in self.slots() {
+            widest = widest.max(start - end);
+            end = start + (value >> ID_BITS);
+        }
+        widest
+    }
+
+    /// The leaves before and after a leaf.
+    #[inline]
+    pub(super) fn links(&self) -> (u32, u32) {
+        let links = self.vals[LINKS].get();
+        (low(links >> 32), low(links))
+    }
+
+    pub(super) fn set_links(&self, before: u32, after: u32) {
+        self.vals[LINKS].set(u64::from(before) << 32 | u64::from(after));
+    }
+
+    /// Puts `new` into `slot`; what was there and behind moves up by one. Not when full.
+    #[inline]
+    pub(super) fn open(&self, slot: usize, new: Slot) {
+        debug_assert!(!self.is_full(), "there is room for one more");
+        let (mut slot, mut moved) = (slot, new);
+        // Ends before the last slot, which is unused. Two at a time, so that nothing is carried
+        // from one register to another.
+        while slot < SLOTS {
+            let first = self.swap(slot, moved);
+            if first.0 == NO_KEY {
+                return;
+            }
+            moved = self.swap(slot + 1, first);
+            if moved.0 == NO_KEY {
+                return;
+            }
+            slot += 2;
+        }
+    }
+
+    #[inline]
+    fn swap(&self, slot: usize, new: Slot) -> Slot {
+        let old = (self.keys[slot].get(), self.vals[slot].get());
+        self.set(slot, new);
+        old
+    }
+
+    /// Takes out what is in `slot`; what is behind moves down by one.
+    #[inline]
+    pub(super) fn close(&self, slot: usize) {
+        // The last key is unused, so this ends there.
+        for slot in slot..SLOTS {
+            let next = self.keys[slot + 1].get();
+            if next == NO_KEY {
+                self.keys[slot].set(NO_KEY);
+                return;
+            }
+            self.set(slot, (next, self.vals[slot + 1].get()));
+        }
+    }
+
+    /// Moves what is in `from` and behind to the end of `other`, where there is room.
+    pub(super) fn give(&self, from: usize, other: &Self) {
+        let used = other.count();
+        for slot in from..self.count() {
+            let moved = (self.keys[slot].get(), self.vals[slot].get());
+            other.set(used + slot - from, moved);
+        }
+        self.keys[from..].iter().for_each(|key| key.set(NO_KEY));
+    }
+}
+
+/// A mapping as a leaf keeps it.
+#[inline]
+pub(super) fn slot(vma: Vma) -> Slot {
+    let value = (vma.end.0 - vma.start.0) << ID_BITS | u64::from(vma.id);
+    (vma.start.0, value)
+}
+
+#[inline]
+fn vma((start, value): Slot) -> Vma {
+    Vma {
+        start: Vpn(start),
+        // A reader that meets a change may put together what does not belong together.
+        end: Vpn(start.wrapping_add(value >> ID_BITS)),
+        id: low(value & u64::from(Vma::ID_MAX)),
+    }
+}
+
+/// What an inner node keeps of a child.
+pub(super) fn child_value(child: u32, gap: u64) -> u64 {
+    gap.min(GAP_MAX) << 32 | u64::from(child)
+}
+
+#[inline]
+#[expect(clippy::cast_possible_truncation, reason = "the low half is meant")]
+pub(super) const fn low(value: u64) -> u32 {
+    value as u32
+}
+
+const _: () = assert!((SLOTS + 1).is_power_of_two(), "SLOTS is a mask of slots");

@@ -1,0 +1,63 @@
+//! All nodes of a tree, by number.
+//!
+//! A number is a chunk and a place in it, so that finding a node is a shift and two looks. Nodes are
+//! added and never given back to the allocator while the tree lives, so a reader that follows an
+//! outdated number finds a node, if not the right one.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::array;
+
+use super::NoMemory;
+use super::node::{NONE, Node};
+use crate::machine::{Machine, Once};
+
+/// Bits of a number for the place in its chunk; the chunk is above.
+const PLACE_BITS: u32 = 27;
+const CHUNKS: usize = 1 << (u32::BITS - PLACE_BITS);
+/// Nodes of the first chunk; each chunk has twice as many as the one before.
+const FIRST_CHUNK: u32 = 1;
+/// The last chunk that may exist: with it there are 2²⁵ nodes. [`NONE`] is in none of them.
+const LAST_CHUNK: u32 = 24;
+
+/// See the file's header.
+pub(super) struct Nodes<M: Machine>([M::Once<Box<[Node<M>]>>; CHUNKS]);
+
+impl<M: Machine> Nodes<M> {
+    pub(super) fn new(machine: &M) -> Self {
+        Self(array::from_fn(|_| machine.once()))
+    }
+
+    /// Node `id`, if it was ever made.
+    #[inline]
+    pub(super) fn get(&self, id: u32) -> Option<&Node<M>> {
+        let chunk = self.0[(id >> PLACE_BITS) as usize].get()?;
+        chunk.get((id & ((1 << PLACE_BITS) - 1)) as usize)
+    }
+
+    /// The number of the `nth` node, which is made if it is the first of its chunk. Those before
+    /// it have been made.
+    pub(super) fn make(&self, machine: &M, nth: u32) -> Result<u32, NoMemory> {
+        let nth = nth + FIRST_CHUNK;
+        let (top, chunk) = (nth.ilog2(), nth.ilog2() - FIRST_CHUNK.ilog2());
+        if chunk > LAST_CHUNK {
+            return Err(NoMemory);
+        }
+        let id = chunk << PLACE_BITS | (nth ^ 1 << top);
+        if self.get(id).is_none() {
+            self.make_chunk(machine, chunk as usize, 1 << top)?;
+        }
+        Ok(id)
+    }
+
+    fn make_chunk(&self, machine: &M, chunk: usize, len: usize) -> Result<(), NoMemory> {
+        let mut nodes = Vec::new();
+        nodes.try_reserve_exact(len).map_err(|_| NoMemory)?;
+        nodes.extend((0..len).map(|_| Node::new(machine)));
+        let set = self.0[chunk].set(nodes.into_boxed_slice());
+        debug_assert!(set.is_ok(), "one writer at a time: nobody else makes it");
+        Ok(())
+    }
+}
+
+const _: () = assert!(NONE >> PLACE_BITS > LAST_CHUNK, "no node is none");

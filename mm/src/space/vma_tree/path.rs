@@ -1,0 +1,128 @@
+//! The way to a leaf, for who changes the tree: nobody disturbs it.
+
+use super::VmaTree;
+use super::node::{self, GAP_MAX, NONE, Node};
+use super::{Place, Vma};
+use crate::machine::Machine;
+use crate::units::Vpn;
+
+/// Levels of inner nodes. A level more takes at least sixteen times as many changes, so nobody
+/// lives to see so many.
+const LEVELS_MAX: usize = 12;
+
+/// The way from the root to a leaf: each inner node, and which child was taken.
+///
+/// Filled in where it lies, since it is too large to be moved about.
+pub(super) struct Path {
+    steps: [Step; LEVELS_MAX],
+    len: usize,
+    pub(super) leaf: u32,
+    /// What the tree says is the largest gap in the leaf; nothing where the leaf is the root.
+    pub(super) gap: u64,
+}
+
+/// An inner node and the slot of the child that was taken.
+#[derive(Clone, Copy)]
+struct Step {
+    id: u32,
+    slot: u32,
+}
+
+impl Path {
+    #[inline]
+    pub(super) fn new() -> Self {
+        Self {
+            steps: [Step { id: NONE, slot: 0 }; LEVELS_MAX],
+            len: 0,
+            leaf: NONE,
+            gap: GAP_MAX,
+        }
+    }
+
+    /// How many inner nodes there are.
+    #[inline]
+    pub(super) fn levels(&self) -> usize {
+        self.len
+    }
+
+    /// The inner node at `level`, counted from the root, and which child was taken.
+    #[inline]
+    pub(super) fn step(&self, level: usize) -> (u32, usize) {
+        let Step { id, slot } = self.steps[level];
+        (id, slot as usize)
+    }
+
+    pub(super) fn set(&mut self, level: usize, (id, slot): (u32, usize)) {
+        let slot = u32::try_from(slot).expect("a node has few slots");
+        self.steps[level] = Step { id, slot };
+    }
+}
+
+impl<M: Machine> VmaTree<M> {
+    /// The way to the leaf responsible for `page`.
+    pub(super) fn path(&self, page: u64) -> Path {
+        let mut path = Path::new();
+        self.go(&mut path, page);
+        path
+    }
+
+    /// The same into `path`, which is new. Returns the leaf.
+    #[inline]
+    pub(super) fn go(&self, path: &mut Path, page: u64) -> &Node<M> {
+        let (root, levels) = self.top();
+        (path.leaf, path.len) = (root, levels);
+        let mut node = self.node(root);
+        for step in &mut path.steps[..levels] {
+            let slot = node.route(page);
+            let child = node.child(slot);
+            *step = Step {
+                id: path.leaf,
+                slot: node::low(slot as u64),
+            };
+            (path.leaf, path.gap) = child;
+            node = self.node(child.0);
+        }
+        node
+    }
+
+    /// The mapping before `slot` of `leaf`, perhaps in the leaf before.
+    #[inline]
+    pub(super) fn before(&self, leaf: &Node<M>, slot: usize) -> Option<Vma> {
+        match slot {
+            0 => self.undisturbed(self.last_of(leaf.links().0)),
+            slot => Some(leaf.vma(slot - 1)),
+        }
+    }
+
+    /// Where [`VmaTree::before`] ends, or where addresses begin.
+    #[inline]
+    pub(super) fn end_before(&self, leaf: &Node<M>, slot: usize) -> u64 {
+        if slot > 0 {
+            return leaf.vma(slot - 1).end.0;
+        }
+        match leaf.links().0 {
+            NONE => 0,
+            before => {
+                let before = self.node(before);
+                before.vma(before.count() - 1).end.0
+            }
+        }
+    }
+
+    /// The mapping in `slot` of `leaf`, or if there is none the first of the leaf after.
+    #[inline]
+    pub(super) fn at_or_after(&self, leaf: &Node<M>, slot: usize) -> Option<Vma> {
+        leaf.vma_if_used(slot)
+            .or_else(|| self.undisturbed(self.first_of(leaf.links().1)))
+    }
+
+    /// As [`VmaTree::next`].
+    pub(super) fn next_now(&self, page: Vpn) -> Option<Vma> {
+        self.undisturbed(self.look_up(page))
+    }
+
+    fn undisturbed(&self, seen: Option<Option<Place<'_, M>>>) -> Option<Vma> {
+        seen.expect("nobody else changes the tree")
+            .map(|place| place.vma)
+    }
+}
