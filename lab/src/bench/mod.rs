@@ -56,13 +56,12 @@ pub const ALL: &[Bench] = &[
 const CPUS: [u32; 4] = [72, 176, 384, 1024];
 
 fn sim(progress: &Progress) -> Result<Vec<Table>, Error> {
-    const STEPS: u64 = 4_000_000;
     progress.start("bench sim");
     progress.expect((engine::ALL.len() + 1) * CPUS.len() + LOADED.len());
     let mut steps = Vec::new();
     for (name, bench) in engine::ALL {
         for cpus in CPUS {
-            let cost = bench(cpus, STEPS);
+            let cost = long_enough(|steps| bench(cpus, steps));
             progress.step();
             steps.push(vec![
                 name.to_owned(),
@@ -110,6 +109,20 @@ fn sim(progress: &Progress) -> Result<Vec<Table>, Error> {
             loaded,
         ),
     ])
+}
+
+/// Measures with more and more steps until they take long enough for the host's clock, which may
+/// count CPU time in ticks of some milliseconds.
+fn long_enough(measure: impl Fn(u64) -> engine::Cost) -> engine::Cost {
+    const HOST_NS_MIN: u64 = 200_000_000;
+    let mut steps = 4_000_000;
+    loop {
+        let cost = measure(steps);
+        if cost.host_ns >= HOST_NS_MIN || steps >= 1 << 32 {
+            return cost;
+        }
+        steps *= 4;
+    }
 }
 
 /// Every CPU faults and frees as fast as it can.
