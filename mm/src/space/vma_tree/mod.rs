@@ -1,6 +1,6 @@
 //! The mappings of an address space, in order (Linux: the maple tree of `mm_struct`).
 //!
-//! A B+ tree of nodes of eight cache lines ([`node`]). Writers come one at a time: whoever has the
+//! A B+ tree of nodes of eight cache lines (`node`). Writers come one at a time: whoever has the
 //! [`Editor`], which belongs under the lock of the mappings, may change the tree (`edit`, and `split`
 //! where nodes come and go) and look for free space (`gap`), which is kept in the nodes (`mend`).
 //! Readers need no lock: they read, then ask whether the tree has changed meanwhile, and if so read
