@@ -116,7 +116,7 @@ pub(crate) struct Machines {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Bench {
-    /// What to measure: sim or two-cpus
+    /// What to measure: sim, counter, vma or two-cpus
     pub(crate) name: String,
 }
 

@@ -53,7 +53,15 @@ fn draw(grid: &Grid, width: usize) -> String {
     for column in table.column_iter_mut() {
         column.set_padding((0, 2));
     }
-    let lines = table.lines().map(|line| line.trim_end().to_owned());
+    // So is that of the rule.
+    let rule_end = |line: &str| {
+        line.strip_suffix("----------")
+            .map(|rest| format!("{rest}--------"))
+    };
+    let lines = table.lines().map(|line| {
+        let line = line.trim_end();
+        rule_end(line).unwrap_or_else(|| line.to_owned())
+    });
     let caption = (!grid.caption.is_empty()).then(|| grid.caption.clone());
     caption
         .into_iter()
@@ -95,18 +103,18 @@ mod tests {
         vmstat · grace-72 · card mid · 8 seeds (1–8) · hash 00123456789abcde
 
         design                        contentions  published                 total_wait  published
-        --------------------------------------------------------------------------------------------
+        ------------------------------------------------------------------------------------------
         aligned                 872 [784.8–959.2]        872  199.43 ms [179.49–219.37]  199.43 ms
         phased+shepherd-phased  117 [105.3–128.7]          –       761 ns [684.9–837.1]          –
 
         design                                         pages_per_s
-        ------------------------------------------------------------
+        ----------------------------------------------------------
         aligned                 12,345,678 [11,111,110–13,580,246]
         phased+shepherd-phased  12,345,999 [11,111,399–13,580,599]
 
         A is aligned
         B                       metric                     B / A  verdict
-        -------------------------------------------------------------------------------
+        -----------------------------------------------------------------------------
         phased+shepherd-phased  contentions  0.134 [0.121–0.147]  B is lower (better)
                                 total_wait               ∞ [∞–∞]  B is higher (worse)
                                 pages_per_s  1.000 [0.900–1.100]  no difference seen
@@ -115,7 +123,7 @@ mod tests {
 
         Who waited longest
         caller              max wait
-        ------------------------------
+        ----------------------------
         free_pcppages_bulk  35.76 ms
         rmqueue|bulk         4.19 ms
 
@@ -137,23 +145,23 @@ mod tests {
         vmstat · grace-72 · card mid · 8 seeds (1–8) · hash 00123456789abcde
 
         design                        contentions  published
-        ------------------------------------------------------
+        ----------------------------------------------------
         aligned                 872 [784.8–959.2]        872
         phased+shepherd-phased  117 [105.3–128.7]          –
 
         design                                 total_wait  published
-        --------------------------------------------------------------
+        ------------------------------------------------------------
         aligned                 199.43 ms [179.49–219.37]  199.43 ms
         phased+shepherd-phased       761 ns [684.9–837.1]          –
 
         design                                         pages_per_s
-        ------------------------------------------------------------
+        ----------------------------------------------------------
         aligned                 12,345,678 [11,111,110–13,580,246]
         phased+shepherd-phased  12,345,999 [11,111,399–13,580,599]
 
         A is aligned
         B                       metric                     B / A  verdict
-        -------------------------------------------------------------------------------
+        -----------------------------------------------------------------------------
         phased+shepherd-phased  contentions  0.134 [0.121–0.147]  B is lower (better)
                                 total_wait               ∞ [∞–∞]  B is higher (worse)
                                 pages_per_s  1.000 [0.900–1.100]  no difference seen
@@ -162,7 +170,7 @@ mod tests {
 
         Who waited longest
         caller              max wait
-        ------------------------------
+        ----------------------------
         free_pcppages_bulk  35.76 ms
         rmqueue|bulk         4.19 ms
 

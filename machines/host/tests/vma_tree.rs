@@ -350,3 +350,14 @@ fn errors_say_what_is_wrong() {
         "pages 5 to 7 are mapped already"
     );
 }
+
+#[test]
+fn free_space_ends_where_mappings_may() {
+    let Both { tree, editor, .. } = Both::new();
+    let all = Vpn(0)..Vpn(u64::MAX);
+    let end = Vma::END_MAX.0;
+    let highest = tree.highest_gap(&editor, 5, all.clone());
+    assert_eq!(highest, Some(Vpn(end - 5)));
+    assert_eq!(tree.lowest_gap(&editor, end, all.clone()), Some(Vpn(0)));
+    assert_eq!(tree.lowest_gap(&editor, end + 1, all), None);
+}

@@ -169,8 +169,10 @@ fn throughput(runs: &Comparison, designs: &[Named]) -> Table {
     };
     Table {
         title: "Throughput".to_owned(),
-        note: "Published for the patch: delta within ±0.02 % at a variation of 0.01 to 0.56 %."
-            .to_owned(),
+        note:
+            "Means over the seeds; rows above are medians. Published for the patch: delta within \
+               ±0.02 % at a variation of 0.01 to 0.56 %."
+                .to_owned(),
         columns: ["design", "pages/s", "variation %", "delta %"]
             .map(str::to_owned)
             .to_vec(),

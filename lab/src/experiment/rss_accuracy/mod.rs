@@ -222,26 +222,14 @@ fn finding(report: &Report, cells: &[influence::Cell]) -> String {
     let bound = median("one-sided", metrics::BOUND);
     format!(
         "Under this program the flat counter is off by up to {}, the published tree by {} and ours \
-         by {}. Ours promises {:.1} MiB either way, {:.2} of the published tree's 192 MiB{}. {} {}",
+         by {}. Ours promises {:.1} MiB either way, {:.2} of the published tree's 192 MiB. {} {}",
         shown("flat", metrics::WORST),
         shown("tree", metrics::WORST),
         shown("one-sided", metrics::WORST),
         bound * PAGE_SIZE as f64 / f64::from(1 << 20),
         bound / 49152.0,
-        targets(bound, row("one-sided", &metrics::WORST)),
         influence::what_it_takes(cells),
         influence::where_ours_is_worse(cells),
-    )
-}
-
-/// Whether ours keeps within half the published bound and below the published error.
-fn targets(bound: f64, worst: Option<&Row>) -> String {
-    let kept = |is: bool| if is { "kept" } else { "missed" };
-    let below = worst.is_some_and(|row| row.estimate.high < 20480.0);
-    format!(
-        " (targets: half of it, {}; an error below 80 MiB, {})",
-        kept(bound <= 49152.0 / 2.0),
-        kept(below)
     )
 }
 

@@ -127,8 +127,8 @@ impl Causes {
         sentences.join(" ")
     }
 
-    /// Which single cause explains the patch: the one whose effect on contentions is largest,
-    /// if any interval excludes 1.
+    /// Which single cause explains the patch: one that lowers contentions per page given back, its
+    /// interval excluding 1.
     fn due_to(&self) -> String {
         let singles = [
             ("the longer interval", "slowed+shepherd-at-once"),
@@ -137,7 +137,8 @@ impl Causes {
         let lowering: Vec<_> = singles
             .iter()
             .filter_map(|(cause, design)| Some((cause, self.design(design)?)))
-            .filter(|(_, change)| change.contentions.verdict == Verdict::Lower)
+            // At equal work: firing less often and doing less is no gain.
+            .filter(|(_, change)| change.per_decayed.verdict == Verdict::Lower)
             .collect();
         let patch = self.design(PATCH).map(|patch| patch.contentions.verdict);
         if patch == Some(Verdict::TooFewSeeds) {
@@ -149,14 +150,15 @@ impl Causes {
                 "So on this workload there is no gain of the patch to explain.".to_owned()
             }
             (true, []) => {
-                "So neither cause alone explains the patch's gain: it takes both.".to_owned()
+                "So at equal work neither cause alone explains the patch's gain: it takes both."
+                    .to_owned()
             }
             (true, [(cause, _)]) => {
-                format!("So of the patch's two effects only {cause} can be seen to gain by itself.")
+                format!(
+                    "So of the patch's two effects only {cause} can be seen to gain at equal work."
+                )
             }
-            (true, _) => {
-                "So both of the patch's effects gain; compare them at equal work.".to_owned()
-            }
+            (true, _) => "So both of the patch's effects gain at equal work.".to_owned(),
         }
     }
 

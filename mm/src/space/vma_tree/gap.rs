@@ -8,7 +8,7 @@ use core::ops::Range;
 
 use super::node::{GAP_MAX, NONE, Node};
 use super::path::Path;
-use super::{Editor, PAGE_MAX, VmaTree};
+use super::{Editor, PAGE_MAX, Vma, VmaTree};
 use crate::machine::Machine;
 use crate::units::Vpn;
 
@@ -16,7 +16,7 @@ impl<M: Machine> VmaTree<M> {
     /// The lowest `pages` free pages within `allowed`; where they begin (Linux:
     /// `mas_empty_area`, `vm_unmapped_area` bottom-up).
     pub fn lowest_gap(&self, _editor: &Editor, pages: u64, allowed: Range<Vpn>) -> Option<Vpn> {
-        let (low, high) = (allowed.start.0, allowed.end.0);
+        let (low, high) = (allowed.start.0, allowed.end.min(Vma::END_MAX).0);
         if pages == 0 || high.checked_sub(low)? < pages {
             return None;
         }
@@ -46,7 +46,7 @@ impl<M: Machine> VmaTree<M> {
     /// The highest `pages` free pages within `allowed`; where they begin (Linux:
     /// `mas_empty_area_rev`, `vm_unmapped_area` top-down).
     pub fn highest_gap(&self, _editor: &Editor, pages: u64, allowed: Range<Vpn>) -> Option<Vpn> {
-        let (low, high) = (allowed.start.0, allowed.end.0);
+        let (low, high) = (allowed.start.0, allowed.end.min(Vma::END_MAX).0);
         if pages == 0 || high.checked_sub(low)? < pages {
             return None;
         }

@@ -12,6 +12,9 @@ use crate::machine::{Field, Machine};
 const JOINED_MAX: usize = SLOTS * 3 / 4;
 
 /// The right to change a tree, and what only its holder needs to know.
+///
+/// It was made with one tree and is good for that one only: with another, changes panic or lose
+/// mappings.
 #[derive(Debug)]
 pub struct Editor {
     /// The first node that is not in use; each links to the next.
