@@ -105,6 +105,11 @@ proptest! {
         // Where `high` was before may lie outside the bounds of now, until it is tuned again.
         let mut highest = mood.sizes.high_max.0;
         for op in ops {
+            if matches!(op, Op::Decay) {
+                // As in Linux it leaves what one drain does not give back, be it a block of 512
+                // pages on a list that may have 292; the next free puts it right.
+                highest = highest.max(pcp.count());
+            }
             step(&mut pcp, op, &mut mood)?;
             highest = highest.max(mood.sizes.high_max.0);
             prop_assert!(pcp.high() <= highest, "{} of {highest} after {op:?}", pcp.high());
