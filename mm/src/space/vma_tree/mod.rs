@@ -6,6 +6,8 @@
 //! Readers need no lock: they read, then ask whether the tree has changed meanwhile, and if so read
 //! again. A cursor (`cursor`) holds an address, not a place, so it goes on whatever is removed around it.
 //!
+//! `machines/host/examples/mappings.rs` shows all of it in use.
+//!
 //! Locks: none.
 
 mod cursor;
