@@ -1,12 +1,13 @@
 //! What counters cannot be made of is refused with what is wrong, and nothing is written; an
 //! address space that ends with pages says which.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use plimsoll_host::Host;
 use plimsoll_mm::counter::{
-    Area, Batch, Counters, Counting, Flat, InitError, Items, OneSidedTree, Plan, Shape, ShapeError,
-    Shared, Tree,
+    AnyCounters, Area, Batch, Counters, Counting, Flat, InitError, Items, OneSidedTree, Plan,
+    Shape, ShapeError, Shared, Tree,
 };
 use plimsoll_mm::space::rss::{BadRss, Rss, RssKind};
 use plimsoll_mm::topology::Topology;
@@ -255,4 +256,44 @@ fn resident_pages_need_a_plan_for_four_counters() {
     let (counters, area) = (4, 3);
     let error = InitError::AreaWidth { counters, area };
     assert_eq!(Rss::new(&host, &plan).err(), Some(error));
+}
+
+#[test]
+fn a_counter_that_there_is_not_panics_in_every_way_to_ask_for_it() {
+    const WAYS: [fn(&AnyCounters<Host>, &Host, usize); 6] = [
+        |counters, host, nth| counters.add(host, nth, 1),
+        |counters, host, nth| {
+            let _sum = counters.approximate_sum(host, nth);
+        },
+        |counters, host, nth| {
+            let _sum = counters.precise_sum(host, nth);
+        },
+        |counters, host, nth| {
+            let _sum = counters.accuracy(host, nth);
+        },
+        |counters, host, nth| {
+            let _sum = counters.min_max(host, nth);
+        },
+        |counters, host, nth| counters.set(host, nth, 1),
+    ];
+    let host = Host::with_topology(Topology::flat(CPUS));
+    let _entered = host.enter(CpuId(0));
+    for (counting, grown) in Counting::ALL
+        .map(|it| (it, false))
+        .into_iter()
+        .chain([(Counting::OneSided, true)])
+    {
+        let plan = Plan::new(&host, counting, 2, Batch::RSS).expect("two counters fit");
+        let counters = plan.init_many(&host).expect("memory");
+        if let (AnyCounters::OneSided(tree), true) = (&counters, grown) {
+            tree.grow(&host).expect("memory");
+        }
+        for (nth, way) in WAYS.iter().enumerate() {
+            way(&counters, &host, 1);
+            for counter in [2, 6, 7, 8, usize::MAX] {
+                let asked = catch_unwind(AssertUnwindSafe(|| way(&counters, &host, counter)));
+                assert!(asked.is_err(), "{counting:?}, way {nth}, counter {counter}");
+            }
+        }
+    }
 }

@@ -105,8 +105,11 @@ impl Inner {
         u64::from(self.prices.transfer_ns[distance as usize])
     }
 
-    /// Counts the line of a lock that moves.
+    /// Counts the line of a lock, if it moves.
     pub(crate) fn count_line(&self, from: CpuId, to: CpuId) {
+        if from == to {
+            return; // Two tasks of one CPU.
+        }
         let distance = self.prices.distance(from.index(), to.index());
         self.record.line_moved(distance);
     }

@@ -104,7 +104,8 @@ impl<M: Machine> Counters<M> for Flat<M> {
     }
 
     /// `(batch − 1) × CPUs` either way.
-    fn accuracy(&self, _machine: &M, _counter: usize) -> Accuracy {
+    fn accuracy(&self, _machine: &M, counter: usize) -> Accuracy {
+        assert!(counter < self.shared.len(), "no such counter");
         let bound = (self.batch.unsigned_abs() - 1).saturating_mul(u64::from(self.area.cpus()));
         Accuracy {
             under: bound,

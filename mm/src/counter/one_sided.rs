@@ -167,9 +167,17 @@ impl<M: Machine> OneSidedTree<M> {
         Ok(())
     }
 
+    /// The words of the first line behind the counters are book-keeping. A tree's cells check for
+    /// themselves.
+    #[inline]
+    fn check_counter(&self, counter: usize) {
+        assert!(counter < self.area.width(), "no such counter");
+    }
+
     /// Adds to the line, unless the line has moved.
     #[inline]
     fn add_to_line(&self, machine: &M, cpu: CpuId, counter: usize, delta: i64) {
+        self.check_counter(counter);
         let home = self.first.load(machine, HOME, Relaxed);
         if home & ((1 << CPU_BITS) - 1) == home_of(cpu) {
             self.first.add(machine, counter, delta, Relaxed);
@@ -276,6 +284,7 @@ impl<M: Machine> OneSidedTree<M> {
     /// `R`: what has arrived at the roots, and was added before there was a tree.
     #[inline]
     fn settled(&self, machine: &M, counter: usize) -> i64 {
+        self.check_counter(counter);
         let first = self.first.load(machine, counter, Relaxed);
         let Some(grown) = self.grown.get() else {
             return first;
@@ -327,7 +336,6 @@ impl<M: Machine> Counters<M> for OneSidedTree<M> {
 
     #[inline]
     fn add(&self, machine: &M, counter: usize, delta: i64) {
-        assert!(counter < self.area.width(), "no such counter");
         let cpu = machine.this_cpu();
         match self.grown.get() {
             Some(grown) => self.add_to_tree(machine, grown, cpu, counter, delta),
@@ -343,6 +351,7 @@ impl<M: Machine> Counters<M> for OneSidedTree<M> {
     }
 
     fn precise_sum(&self, machine: &M, counter: usize) -> i64 {
+        self.check_counter(counter);
         let first = self.first.load(machine, counter, Relaxed);
         let Some(grown) = self.grown.get() else {
             return first;
@@ -358,7 +367,8 @@ impl<M: Machine> Counters<M> for OneSidedTree<M> {
     }
 
     /// Half of `T` either way.
-    fn accuracy(&self, machine: &M, _counter: usize) -> Accuracy {
+    fn accuracy(&self, machine: &M, counter: usize) -> Accuracy {
+        self.check_counter(counter);
         let behind = self.behind(machine).unsigned_abs();
         Accuracy {
             under: behind - behind / 2,

@@ -33,6 +33,14 @@ impl<M: Machine> Shared<M> {
     }
 }
 
+impl<M: Machine> Shared<M> {
+    #[inline]
+    fn checked(&self, counter: usize) -> usize {
+        assert!(counter < self.width, "no such counter");
+        counter
+    }
+}
+
 // Relaxed: a sum orders nothing else.
 impl<M: Machine> Counters<M> for Shared<M> {
     fn width(&self) -> usize {
@@ -41,25 +49,27 @@ impl<M: Machine> Counters<M> for Shared<M> {
 
     #[inline]
     fn add(&self, machine: &M, counter: usize, delta: i64) {
-        assert!(counter < self.width, "no such counter");
-        self.line.add(machine, counter, delta, Relaxed);
+        self.line
+            .add(machine, self.checked(counter), delta, Relaxed);
     }
 
     #[inline]
     fn approximate_sum(&self, machine: &M, counter: usize) -> i64 {
-        self.line.load(machine, counter, Relaxed)
+        self.line.load(machine, self.checked(counter), Relaxed)
     }
 
     fn precise_sum(&self, machine: &M, counter: usize) -> i64 {
-        self.line.load(machine, counter, Relaxed)
+        self.line.load(machine, self.checked(counter), Relaxed)
     }
 
-    fn accuracy(&self, _machine: &M, _counter: usize) -> Accuracy {
+    fn accuracy(&self, _machine: &M, counter: usize) -> Accuracy {
+        self.checked(counter);
         Accuracy::EXACT
     }
 
     fn set(&self, machine: &M, counter: usize, value: i64) {
-        self.line.store(machine, counter, value, Relaxed);
+        self.line
+            .store(machine, self.checked(counter), value, Relaxed);
     }
 
     fn bytes(&self) -> usize {

@@ -90,6 +90,11 @@ impl<M: Machine> Tree<M> {
         self.items.line(counter * self.shape.items() + item)
     }
 
+    /// Items that were lent may be more than these counters need. Cells check for themselves.
+    fn check_counter(&self, counter: usize) {
+        assert!(counter < self.area.width(), "no such counter");
+    }
+
     /// Carries from the cell of `cpu` up.
     #[cold]
     #[inline(never)]
@@ -158,6 +163,7 @@ impl<M: Machine> Counters<M> for Tree<M> {
     }
 
     fn approximate_sum(&self, machine: &M, counter: usize) -> i64 {
+        self.check_counter(counter);
         let sum = if self.shape.cpus() == 1 {
             self.cells.word(0, counter).read(machine)
         } else {
@@ -173,7 +179,8 @@ impl<M: Machine> Counters<M> for Tree<M> {
     }
 
     /// As documented by its authors.
-    fn accuracy(&self, _machine: &M, _counter: usize) -> Accuracy {
+    fn accuracy(&self, _machine: &M, counter: usize) -> Accuracy {
+        self.check_counter(counter);
         self.shape.published_accuracy()
     }
 
