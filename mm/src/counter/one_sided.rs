@@ -44,6 +44,8 @@ const CPUS_PER_MOVE: i64 = 16;
 
 /// Counters that begin as a line and become a tree.
 pub struct OneSidedTree<M: Machine> {
+    /// Counters; here, so that asking for one looks behind no pointer.
+    width: usize,
     area: Arc<Area<M>>,
     shape: Arc<Shape>,
     /// What was added before there was a tree, and two words of book-keeping.
@@ -89,6 +91,7 @@ impl<M: Machine> OneSidedTree<M> {
         check(area, shape, 0, 0)?;
         Self::check_width(area)?;
         Ok(Self {
+            width: area.width(),
             area: Arc::clone(area),
             shape: Arc::clone(shape),
             first: machine.line(),
@@ -127,6 +130,7 @@ impl<M: Machine> OneSidedTree<M> {
             above: marks(shape),
         };
         Ok(Self {
+            width: area.width(),
             area: Arc::clone(area),
             shape: Arc::clone(shape),
             first: machine.line(),
@@ -171,7 +175,7 @@ impl<M: Machine> OneSidedTree<M> {
     /// themselves.
     #[inline]
     fn check_counter(&self, counter: usize) {
-        assert!(counter < self.area.width(), "no such counter");
+        assert!(counter < self.width, "no such counter");
     }
 
     /// Adds to the line, unless the line has moved.
@@ -331,7 +335,7 @@ fn home_of(cpu: CpuId) -> i64 {
 // CPU, so whoever learns of an addition in some other way finds the mark too.
 impl<M: Machine> Counters<M> for OneSidedTree<M> {
     fn width(&self) -> usize {
-        self.area.width()
+        self.width
     }
 
     #[inline]

@@ -25,6 +25,8 @@ use crate::site::Work;
 
 /// Counters with a cell per CPU, items of their own, and a root each.
 pub struct Tree<M: Machine> {
+    /// Counters; here, so that asking for one looks behind no pointer.
+    width: usize,
     shape: Arc<Shape>,
     area: Arc<Area<M>>,
     cells: Place<M>,
@@ -71,6 +73,7 @@ impl<M: Machine> Tree<M> {
         items.clear(machine);
         Ok(Self {
             shape: Arc::clone(shape),
+            width: area.width(),
             area: Arc::clone(area),
             cells,
             items,
@@ -92,7 +95,7 @@ impl<M: Machine> Tree<M> {
 
     /// Items that were lent may be more than these counters need. Cells check for themselves.
     fn check_counter(&self, counter: usize) {
-        assert!(counter < self.area.width(), "no such counter");
+        assert!(counter < self.width, "no such counter");
     }
 
     /// Carries from the cell of `cpu` up.
@@ -147,7 +150,7 @@ pub(super) fn check<M: Machine>(
 // Relaxed throughout: sums order nothing else, and what is carried belongs to nobody.
 impl<M: Machine> Counters<M> for Tree<M> {
     fn width(&self) -> usize {
-        self.area.width()
+        self.width
     }
 
     #[inline]
