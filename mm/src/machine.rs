@@ -44,6 +44,8 @@ pub trait Machine: Sized + 'static {
     type Once<T>: Once<T>;
     /// A plain integer that may be read while it is written; see [`Field`].
     type Field: Field;
+    /// A lock that many may share to read; see [`RwLock`].
+    type RwLock<T>: RwLock<Self, T>;
 
     /// Every possible CPU and what they share.
     fn topology(&self) -> &Topology;
@@ -68,6 +70,9 @@ pub trait Machine: Sized + 'static {
 
     /// Makes a lock of `class` that belongs to `cpu`.
     fn cpu_lock<T>(&self, class: LockClass, cpu: CpuId, value: T) -> Self::CpuLock<T>;
+
+    /// Makes a lock of `class` that readers share.
+    fn rw_lock<T>(&self, class: LockClass, home: CpuId, value: T) -> Self::RwLock<T>;
 
     /// Makes one tag per page of a zone. See [`Tags`] for what they start as.
     fn tags(&self, pages: Pages) -> Self::Tags;
@@ -208,6 +213,58 @@ pub trait Lock<M, T> {
 
     /// Runs `f` pinned if nobody holds the lock, or `None`.
     fn try_with<R>(&self, machine: &M, site: Site, f: impl FnOnce(&mut T) -> R) -> Option<R>;
+}
+
+/// A sleeping lock around a value that many may read at once, or one may change.
+///
+/// First come, first served (Linux: `rw_semaphore`): a reader that arrives while a writer waits
+/// gets in after it, so writers do not starve. Not to be taken again by who holds it, not even to
+/// read. A waiter that may be killed looks whether it was when it begins to wait, at least once a
+/// tick while it waits, and before it gets in; then it gives up with `None` and its closure is
+/// dropped.
+pub trait RwLock<M, T> {
+    /// Waits for the writers that came before, then runs `f` together with other readers.
+    fn read<R>(&self, machine: &M, site: Site, f: impl FnOnce(&T) -> R) -> R;
+
+    /// Runs `f` together with other readers if nobody writes or waits, or `None`.
+    fn try_read<R>(&self, machine: &M, site: Site, f: impl FnOnce(&T) -> R) -> Option<R>;
+
+    /// As [`RwLock::read`], but gives up once `killed`.
+    fn read_killable<R>(
+        &self,
+        machine: &M,
+        site: Site,
+        killed: impl Fn() -> bool,
+        f: impl FnOnce(&T) -> R,
+    ) -> Option<R>;
+
+    /// Waits for everybody that came before, then runs `f` alone.
+    fn write<R>(&self, machine: &M, site: Site, f: impl FnOnce(&mut T) -> R) -> R;
+
+    /// As [`RwLock::write`], but gives up once `killed`.
+    fn write_killable<R>(
+        &self,
+        machine: &M,
+        site: Site,
+        killed: impl Fn() -> bool,
+        f: impl FnOnce(&mut T) -> R,
+    ) -> Option<R>;
+
+    /// As [`RwLock::write_killable`] for `first`; then, if that returns `Some`, runs `then` as a
+    /// reader, with no writer in between (Linux: `mmap_write_downgrade`). A machine may run `then`
+    /// alone. Otherwise the lock is released and `None` returned in the inner option.
+    fn write_then_read<A, R>(
+        &self,
+        machine: &M,
+        site: Site,
+        killed: impl Fn() -> bool,
+        first: impl FnOnce(&mut T) -> Option<A>,
+        then: impl FnOnce(&T, A) -> R,
+    ) -> Option<Option<R>>;
+
+    /// Whether a writer waits, so that readers who have been in for long should leave (Linux:
+    /// `rwsem_is_contended`).
+    fn writer_waits(&self, machine: &M) -> bool;
 }
 
 /// A lock that belongs to one CPU: cheap for it, blocking for others.

@@ -21,11 +21,25 @@ pub enum LockClass {
     CounterArea,
     /// The mappings of an address space (Linux: `mmap_lock`).
     Mmap,
+    /// A page table of 512 entries (Linux: the split lock of a PTE page).
+    PageTable,
+    /// The table of 512 page tables above it (Linux: the split lock of a PMD page).
+    UpperTable,
+    /// The lists by which used pages are aged, of one node (Linux: `lruvec->lru_lock`).
+    Lru,
+    /// The slots of a swap area (Linux: the lock of a `swap_info_struct`).
+    Swap,
+    /// The pages of a file or of shared memory (Linux: `i_pages`).
+    Object,
+    /// Address spaces that wait for the reaper (Linux: `oom_reaper_lock`).
+    ReapQueue,
+    /// Ranges of a dying address space that a reaper has left to others.
+    LeftOver,
 }
 
 impl LockClass {
     /// Every class, in declaration order.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 14] = [
         Self::Zone,
         Self::Pcp,
         Self::DrainAll,
@@ -33,6 +47,13 @@ impl LockClass {
         Self::Counter,
         Self::CounterArea,
         Self::Mmap,
+        Self::PageTable,
+        Self::UpperTable,
+        Self::Lru,
+        Self::Swap,
+        Self::Object,
+        Self::ReapQueue,
+        Self::LeftOver,
     ];
 
     /// The Linux name.
@@ -46,6 +67,13 @@ impl LockClass {
             Self::Counter => "percpu_counter.lock",
             Self::CounterArea => "pcpu_lock",
             Self::Mmap => "mmap_lock",
+            Self::PageTable => "pte lock",
+            Self::UpperTable => "pmd lock",
+            Self::Lru => "lruvec->lru_lock",
+            Self::Swap => "swap_info->lock",
+            Self::Object => "i_pages",
+            Self::ReapQueue => "oom_reaper_lock",
+            Self::LeftOver => "left over",
         }
     }
 
@@ -92,11 +120,21 @@ pub enum Site {
     Mmap,
     /// A mapping is removed, with its pages (Linux: `do_munmap`).
     Munmap,
+    /// A page is mapped where it was touched (Linux: `handle_mm_fault`).
+    Fault,
+    /// A page goes to swap (Linux: `try_to_unmap`).
+    SwapOut,
+    /// A dead address space is emptied by its last user (Linux: `exit_mmap`).
+    Exit,
+    /// It is emptied by the OOM reaper (Linux: `oom_reap_task_mm`).
+    Reap,
+    /// It is emptied by somebody who asked to (Linux: `process_mrelease`).
+    Release,
 }
 
 impl Site {
     /// Every site, in declaration order.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 21] = [
         Self::Refill,
         Self::AllocDirect,
         Self::Spill,
@@ -113,6 +151,11 @@ impl Site {
         Self::CounterDestroy,
         Self::Mmap,
         Self::Munmap,
+        Self::Fault,
+        Self::SwapOut,
+        Self::Exit,
+        Self::Reap,
+        Self::Release,
     ];
 
     /// The Linux function a profile would show.
@@ -135,6 +178,11 @@ impl Site {
             Self::CounterDestroy => "percpu_counter_destroy_many",
             Self::Mmap => "do_mmap",
             Self::Munmap => "do_munmap",
+            Self::Fault => "handle_mm_fault",
+            Self::SwapOut => "try_to_unmap",
+            Self::Exit => "exit_mmap",
+            Self::Reap => "oom_reap_task_mm",
+            Self::Release => "process_mrelease",
         }
     }
 
@@ -162,8 +210,28 @@ pub enum Work {
     BuddyFree,
     /// A fault on a fresh anonymous page, without the page allocator: entry, zeroing, mapping.
     Fault,
-    /// Unmapping one page, without the page allocator: page table, rmap, TLB share.
-    Unmap,
+    /// A fault on a page that is there already: entry and mapping, no zeroing.
+    MinorFault,
+    /// Beyond a fault: bringing one page back from swap.
+    SwapIn,
+    /// Clearing one entry of a page table, under its lock.
+    Zap,
+    /// Taking away one reverse mapping, under the page table's lock (Linux:
+    /// `folio_remove_rmap_ptes`).
+    Rmap,
+    /// Taking one page off the lists by which it is aged, under their lock.
+    LruRemove,
+    /// Dropping the last reference to one page, without the page allocator: batching, uncharging.
+    Release,
+    /// Looking through one page table for entries.
+    WalkTable,
+    /// Telling all CPUs that an address space's translations are void, once (Linux:
+    /// `flush_tlb_mm_range`).
+    TlbFlush,
+    /// Giving back one slot of swap.
+    SwapFree,
+    /// Adding, changing or removing one mapping, without its pages.
+    MapEdit,
     /// One zone visited by a vmstat refresh.
     RefreshZone,
     /// One CPU looked at: differentials, page counts or counters in its cache lines.
@@ -184,13 +252,22 @@ pub enum Work {
 
 impl Work {
     /// Every kind, in declaration order.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 23] = [
         Self::PcpAlloc,
         Self::PcpFree,
         Self::BuddyAlloc,
         Self::BuddyFree,
         Self::Fault,
-        Self::Unmap,
+        Self::MinorFault,
+        Self::SwapIn,
+        Self::Zap,
+        Self::Rmap,
+        Self::LruRemove,
+        Self::Release,
+        Self::WalkTable,
+        Self::TlbFlush,
+        Self::SwapFree,
+        Self::MapEdit,
         Self::RefreshZone,
         Self::ScanCpu,
         Self::Count,
@@ -210,7 +287,16 @@ impl Work {
             Self::BuddyAlloc => "buddy_alloc",
             Self::BuddyFree => "buddy_free",
             Self::Fault => "fault",
-            Self::Unmap => "unmap",
+            Self::MinorFault => "minor_fault",
+            Self::SwapIn => "swap_in",
+            Self::Zap => "zap",
+            Self::Rmap => "rmap",
+            Self::LruRemove => "lru_remove",
+            Self::Release => "release",
+            Self::WalkTable => "walk_table",
+            Self::TlbFlush => "tlb_flush",
+            Self::SwapFree => "swap_free",
+            Self::MapEdit => "map_edit",
             Self::RefreshZone => "refresh_zone",
             Self::ScanCpu => "scan_cpu",
             Self::Count => "count",
