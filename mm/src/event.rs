@@ -46,11 +46,74 @@ pub enum Event {
         /// The dormant CPU.
         cpu: CpuId,
     },
+    /// A phase of emptying an address space begins on this CPU. Phases nest.
+    Begin(Phase),
+    /// The phase that began last on this CPU ends.
+    End(Phase),
     /// No zone could serve an allocation (Linux: `oom_kill` decides what follows).
     OutOfMemory {
         /// What was asked for.
         order: Order,
     },
+}
+
+/// What a CPU does while it empties an address space, as a profile would show it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Phase {
+    /// The last user leaves (Linux: `exit_mmap`).
+    Exit,
+    /// The OOM reaper helps (Linux: `__oom_reap_task_mm`).
+    Reap,
+    /// Somebody helps who asked to (Linux: `process_mrelease`).
+    Release,
+    /// Emptying a range (Linux: `unmap_page_range`).
+    Unmap,
+    /// Getting the lock of a page table (Linux: `__pte_offset_map_lock`).
+    TableLock,
+    /// Taking reverse mappings away (Linux: `folio_remove_rmap_ptes`).
+    Rmap,
+    /// Flushing translations (Linux: `tlb_flush_mmu_tlbonly`).
+    Flush,
+    /// Pages go back (Linux: `free_pages_and_swap_cache`).
+    FreePages,
+    /// Page tables go back (Linux: `free_pgtables`).
+    FreeTables,
+    /// Mappings are forgotten (Linux: `remove_vma`).
+    ForgetMappings,
+}
+
+impl Phase {
+    /// Every phase, in declaration order.
+    pub const ALL: [Self; 10] = [
+        Self::Exit,
+        Self::Reap,
+        Self::Release,
+        Self::Unmap,
+        Self::TableLock,
+        Self::Rmap,
+        Self::Flush,
+        Self::FreePages,
+        Self::FreeTables,
+        Self::ForgetMappings,
+    ];
+
+    /// The Linux function a profile would show.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Exit => "exit_mmap",
+            Self::Reap => "__oom_reap_task_mm",
+            Self::Release => "process_mrelease",
+            Self::Unmap => "unmap_page_range",
+            Self::TableLock => "__pte_offset_map_lock",
+            Self::Rmap => "folio_remove_rmap_ptes",
+            Self::Flush => "tlb_flush_mmu_tlbonly",
+            Self::FreePages => "free_pages_and_swap_cache",
+            Self::FreeTables => "free_pgtables",
+            Self::ForgetMappings => "remove_vma",
+        }
+    }
 }
 
 /// Whether a refresh found work, so that more may follow.

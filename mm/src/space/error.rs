@@ -1,0 +1,140 @@
+//! Why an address space refuses.
+
+use core::error::Error;
+use core::fmt;
+
+use super::budget::OverBudget;
+use super::vma_tree::Vma;
+pub use super::vma_tree::NoMemory;
+use crate::page::AllocError;
+use crate::units::Vpn;
+
+/// Why nothing was mapped, or nothing unmapped. Nothing has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MapError {
+    /// No pages were asked for (Linux: `EINVAL`).
+    Empty,
+    /// It would end above the highest address (Linux: `ENOMEM`, `EINVAL`).
+    TooHigh {
+        /// Where it would begin.
+        start: Vpn,
+        /// How many pages it would have.
+        pages: u64,
+    },
+    /// The address is no multiple of what such a mapping needs (Linux: `EINVAL`).
+    Unaligned {
+        /// Where it would begin or end.
+        page: Vpn,
+        /// What it has to be a multiple of, in pages.
+        align: u64,
+    },
+    /// This mapping is in the way of one at a fixed address (Linux: `EEXIST`).
+    Overlaps(Vma),
+    /// No gap is large enough (Linux: `ENOMEM`).
+    NoRoom(u64),
+    /// There are as many mappings as there may be (Linux: `vm.max_map_count`, `ENOMEM`).
+    TooMany(usize),
+    /// A range of frames runs beyond the last one (Linux: `EINVAL`).
+    NoSuchFrames,
+    /// There is no memory for the books.
+    NoMemory,
+    /// Who asked was killed while it waited (Linux: `EINTR`).
+    Killed,
+    /// The address space has ended.
+    Ended,
+}
+
+/// Why a page was not mapped. The mappings and the counters are as before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FaultError {
+    /// No mapping is there (Linux: `SIGSEGV`, `SEGV_MAPERR`).
+    NotMapped(Vpn),
+    /// The address space is being reaped: what was private there may be gone already (Linux:
+    /// `MMF_UNSTABLE`, `SIGBUS`).
+    Unstable(Vpn),
+    /// It or one of its groups would use more than it may (Linux: the memory group's OOM).
+    OverBudget(OverBudget),
+    /// The machine has no page to give (Linux: `out_of_memory`).
+    OutOfMemory(AllocError),
+    /// There is no memory for the books.
+    NoMemory,
+    /// Who asked was killed while it waited.
+    Killed,
+    /// The address space has ended.
+    Ended,
+}
+
+/// Why an address space does not end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExitError {
+    /// Somebody has ended it before.
+    Ended,
+}
+
+impl fmt::Display for MapError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Empty => f.write_str("a range without pages: ask for at least one"),
+            Self::TooHigh { start, pages } => write!(
+                f,
+                "{pages} pages from page {start} on end above the highest address"
+            ),
+            Self::Unaligned { page, align } => {
+                write!(f, "page {page} is not a multiple of {align} pages")
+            }
+            Self::Overlaps(Vma { start, end, .. }) => {
+                write!(f, "pages {start} to {end} are mapped already")
+            }
+            Self::NoRoom(pages) => write!(f, "no gap of {pages} pages is left"),
+            Self::TooMany(max) => write!(f, "there are {max} mappings already, as many as may be"),
+            Self::NoSuchFrames => f.write_str("the frames to map run beyond the last one"),
+            Self::NoMemory => f.write_str("no memory for the books of the address space"),
+            Self::Killed => f.write_str("killed while waiting for the mappings"),
+            Self::Ended => f.write_str("the address space has ended"),
+        }
+    }
+}
+
+impl fmt::Display for FaultError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotMapped(page) => write!(f, "nothing is mapped at page {page}"),
+            Self::Unstable(page) => {
+                write!(f, "page {page} may have been reaped: its owner is to die")
+            }
+            Self::OverBudget(over) => over.fmt(f),
+            Self::OutOfMemory(error) => error.fmt(f),
+            Self::NoMemory => MapError::NoMemory.fmt(f),
+            Self::Killed => MapError::Killed.fmt(f),
+            Self::Ended => MapError::Ended.fmt(f),
+        }
+    }
+}
+
+impl fmt::Display for ExitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the address space was ended before")
+    }
+}
+
+impl Error for MapError {}
+impl Error for FaultError {}
+impl Error for ExitError {}
+
+impl From<NoMemory> for MapError {
+    fn from(_: NoMemory) -> Self {
+        Self::NoMemory
+    }
+}
+
+impl From<NoMemory> for FaultError {
+    fn from(_: NoMemory) -> Self {
+        Self::NoMemory
+    }
+}
+
+impl From<OverBudget> for FaultError {
+    fn from(over: OverBudget) -> Self {
+        Self::OverBudget(over)
+    }
+}

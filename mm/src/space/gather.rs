@@ -1,0 +1,253 @@
+//! Pages that were unmapped, on their way back (Linux: `mmu_gather`).
+//!
+//! No page may go back to its zone while some CPU's translation still leads to it. So unmapped pages
+//! are gathered first; then the translations are flushed, once for all of them; then they go back. The
+//! more are gathered, the fewer flushes. Records of them are kept in the gather itself (8), then in
+//! batches that each take a page of memory (510 records; at most 19). If there is no page for a
+//! batch, or none may be added, those gathered so far have to go first.
+//!
+//! Locks: none is held while pages go back; `Lru`, `Pcp` and `Zone` are taken then, one after the other.
+
+use alloc::vec::Vec;
+
+use super::budget::Budget;
+use super::memory::Memory;
+use super::page_table::{Page, PageKind};
+use crate::event::{Event, Phase};
+use crate::machine::Machine;
+use crate::page::Request;
+use crate::page::watermark::Urgency;
+use crate::site::Work;
+use crate::units::{Order, Pages, Pfn};
+use crate::vmstat::counters::{NodeItem, ZoneItem};
+
+/// Records that need no batch (Linux: `MMU_GATHER_BUNDLE`).
+const BUNDLE: usize = 8;
+/// Records of a batch: a page of pointers, less two.
+const BATCH: usize = 510;
+/// Batches at most (Linux: 10,000 pages' worth, so that flushing does not take too long).
+const BATCHES_MAX: usize = 10_000 / BATCH;
+/// Records that go back before others may run.
+const CHUNK: usize = 512;
+/// Pages whose lists and zones are looked up together (Linux: a folio batch).
+const TOGETHER: usize = 31;
+
+/// See the module.
+pub(super) struct Gather<'m, M: Machine> {
+    memory: Memory<'m, M>,
+    budget: Option<&'m Budget<M>>,
+    pages: Vec<Gathered>,
+    /// Records that there is room for.
+    room: usize,
+    /// Pages that batches are in.
+    batches: Vec<Pfn>,
+    /// Whether translations may lead to what was unmapped.
+    stale: bool,
+}
+
+/// What goes back.
+#[derive(Clone, Copy)]
+enum Gathered {
+    /// A page, or a huge one.
+    Page(Page, Order),
+    /// The page of a page table.
+    Table(Pfn),
+}
+
+impl<'m, M: Machine> Gather<'m, M> {
+    /// Nothing gathered.
+    pub(super) fn new(memory: Memory<'m, M>, budget: Option<&'m Budget<M>>) -> Self {
+        let mut pages = Vec::new();
+        // Without memory even for these, each page goes by itself.
+        let room = pages.try_reserve(BUNDLE).map_or(0, |()| BUNDLE);
+        Self {
+            memory,
+            budget,
+            pages,
+            room,
+            batches: Vec::new(),
+            stale: false,
+        }
+    }
+
+    /// Adds a page that was just unmapped. Whether there is room for more; if not, it has to be
+    /// flushed first.
+    #[must_use]
+    pub(super) fn add(&mut self, page: Page, order: Order) -> bool {
+        self.push(Gathered::Page(page, order))
+    }
+
+    /// Adds the page of a page table that was just taken out; flushes if there is no room for more.
+    pub(super) fn add_table(&mut self, pfn: Pfn) {
+        if !self.push(Gathered::Table(pfn)) {
+            self.flush();
+        }
+    }
+
+    fn push(&mut self, gathered: Gathered) -> bool {
+        self.stale = true;
+        self.pages.push(gathered);
+        self.pages.len() < self.room || self.has_grown()
+    }
+
+    /// What it was made with.
+    pub(super) fn memory(&self) -> Memory<'m, M> {
+        self.memory
+    }
+
+    /// Something was unmapped that does not go anywhere.
+    pub(super) fn note_stale(&mut self) {
+        self.stale = true;
+    }
+
+    /// Takes one more batch, if there is memory.
+    #[cold]
+    fn has_grown(&mut self) -> bool {
+        if self.batches.len() == BATCHES_MAX
+            || self.batches.try_reserve(1).is_err()
+            || self.pages.try_reserve(BATCH + 1).is_err()
+        {
+            return false;
+        }
+        let request = Request::new(Order::ZERO).urgent(Urgency::NoWait);
+        let Ok(batch) = self
+            .memory
+            .manager
+            .pages()
+            .alloc(self.memory.machine, request)
+        else {
+            return false;
+        };
+        self.batches.push(batch);
+        self.room += BATCH;
+        true
+    }
+
+    /// Flushes translations, if any may be stale.
+    pub(super) fn flush_translations(&mut self) {
+        if !self.stale {
+            return;
+        }
+        let machine = self.memory.machine;
+        machine.emit(Event::Begin(Phase::Flush));
+        machine.spend(Work::TlbFlush, 1);
+        machine.emit(Event::End(Phase::Flush));
+        self.stale = false;
+    }
+
+    /// Flushes, then lets everything go that was gathered (Linux: `tlb_flush_mmu`).
+    pub(super) fn flush(&mut self) {
+        self.flush_translations();
+        if self.pages.is_empty() {
+            return;
+        }
+        let machine = self.memory.machine;
+        machine.emit(Event::Begin(Phase::FreePages));
+        for chunk in self.pages.chunks(CHUNK) {
+            for run in chunk.chunks(TOGETHER) {
+                self.give_back(run);
+            }
+        }
+        self.pages.clear();
+        machine.emit(Event::End(Phase::FreePages));
+    }
+
+    /// Lets everything go, batches too (Linux: `tlb_finish_mmu`).
+    pub(super) fn finish(mut self) {
+        self.flush();
+        for batch in self.batches.chunks(TOGETHER) {
+            self.memory.give_back(batch);
+        }
+    }
+
+    /// Lets a run of pages go.
+    fn give_back(&self, run: &[Gathered]) {
+        let (mut own, mut tables) = (Run::new(), Run::new());
+        let mut others = 0;
+        for &gathered in run {
+            match gathered {
+                Gathered::Table(pfn) => tables.push(pfn),
+                Gathered::Page(page, _) if !page.kind.is_owned() => others += 1,
+                Gathered::Page(page, Order::ZERO) => own.push(page.pfn),
+                Gathered::Page(page, order) => self.give_back_huge(page, order),
+            }
+        }
+        self.memory.machine.spend(Work::Release, others);
+        self.give_back_own(own.get());
+        if !tables.get().is_empty() {
+            self.memory.give_back_tables(tables.get());
+        }
+    }
+
+    fn give_back_own(&self, own: &[Pfn]) {
+        let Memory {
+            machine,
+            manager,
+            spaces,
+        } = self.memory;
+        let Some(&first) = own.first() else { return };
+        spaces.lru.remove(machine, manager.pages(), own);
+        let pages = own.len() as u64;
+        let delta = -signed(pages);
+        manager.pages().count(machine, first, ZoneItem::Anon, delta);
+        manager.count_node(machine, NodeItem::AnonMapped, delta);
+        machine.spend(Work::Release, u32::try_from(pages).unwrap_or(u32::MAX));
+        self.uncharge(pages);
+        self.memory.give_back(own);
+    }
+
+    fn give_back_huge(&self, page: Page, order: Order) {
+        let Memory {
+            machine,
+            manager,
+            spaces,
+        } = self.memory;
+        let Pages(pages) = order.pages();
+        if page.kind == PageKind::Anon {
+            spaces.lru.remove(machine, manager.pages(), &[page.pfn]);
+            let delta = -i64::from(pages);
+            manager
+                .pages()
+                .count(machine, page.pfn, ZoneItem::Anon, delta);
+            manager.count_node(machine, NodeItem::AnonMapped, delta);
+            self.uncharge(u64::from(pages));
+        }
+        machine.spend(Work::Release, 1);
+        self.memory.give_back_block(page.pfn, order);
+    }
+
+    fn uncharge(&self, pages: u64) {
+        if let Some(budget) = self.budget {
+            budget.uncharge(self.memory.machine, pages);
+        }
+    }
+}
+
+/// Frames that go together.
+struct Run {
+    pfns: [Pfn; TOGETHER],
+    len: usize,
+}
+
+impl Run {
+    const fn new() -> Self {
+        Self {
+            pfns: [Pfn(0); TOGETHER],
+            len: 0,
+        }
+    }
+
+    fn push(&mut self, pfn: Pfn) {
+        self.pfns[self.len] = pfn;
+        self.len += 1;
+    }
+
+    fn get(&self) -> &[Pfn] {
+        &self.pfns[..self.len]
+    }
+}
+
+/// A count of pages as a difference.
+pub(super) fn signed(pages: u64) -> i64 {
+    i64::try_from(pages).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,369 @@
+//! Adding and removing mappings (Linux: `do_mmap`, `do_munmap`).
+//!
+//! Adding holds the lock of the mappings alone. Removing takes the mappings out of the tree alone,
+//! then lets readers in, and empties page tables as one of them. A fault that has looked at the
+//! tree before looks again under the lock of its page table, so it either comes before the
+//! emptying, which then finds its page, or it finds the mapping gone.
+//!
+//! Locks: `Mmap`, then those of `zap`.
+
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use super::error::MapError;
+use super::gather::Gather;
+use super::mapping::{Backing, Mappings};
+use super::memory::Memory;
+use super::page_table::{ENTRIES, first_page, table_of};
+use super::vma_tree::{Cursor, Vma, VmaError};
+use super::{AddressSpace, END, Flag};
+use crate::machine::{Machine, RwLock};
+use crate::site::{Site, Work};
+use crate::units::{Pfn, Vpn};
+
+/// What is to be mapped, and where.
+#[derive(Debug)]
+pub struct MapRequest<M: Machine> {
+    /// Where.
+    pub place: Place,
+    /// How many pages, at least 1.
+    pub pages: u64,
+    /// What.
+    pub backing: Backing<M>,
+}
+
+/// Where a mapping is put.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// In the lowest gap that is large enough (Linux: bottom-up).
+    Lowest,
+    /// In the highest one (Linux: top-down, the usual way).
+    Highest,
+    /// Here, if nothing is mapped there (Linux: `MAP_FIXED_NOREPLACE`).
+    Fixed(Vpn),
+    /// Here, in place of whatever is mapped there (Linux: `MAP_FIXED`).
+    Replace(Vpn),
+}
+
+/// The lowest page that a gap is looked for at (Linux: `vm.mmap_min_addr`, 64 KiB).
+const LOWEST: Vpn = Vpn(16);
+
+impl<M: Machine> AddressSpace<M> {
+    /// Maps something; nothing is resident yet. Anonymous memory next to its like becomes one
+    /// mapping with it.
+    ///
+    /// # Errors
+    /// [`MapError`]; nothing has changed.
+    pub fn map(&self, memory: Memory<'_, M>, request: MapRequest<M>) -> Result<Vma, MapError> {
+        request.check()?;
+        let machine = memory.machine;
+        let killed = || self.has(machine, Flag::Killed);
+        self.mappings
+            .write_killable(machine, Site::Mmap, killed, |mappings| {
+                self.map_alone(memory, mappings, request)
+            })
+            .unwrap_or(Err(MapError::Killed))
+    }
+
+    /// Unmaps whatever is mapped in the `pages` pages from `start` on, and gives its pages back.
+    ///
+    /// # Errors
+    /// [`MapError`]; nothing has changed. That nothing is mapped there is no error.
+    pub fn unmap(&self, memory: Memory<'_, M>, start: Vpn, pages: u64) -> Result<(), MapError> {
+        let range = range(start, pages)?;
+        let machine = memory.machine;
+        let killed = || self.has(machine, Flag::Killed);
+        let mut outcome = Ok(());
+        let waited = self.mappings.write_then_read(
+            machine,
+            Site::Munmap,
+            killed,
+            |mappings| {
+                outcome = self.take_out(memory, mappings, &range);
+                outcome.is_ok().then_some(())
+            },
+            |_, ()| self.empty(memory, &range),
+        );
+        waited.map_or(Err(MapError::Killed), |_| outcome)
+    }
+
+    fn map_alone(
+        &self,
+        memory: Memory<'_, M>,
+        mappings: &mut Mappings<M>,
+        request: MapRequest<M>,
+    ) -> Result<Vma, MapError> {
+        let machine = memory.machine;
+        if self.has(machine, Flag::Exiting) {
+            return Err(MapError::Ended);
+        }
+        let max = self.mappings_max;
+        if mappings.editor.mappings() >= max {
+            return Err(MapError::TooMany(max as usize));
+        }
+        machine.spend(Work::MapEdit, 1);
+        let start = self.place(mappings, &request)?;
+        let pages = range(start, request.pages)?;
+        request.check_at(start)?;
+        let id = mappings.adopt(request.backing, start)?;
+        let end = pages.end;
+        let new = Vma { start, end, id };
+        let added = match request.place {
+            Place::Replace(_) => self.replace(memory, mappings, new),
+            _ => self
+                .join_or_insert(machine, mappings, new)
+                .map_err(MapError::from),
+        };
+        if added.is_err() {
+            mappings.count_pieces(&new, -1);
+        }
+        added
+    }
+
+    /// Puts `new` where other mappings may be, which go with their pages.
+    fn replace(
+        &self,
+        memory: Memory<'_, M>,
+        mappings: &mut Mappings<M>,
+        new: Vma,
+    ) -> Result<Vma, MapError> {
+        let pages = new.start..new.end;
+        let removal = self.removal(memory, mappings, &pages)?;
+        let editor = &mut mappings.editor;
+        self.tree.store(memory.machine, editor, new, |_| {})?;
+        removal.count(mappings);
+        self.empty(memory, &pages);
+        Ok(new)
+    }
+
+    fn place(&self, mappings: &Mappings<M>, request: &MapRequest<M>) -> Result<Vpn, MapError> {
+        let (tree, editor) = (&self.tree, &mappings.editor);
+        let align = request.align();
+        // With room to move to an aligned page.
+        let pages = request.pages + align - 1;
+        let no_room = MapError::NoRoom(request.pages);
+        match request.place {
+            Place::Fixed(start) | Place::Replace(start) => Ok(start),
+            Place::Lowest => {
+                let gap = tree.lowest_gap(editor, pages, LOWEST..END).ok_or(no_room)?;
+                Ok(Vpn(gap.0.next_multiple_of(align)))
+            }
+            Place::Highest => {
+                let gap = tree
+                    .highest_gap(editor, pages, LOWEST..END)
+                    .ok_or(no_room)?;
+                Ok(Vpn((gap.0 + align - 1) / align * align))
+            }
+        }
+    }
+
+    /// Adds `new`, as a part of its neighbours if they are its like and have no source.
+    fn join_or_insert(
+        &self,
+        machine: &M,
+        mappings: &mut Mappings<M>,
+        new: Vma,
+    ) -> Result<Vma, VmaError> {
+        let has_source = mappings.source(&new).is_some();
+        let alike = |other: &Vma| !has_source && other.id == new.id;
+        let neighbour = |page: Option<u64>| {
+            let found = page.and_then(|page| self.tree.find(Vpn(page)).ok().flatten());
+            found.filter(alike)
+        };
+        let inside = self.tree.next(new.start).ok().flatten();
+        if let Some(there) = inside.filter(|there| there.start < new.end) {
+            return Err(VmaError::Overlaps(there));
+        }
+        let before = neighbour(new.start.0.checked_sub(1));
+        let after = neighbour(Some(new.end.0));
+        let editor = &mut mappings.editor;
+        let joined = Vma {
+            start: before.map_or(new.start, |before| before.start),
+            end: after.map_or(new.end, |after| after.end),
+            id: new.id,
+        };
+        match (before, after) {
+            (None, None) => self.tree.insert(machine, editor, new)?,
+            (Some(before), None) => self.tree.resize(machine, editor, before.start, joined)?,
+            (None, Some(after)) => self.tree.resize(machine, editor, after.start, joined)?,
+            (Some(_), Some(_)) => self.tree.store(machine, editor, joined, |_| {})?,
+        }
+        Ok(joined)
+    }
+
+    /// Takes what is mapped in `pages` out of the tree.
+    fn take_out(
+        &self,
+        memory: Memory<'_, M>,
+        mappings: &mut Mappings<M>,
+        pages: &Range<Vpn>,
+    ) -> Result<(), MapError> {
+        if self.has(memory.machine, Flag::Exiting) {
+            return Err(MapError::Ended);
+        }
+        let removal = self.removal(memory, mappings, pages)?;
+        let editor = &mut mappings.editor;
+        self.tree
+            .clear(memory.machine, editor, pages.clone(), |_| {})?;
+        removal.count(mappings);
+        Ok(())
+    }
+
+    /// What removing `pages` will do to sources. Nothing has changed yet.
+    fn removal(
+        &self,
+        memory: Memory<'_, M>,
+        mappings: &Mappings<M>,
+        pages: &Range<Vpn>,
+    ) -> Result<Removal, MapError> {
+        let mut removal = Removal(Vec::new());
+        let mut edits = 0;
+        let mut cursor = Cursor::at(&self.tree, pages.start);
+        while let Ok(Some(vma)) = cursor.forward() {
+            if vma.start >= pages.end {
+                break;
+            }
+            check_pieces(&vma, pages)?;
+            edits += 1;
+            let rests = i32::from(vma.start < pages.start) + i32::from(vma.end > pages.end);
+            if rests != 1 && mappings.source(&vma).is_some() {
+                removal.0.try_reserve(1).map_err(|_| MapError::NoMemory)?;
+                removal.0.push((vma, rests - 1));
+            }
+        }
+        memory.machine.spend(Work::MapEdit, edits);
+        Ok(removal)
+    }
+
+    /// Empties the page tables of `pages`, which are no longer mapped, and gives back tables that
+    /// nobody else needs.
+    fn empty(&self, memory: Memory<'_, M>, pages: &Range<Vpn>) {
+        let machine = memory.machine;
+        for notified in &self.notified {
+            // Who may wait does not refuse.
+            let _waited = notified.start(machine, pages, true);
+        }
+        let mut gather = Gather::new(memory, self.budget.as_deref());
+        self.unmap_range(&mut gather, pages.clone(), Site::Munmap);
+        for notified in &self.notified {
+            notified.end(machine, pages);
+        }
+        self.free_spare_tables(&mut gather, pages);
+        gather.finish();
+    }
+
+    /// Gives back the tables of `pages` in which no mapping is left (Linux: `free_pgtables`).
+    fn free_spare_tables(&self, gather: &mut Gather<'_, M>, pages: &Range<Vpn>) {
+        let machine = gather.memory().machine;
+        let mut index = table_of(pages.start);
+        while let Some(spot) = self.table.next(index) {
+            if spot.start() >= pages.end {
+                return;
+            }
+            index = spot.index + 1;
+            let next = self.tree.next(spot.start());
+            let is_needed = matches!(next, Ok(Some(vma)) if vma.start < first_page(index));
+            if !is_needed && let Some(frame) = self.take_table(machine, spot, Site::Munmap) {
+                gather.add_table(frame);
+            }
+        }
+    }
+}
+
+/// Mappings with a source, and how many more or fewer each becomes.
+struct Removal(Vec<(Vma, i32)>);
+
+impl Removal {
+    fn count<M: Machine>(self, mappings: &mut Mappings<M>) {
+        for (vma, pieces) in self.0 {
+            mappings.count_pieces(&vma, pieces);
+        }
+    }
+}
+
+impl<M: Machine> MapRequest<M> {
+    /// What its address has to be a multiple of, in pages.
+    fn align(&self) -> u64 {
+        match self.backing {
+            Backing::Reserved => ENTRIES,
+            _ => 1,
+        }
+    }
+
+    /// What can be told without looking at the address space.
+    fn check(&self) -> Result<(), MapError> {
+        if let Place::Fixed(start) | Place::Replace(start) = self.place {
+            range(start, self.pages)?;
+            self.check_at(start)?;
+        } else {
+            range(Vpn(0), self.pages)?;
+        }
+        match self.backing {
+            Backing::Reserved if !self.pages.is_multiple_of(ENTRIES) => Err(MapError::Unaligned {
+                page: Vpn(self.pages),
+                align: ENTRIES,
+            }),
+            Backing::Frames { first: Pfn(first) }
+                if u64::from(first) + self.pages > 1 << u32::BITS =>
+            {
+                Err(MapError::NoSuchFrames)
+            }
+            Backing::PrivateFile { offset, .. } | Backing::Shared { offset, .. }
+                if offset.checked_add(self.pages).is_none() =>
+            {
+                Err(MapError::NoSuchFrames)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn check_at(&self, start: Vpn) -> Result<(), MapError> {
+        let align = self.align();
+        if start.0.is_multiple_of(align) {
+            return Ok(());
+        }
+        Err(MapError::Unaligned { page: start, align })
+    }
+}
+
+/// Huge pages of their own kind are not cut.
+fn check_pieces(vma: &Vma, pages: &Range<Vpn>) -> Result<(), MapError> {
+    if super::MappingKind::of(vma) != super::MappingKind::Reserved {
+        return Ok(());
+    }
+    for page in [pages.start.max(vma.start), pages.end.min(vma.end)] {
+        if !page.0.is_multiple_of(ENTRIES) {
+            let align = ENTRIES;
+            return Err(MapError::Unaligned { page, align });
+        }
+    }
+    Ok(())
+}
+
+/// The `pages` pages from `start` on, if they are addresses.
+fn range(start: Vpn, pages: u64) -> Result<Range<Vpn>, MapError> {
+    if pages == 0 {
+        return Err(MapError::Empty);
+    }
+    match start.0.checked_add(pages) {
+        Some(end) if end <= END.0 => Ok(start..Vpn(end)),
+        _ => Err(MapError::TooHigh { start, pages }),
+    }
+}
+
+impl From<VmaError> for MapError {
+    fn from(error: VmaError) -> Self {
+        match error {
+            VmaError::Overlaps(vma) => Self::Overlaps(vma),
+            VmaError::Empty(_) => Self::Empty,
+            VmaError::Unordered(vma) | VmaError::TooLong(vma) | VmaError::TooHigh(vma) => {
+                let pages = vma.end.0.saturating_sub(vma.start.0);
+                Self::TooHigh {
+                    start: vma.start,
+                    pages,
+                }
+            }
+            VmaError::IdTooLarge(_) | VmaError::NotMapped(_) | VmaError::NoMemory => Self::NoMemory,
+        }
+    }
+}

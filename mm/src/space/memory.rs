@@ -1,0 +1,152 @@
+//! What all address spaces of a machine share.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+
+use super::lru::Lru;
+use super::reap::Reaping;
+use super::rss::Rss;
+use super::swap::SwapArea;
+use crate::counter::{Batch, Counting, InitError, Plan};
+use crate::design::Design;
+use crate::machine::Machine;
+use crate::page::{AllocError, Request};
+use crate::units::{Order, Pfn};
+use crate::vmstat::Manager;
+use crate::vmstat::counters::NodeItem;
+
+/// What all address spaces of a machine share, but for its memory: swap, the lists by which pages
+/// are aged, how resident pages are counted, and how a dying address space is emptied.
+pub struct Spaces<M: Machine> {
+    pub(super) lru: Lru<M>,
+    pub(super) swap: SwapArea<M>,
+    plan: Plan<M>,
+    reaping: Reaping,
+    discard: Option<Box<dyn Discard<M>>>,
+}
+
+/// Hears of every page that no address space uses any more, right before it goes back to its zone:
+/// a balloon, free page reporting, memory that has to be overwritten (Linux: `arch_free_page`).
+pub trait Discard<M: Machine>: Send + Sync {
+    /// The `1 << order` pages of each of `pfns` are unused and not yet anybody else's. May be called
+    /// on any CPU, by several at once, with no lock held.
+    fn discard(&self, machine: &M, pfns: &[Pfn], order: Order);
+}
+
+/// A machine, its memory, and what its address spaces share: what every operation on an address
+/// space is passed. Cheap to copy.
+pub struct Memory<'m, M: Machine> {
+    /// The machine.
+    pub machine: &'m M,
+    /// Its memory.
+    pub manager: &'m Manager<M>,
+    /// What its address spaces share.
+    pub spaces: &'m Spaces<M>,
+}
+
+impl<M: Machine> Spaces<M> {
+    /// As `design` says, with `swap` slots of swap.
+    ///
+    /// # Errors
+    /// [`InitError`] if resident pages cannot be counted that way on this machine.
+    pub fn new(machine: &M, design: &Design, swap: u32) -> Result<Self, InitError> {
+        let plan = Self::plan_for(machine, design.counting)?;
+        Ok(Self {
+            lru: Lru::new(machine),
+            swap: SwapArea::new(machine, swap),
+            plan,
+            reaping: design.reaping,
+            discard: None,
+        })
+    }
+
+    fn plan_for(machine: &M, counting: Counting) -> Result<Plan<M>, InitError> {
+        Plan::new(machine, counting, Rss::<M>::WIDTH, Batch::RSS)
+    }
+
+    /// The same, and `discard` hears of pages that go back.
+    #[must_use]
+    pub fn discarding(self, discard: impl Discard<M> + 'static) -> Self {
+        Self {
+            discard: Some(Box::new(discard)),
+            ..self
+        }
+    }
+
+    /// How a dying address space is emptied.
+    #[must_use]
+    pub fn reaping(&self) -> Reaping {
+        self.reaping
+    }
+
+    /// How resident pages are counted.
+    pub fn plan(&self) -> &Plan<M> {
+        &self.plan
+    }
+
+    /// Where pages go that are not used for long.
+    pub fn swap(&self) -> &SwapArea<M> {
+        &self.swap
+    }
+
+    /// The lists by which used pages are aged.
+    pub fn lru(&self) -> &Lru<M> {
+        &self.lru
+    }
+}
+
+impl<'m, M: Machine> Memory<'m, M> {
+    /// All three together.
+    #[must_use]
+    pub fn new(machine: &'m M, manager: &'m Manager<M>, spaces: &'m Spaces<M>) -> Self {
+        Self {
+            machine,
+            manager,
+            spaces,
+        }
+    }
+
+    /// A page for a page table.
+    pub(super) fn table_page(&self, request: Request) -> Result<Pfn, AllocError> {
+        let pfn = self.manager.pages().alloc(self.machine, request)?;
+        self.manager
+            .count_node(self.machine, NodeItem::PageTables, 1);
+        Ok(pfn)
+    }
+
+    /// Pages of page tables go back.
+    pub(super) fn give_back_tables(&self, pfns: &[Pfn]) {
+        let delta = -i64::try_from(pfns.len()).unwrap_or(0);
+        self.manager
+            .count_node(self.machine, NodeItem::PageTables, delta);
+        self.give_back(pfns);
+    }
+
+    /// Single pages go back to their zones.
+    pub(super) fn give_back(&self, pfns: &[Pfn]) {
+        self.discard(pfns, Order::ZERO);
+        let freed = self.manager.pages().free_pages(self.machine, pfns);
+        freed.expect("pages go back once, as they came");
+    }
+
+    /// A block goes back to its zone.
+    pub(super) fn give_back_block(&self, pfn: Pfn, order: Order) {
+        self.discard(&[pfn], order);
+        let freed = self.manager.pages().free(self.machine, pfn, order);
+        freed.expect("blocks go back once, as they came");
+    }
+
+    fn discard(&self, pfns: &[Pfn], order: Order) {
+        if let Some(discard) = &self.spaces.discard {
+            discard.discard(self.machine, pfns, order);
+        }
+    }
+}
+
+impl<M: Machine> Clone for Memory<'_, M> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<M: Machine> Copy for Memory<'_, M> {}

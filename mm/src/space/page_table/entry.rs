@@ -1,0 +1,122 @@
+//! What an entry of a page table says, and its 64 bits.
+
+use crate::space::rss::RssKind;
+use crate::space::swap::SwapSlot;
+use crate::units::Pfn;
+
+/// An entry that is not empty.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::space) enum Entry {
+    /// A page in memory.
+    Page(Page),
+    /// A page in swap.
+    Swap(SwapSlot),
+}
+
+/// A page in memory, as a page table knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::space) struct Page {
+    /// Its frame.
+    pub(in crate::space) pfn: Pfn,
+    /// As what it is counted, and whose it is.
+    pub(in crate::space) kind: PageKind,
+}
+
+/// As what a mapped page is counted, and whether it goes back to its zone when it is unmapped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::space) enum PageKind {
+    /// Anonymous, or a private copy: the address space's own.
+    Anon,
+    /// A page of a file: the file's.
+    File,
+    /// A page of shared memory: the object's.
+    Shared,
+    /// A frame that nobody manages: not counted (Linux: `VM_PFNMAP`).
+    Raw,
+    /// Of a reserved huge page: the address space's own, not counted (Linux: hugetlb).
+    Reserved,
+}
+
+impl PageKind {
+    const ALL: [Self; 5] = [
+        Self::Anon,
+        Self::File,
+        Self::Shared,
+        Self::Raw,
+        Self::Reserved,
+    ];
+
+    /// The counter it is in, if any.
+    pub(in crate::space) const fn counted(self) -> Option<RssKind> {
+        match self {
+            Self::Anon => Some(RssKind::Anon),
+            Self::File => Some(RssKind::File),
+            Self::Shared => Some(RssKind::Shmem),
+            Self::Raw | Self::Reserved => None,
+        }
+    }
+
+    /// Whether it goes back to its zone when it is unmapped.
+    pub(in crate::space) const fn is_owned(self) -> bool {
+        matches!(self, Self::Anon | Self::Reserved)
+    }
+}
+
+/// An empty entry.
+pub(super) const NONE: u64 = 0;
+
+const PAGE: u64 = 1;
+const SWAP: u64 = 2;
+const STATE_MASK: u64 = 3;
+const KIND_SHIFT: u32 = 2;
+const KIND_MASK: u64 = 7;
+const VALUE_SHIFT: u32 = 32;
+
+impl Entry {
+    pub(super) fn encode(self) -> u64 {
+        match self {
+            Self::Page(page) => page.encode(),
+            Self::Swap(slot) => SWAP | u64::from(slot.0) << VALUE_SHIFT,
+        }
+    }
+
+    pub(super) fn decode(bits: u64) -> Option<Self> {
+        match bits & STATE_MASK {
+            PAGE => Some(Self::Page(Page::decode(bits))),
+            SWAP => Some(Self::Swap(SwapSlot((bits >> VALUE_SHIFT) as u32))),
+            _ => None,
+        }
+    }
+}
+
+impl Page {
+    fn encode(self) -> u64 {
+        PAGE | (self.kind as u64) << KIND_SHIFT | u64::from(self.pfn.0) << VALUE_SHIFT
+    }
+
+    fn decode(bits: u64) -> Self {
+        let kind = (bits >> KIND_SHIFT & KIND_MASK) as usize;
+        Self {
+            pfn: Pfn((bits >> VALUE_SHIFT) as u32),
+            kind: PageKind::ALL[kind],
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_survives_its_bits() {
+        for kind in PageKind::ALL {
+            for pfn in [0, 1, u32::MAX].map(Pfn) {
+                let entry = Entry::Page(Page { pfn, kind });
+                assert_eq!(Entry::decode(entry.encode()), Some(entry));
+            }
+        }
+        let swapped = Entry::Swap(SwapSlot(u32::MAX));
+        assert_eq!(Entry::decode(swapped.encode()), Some(swapped));
+        assert_eq!(Entry::decode(NONE), None);
+    }
+}

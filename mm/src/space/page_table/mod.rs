@@ -1,0 +1,291 @@
+//! Page tables: where each virtual page is.
+//!
+//! ```text
+//! PageTable ── Upper, 1 GiB: a lock, huge pages ── Leaf, 2 MiB: a lock, 512 entries
+//! ```
+//!
+//! `entry`: what an entry says. `table`: the entries of one table. `sparse`: how tables are found
+//! without a lock: the place of a table stays once it was made, only the table in it comes and
+//! goes. So nobody needs to wait for others to have left before a table is given back.
+//!
+//! Every table takes a page of memory, those of 1 GiB too; the levels above (a page per 512 GiB) are
+//! not modelled.
+//!
+//! Locks: `UpperTable`, then `PageTable`.
+
+mod entry;
+mod sparse;
+mod table;
+
+use core::array;
+use core::sync::atomic::Ordering::Relaxed;
+
+pub(super) use self::entry::{Entry, Page, PageKind};
+use self::sparse::Sparse;
+pub(super) use self::table::{ENTRIES, Entries};
+use super::error::NoMemory;
+use crate::machine::{Field, Lock, Machine, Word};
+use crate::site::{LockClass, Site};
+use crate::units::{Pfn, Vpn};
+
+/// log₂ of the entries of a table.
+pub(super) const TABLE_BITS: u32 = 9;
+/// log₂ of the pages of an address space: 128 TiB (x86-64 with four levels).
+pub(super) const SPACE_BITS: u32 = 35;
+/// Tables of an address space, all levels but the lowest left out.
+pub(super) const TABLES: u64 = 1 << (SPACE_BITS - TABLE_BITS);
+
+/// The table that `page` is in.
+#[inline]
+pub(super) const fn table_of(page: Vpn) -> u64 {
+    page.0 >> TABLE_BITS
+}
+
+/// The first page of table `index`.
+#[inline]
+pub(super) const fn first_page(index: u64) -> Vpn {
+    Vpn(index << TABLE_BITS)
+}
+
+/// See the module.
+pub(super) struct PageTable<M: Machine> {
+    uppers: Sparse<M, Upper<M>>,
+    /// Pages that tables are in.
+    pub(super) frames: M::Word,
+}
+
+/// What 512 tables have in common.
+pub(super) struct Upper<M: Machine> {
+    pub(super) slots: M::Lock<Slots>,
+    /// Which of the 512 ranges are huge pages, a bit each, to look at without the lock.
+    huge: [M::Field; HUGE_WORDS],
+    /// Not 0 if a page is there for this table.
+    framed: M::Field,
+    leaves: Sparse<M, Leaf<M>>,
+}
+
+const HUGE_WORDS: usize = ENTRIES as usize / u64::BITS as usize;
+
+/// The place of one table.
+pub(super) struct Leaf<M: Machine> {
+    pub(super) entries: M::Lock<Entries>,
+    /// Not 0 if the table is live, to look at without the lock.
+    live: M::Field,
+}
+
+impl<M: Machine> Leaf<M> {
+    /// Whether there is a table. May be outdated unless the lock is held.
+    #[inline]
+    pub(super) fn is_live(&self) -> bool {
+        self.live.get() != 0
+    }
+
+    /// From now on the table may be filled.
+    pub(super) fn go_live(&self, entries: &mut Entries) {
+        entries.go_live();
+        self.live.set(1);
+    }
+
+    /// Takes the page of an empty table, or what was kept for one; afterwards there is none.
+    pub(super) fn take_frame(&self, entries: &mut Entries) -> Option<Pfn> {
+        self.live.set(0);
+        entries.take_frame()
+    }
+}
+
+/// A table and its place.
+pub(super) struct Spot<'t, M: Machine> {
+    /// Its number.
+    pub(super) index: u64,
+    pub(super) upper: &'t Upper<M>,
+    pub(super) leaf: &'t Leaf<M>,
+}
+
+/// What the lock of an [`Upper`] guards.
+#[derive(Default)]
+pub(super) struct Slots {
+    /// The page that the upper table is in.
+    frame: Option<Pfn>,
+    /// For each of the 512 ranges its huge page; none are stored before the first.
+    huge: alloc::vec::Vec<Option<Page>>,
+}
+
+impl<M: Machine> Clone for Spot<'_, M> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<M: Machine> Copy for Spot<'_, M> {}
+
+impl<M: Machine> PageTable<M> {
+    /// No tables.
+    pub(super) fn new(machine: &M) -> Self {
+        Self {
+            uppers: Sparse::new(machine, SPACE_BITS - 2 * TABLE_BITS),
+            frames: machine.word(0),
+        }
+    }
+
+    /// Pages that tables are in.
+    pub(super) fn pages(&self, machine: &M) -> u64 {
+        // Relaxed: a count.
+        u64::try_from(self.frames.load(machine, Relaxed)).unwrap_or(0)
+    }
+
+    /// The place of the table that `page` is in, made if need be.
+    pub(super) fn spot(&self, machine: &M, page: Vpn) -> Result<Spot<'_, M>, NoMemory> {
+        let index = table_of(page);
+        let new_upper = || Upper::new(machine);
+        let upper = self
+            .uppers
+            .get_or_make(machine, index >> TABLE_BITS, new_upper)?;
+        let new_leaf = || Leaf {
+            entries: machine.lock(
+                LockClass::PageTable,
+                machine.this_cpu(),
+                Entries::default(),
+            ),
+            live: machine.field(0),
+        };
+        let leaf = upper.leaves.get_or_make(machine, slot(index), new_leaf)?;
+        Ok(Spot { index, upper, leaf })
+    }
+
+    /// The same if it was made already.
+    #[inline]
+    pub(super) fn find(&self, page: Vpn) -> Option<Spot<'_, M>> {
+        let index = table_of(page);
+        let upper = self.uppers.get(index >> TABLE_BITS)?;
+        let leaf = upper.leaves.get(slot(index))?;
+        Some(Spot { index, upper, leaf })
+    }
+
+    /// The first table from number `index` up whose place was made.
+    pub(super) fn next(&self, index: u64) -> Option<Spot<'_, M>> {
+        let mut from = index;
+        loop {
+            let (number, upper) = self.uppers.next(from >> TABLE_BITS)?;
+            let first = number << TABLE_BITS;
+            from = from.max(first);
+            if let Some((below, leaf)) = upper.leaves.next(slot(from)) {
+                let index = first | below;
+                return Some(Spot { index, upper, leaf });
+            }
+            from = (number + 1) << TABLE_BITS;
+        }
+    }
+
+    /// The last table below number `index` whose place was made.
+    pub(super) fn prev(&self, index: u64) -> Option<Spot<'_, M>> {
+        let mut end = index;
+        loop {
+            let (number, upper) = self.uppers.prev(end.div_ceil(ENTRIES))?;
+            let first = number << TABLE_BITS;
+            let below = end.saturating_sub(first).min(ENTRIES);
+            if let Some((below, leaf)) = upper.leaves.prev(below) {
+                let index = first | below;
+                return Some(Spot { index, upper, leaf });
+            }
+            end = first;
+        }
+    }
+
+    /// The first upper table from number `index` up that was made, with its number.
+    pub(super) fn next_upper(&self, index: u64) -> Option<(u64, &Upper<M>)> {
+        self.uppers.next(index)
+    }
+}
+
+/// The place of table `index` in its upper table.
+const fn slot(index: u64) -> u64 {
+    index & (ENTRIES - 1)
+}
+
+impl<M: Machine> Upper<M> {
+    fn new(machine: &M) -> Self {
+        Self {
+            slots: machine.lock(
+                LockClass::UpperTable,
+                machine.this_cpu(),
+                Slots::default(),
+            ),
+            huge: array::from_fn(|_| machine.field(0)),
+            framed: machine.field(0),
+            leaves: Sparse::new(machine, TABLE_BITS),
+        }
+    }
+
+    /// Whether a page is there for this table. May be outdated.
+    pub(super) fn has_frame(&self) -> bool {
+        self.framed.get() != 0
+    }
+
+    /// Takes the page of this table; all tables below are gone.
+    pub(super) fn take_frame(&self, machine: &M, site: Site) -> Option<Pfn> {
+        self.slots.with(machine, site, |slots| {
+            self.framed.set(0);
+            slots.frame.take()
+        })
+    }
+
+    fn note_huge(&self, slot: u64, is_huge: bool) {
+        let (word, bit) = (slot / u64::from(u64::BITS), slot % u64::from(u64::BITS));
+        let field = &self.huge[word as usize];
+        // Only holders of the lock write.
+        let others = field.get() & !(1 << bit);
+        field.set(others | u64::from(is_huge) << bit);
+    }
+}
+
+impl<M: Machine> Spot<'_, M> {
+    /// Its first page.
+    pub(super) fn start(&self) -> Vpn {
+        first_page(self.index)
+    }
+
+    /// Whether a huge page is in its place. May be outdated unless the upper lock is held.
+    #[inline]
+    pub(super) fn is_huge(&self) -> bool {
+        let slot = slot(self.index);
+        let field = &self.upper.huge[(slot / u64::from(u64::BITS)) as usize];
+        field.get() >> (slot % u64::from(u64::BITS)) & 1 != 0
+    }
+
+    /// The huge page in its place.
+    pub(super) fn huge(&self, slots: &Slots) -> Option<Page> {
+        *slots.huge.get(slot(self.index) as usize)?
+    }
+
+    /// Puts a huge page in its place, where nothing is.
+    pub(super) fn set_huge(&self, slots: &mut Slots, page: Page) -> Result<(), NoMemory> {
+        let ranges = ENTRIES as usize;
+        if slots.huge.is_empty() {
+            slots
+                .huge
+                .try_reserve_exact(ranges)
+                .map_err(|_| NoMemory)?;
+            slots.huge.resize(ranges, None);
+        }
+        slots.huge[slot(self.index) as usize] = Some(page);
+        self.upper.note_huge(slot(self.index), true);
+        Ok(())
+    }
+
+    /// Takes the huge page from its place.
+    pub(super) fn take_huge(&self, slots: &mut Slots) -> Option<Page> {
+        let page = slots.huge.get_mut(slot(self.index) as usize)?.take()?;
+        self.upper.note_huge(slot(self.index), false);
+        Some(page)
+    }
+
+    /// Gives the upper table `frame` if it has none yet, and otherwise gives it back.
+    pub(super) fn provide_upper(&self, slots: &mut Slots, frame: Pfn) -> Option<Pfn> {
+        if slots.frame.is_some() {
+            return Some(frame);
+        }
+        slots.frame = Some(frame);
+        self.upper.framed.set(1);
+        None
+    }
+}
