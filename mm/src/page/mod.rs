@@ -195,6 +195,13 @@ impl<M: Machine> PageAllocator<M> {
         }
     }
 
+    /// The node whose memory `pfn` is, or `None` for a frame in no zone (Linux: `page_to_nid`).
+    #[inline]
+    pub fn node_of(&self, pfn: Pfn) -> Option<NodeId> {
+        let (zone, _) = self.locate(pfn)?;
+        Some(zone.node())
+    }
+
     /// Counts `delta` pages more or fewer of an item in the zone of `pfn`, on this CPU. Nothing
     /// happens for a frame in no zone.
     #[inline]
