@@ -1,4 +1,5 @@
 //! Address spaces.
 
+pub mod budget;
 pub mod rss;
 pub mod vma_tree;
