@@ -16,7 +16,7 @@ use crate::site::{Site, Work};
 use crate::units::{CpuId, Order, Pfn};
 
 /// Pages handed to one pcp lock hold by [`PageAllocator::free_pages`] (Linux: folio batch).
-const FREE_BATCH: usize = 31;
+pub(crate) const FREE_BATCH: usize = 31;
 
 impl<M: Machine> PageAllocator<M> {
     /// Takes back a block (Linux: `__free_pages`).

@@ -35,6 +35,7 @@ use core::fmt;
 use core::sync::atomic::Ordering::Relaxed;
 
 pub use self::error::{AllocError, FreeError, Tried};
+pub(crate) use self::free::FREE_BATCH;
 pub use self::layout::{Layout, LayoutError, ZoneKind, ZoneLayout};
 pub use self::links::Metadata;
 pub use self::setup::Config;
