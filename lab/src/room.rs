@@ -215,7 +215,7 @@ impl Log {
                 batch,
                 ..
             } => self.holds.note(site, pages, blocks, batch.0),
-            Event::PageAlloc { .. } | Event::PageFree { .. } => {}
+            Event::PageAlloc { .. } | Event::PageFree { .. } | Event::PageSplit { .. } => {}
         }
     }
 

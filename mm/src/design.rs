@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use crate::counter::Counting;
+use crate::space::reap::Reaping;
 use crate::page::holds::{Batched, Bounded, BoundedPages, Holds, Unbatched};
 use crate::vmstat::schedule::{
     Aligned, Phased, PhasedWheel, RoundJiffies, Schedule, Slowed, Stretched,
@@ -25,6 +26,8 @@ pub struct Design {
     pub holds: &'static dyn Holds,
     /// How resident pages are counted.
     pub counting: Counting,
+    /// How a dying address space is emptied.
+    pub reaping: Reaping,
 }
 
 /// Every schedule.
@@ -56,6 +59,7 @@ impl Design {
         shepherd: &AtOnce,
         holds: &Unbatched,
         counting: Counting::Flat,
+        reaping: Reaping::Ascending,
     };
 
     /// What the patches propose: stretched intervals, batched frees, counters in a tree.
@@ -64,6 +68,7 @@ impl Design {
         shepherd: &AtOnce,
         holds: &Batched,
         counting: Counting::Tree,
+        reaping: Reaping::DescendingByVma,
     };
 
     /// What we would do.
@@ -72,6 +77,7 @@ impl Design {
         shepherd: &AtPhase,
         holds: &Bounded,
         counting: Counting::OneSided,
+        reaping: Reaping::MeetInTheMiddle,
     };
 
     /// The named starting points.
@@ -92,6 +98,7 @@ impl Design {
             .chain(shepherds)
             .chain(HOLDS.iter().map(|holds| holds.name()))
             .chain(Counting::ALL.iter().map(|counting| counting.name()))
+            .chain(Reaping::ALL.iter().map(|reaping| reaping.name()))
             .collect()
     }
 
@@ -119,13 +126,24 @@ impl Design {
         let counting = Counting::ALL
             .into_iter()
             .find(|counting| counting.name() == part);
-        if schedule.is_none() && shepherd.is_none() && holds.is_none() && counting.is_none() {
+        let reaping = Reaping::ALL
+            .into_iter()
+            .find(|reaping| reaping.name() == part);
+        let found = [
+            schedule.is_some(),
+            shepherd.is_some(),
+            holds.is_some(),
+            counting.is_some(),
+            reaping.is_some(),
+        ];
+        if !found.contains(&true) {
             return Err(UnknownVariant(part.into()));
         }
         self.schedule = schedule.unwrap_or(self.schedule);
         self.shepherd = shepherd.unwrap_or(self.shepherd);
         self.holds = holds.unwrap_or(self.holds);
         self.counting = counting.unwrap_or(self.counting);
+        self.reaping = reaping.unwrap_or(self.reaping);
         Ok(self)
     }
 }

@@ -20,6 +20,13 @@ pub enum Event {
         /// Its size.
         order: Order,
     },
+    /// A block that was handed out became single pages, each handed out by itself.
+    PageSplit {
+        /// Its first frame.
+        pfn: Pfn,
+        /// Its size.
+        order: Order,
+    },
     /// One hold of a zone lock ended (Linux counts these in `free_pcppages_bulk` and
     /// `rmqueue_bulk`).
     ZoneHold {

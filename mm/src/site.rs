@@ -124,6 +124,19 @@ pub enum Site {
     Fault,
     /// A page goes to swap (Linux: `try_to_unmap`).
     SwapOut,
+    /// A slot of swap is taken (Linux: `folio_alloc_swap`).
+    SwapAlloc,
+    /// Slots of swap are given back (Linux: `free_swap_and_cache_nr`).
+    SwapFree,
+    /// A CPU's batch of fresh pages goes to the lists by which pages are aged (Linux:
+    /// `folio_batch_move_lru`).
+    LruAdd,
+    /// Pages leave these lists as their last user is gone (Linux: `folios_put_refs`).
+    LruRemove,
+    /// A page of a file or of shared memory is looked up or added (Linux: `filemap_add_folio`).
+    ObjectPage,
+    /// All pages of a file or of shared memory are given back (Linux: `truncate_inode_pages`).
+    ObjectEmpty,
     /// A dead address space is emptied by its last user (Linux: `exit_mmap`).
     Exit,
     /// It is emptied by the OOM reaper (Linux: `oom_reap_task_mm`).
@@ -134,7 +147,7 @@ pub enum Site {
 
 impl Site {
     /// Every site, in declaration order.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 27] = [
         Self::Refill,
         Self::AllocDirect,
         Self::Spill,
@@ -153,6 +166,12 @@ impl Site {
         Self::Munmap,
         Self::Fault,
         Self::SwapOut,
+        Self::SwapAlloc,
+        Self::SwapFree,
+        Self::LruAdd,
+        Self::LruRemove,
+        Self::ObjectPage,
+        Self::ObjectEmpty,
         Self::Exit,
         Self::Reap,
         Self::Release,
@@ -180,6 +199,12 @@ impl Site {
             Self::Munmap => "do_munmap",
             Self::Fault => "handle_mm_fault",
             Self::SwapOut => "try_to_unmap",
+            Self::SwapAlloc => "folio_alloc_swap",
+            Self::SwapFree => "free_swap_and_cache_nr",
+            Self::LruAdd => "folio_batch_move_lru",
+            Self::LruRemove => "folios_put_refs",
+            Self::ObjectPage => "filemap_add_folio",
+            Self::ObjectEmpty => "truncate_inode_pages",
             Self::Exit => "exit_mmap",
             Self::Reap => "oom_reap_task_mm",
             Self::Release => "process_mrelease",

@@ -5,6 +5,7 @@
 //! interleaving under loom, random ones under shuttle, virtual CPUs under many seeds. Set-ups
 //! are tiny, because loom visits every interleaving.
 
+pub mod budget;
 pub mod counter;
 pub mod shepherd;
 pub mod under_way;

@@ -7,7 +7,6 @@
 //! Locks: pcp lock, then zone lock, by `refill`; zone lock alone by `alloc_direct`.
 
 use super::pcp::{Pcp, list_of};
-use super::watermark::Urgency;
 use super::zone::{Ask, Mark, Zone};
 use super::{AllocError, PageAllocator, Request, Tried, tag};
 use crate::event::Event;
@@ -27,8 +26,8 @@ impl<M: Machine> PageAllocator<M> {
     ///
     /// # Errors
     /// [`AllocError::OutOfMemory`] when no zone may give a block after every CPU's lists were
-    /// drained and every reclaimer asked; it says what was tried. [`Urgency::Atomic`] tries
-    /// neither.
+    /// drained and every reclaimer asked; it says what was tried. Who does not wait
+    /// ([`Urgency::waits`]) tries neither.
     #[inline]
     pub fn alloc(&self, machine: &M, request: Request) -> Result<Pfn, AllocError> {
         let pfn = match self.try_zones(machine, request, Mark::Low) {
@@ -87,7 +86,7 @@ impl<M: Machine> PageAllocator<M> {
             zones,
             ..Tried::default()
         };
-        if request.urgency == Urgency::Atomic {
+        if !request.urgency.waits() {
             // It must not wait for another CPU's lists, or for a reclaimer.
             return self.give_up(machine, request, tried);
         }

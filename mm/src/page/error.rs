@@ -53,7 +53,7 @@ impl fmt::Display for AllocError {
 
 impl core::error::Error for AllocError {}
 
-/// Why a block was not taken back. Nothing was changed.
+/// Why a block was not taken back or split. Nothing was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FreeError {
     /// The frame is in no zone.
@@ -66,7 +66,7 @@ pub enum FreeError {
         pfn: Pfn,
         /// What it was handed out with.
         allocated: Order,
-        /// What it was freed with.
+        /// What it was freed or split with.
         freed: Order,
     },
 }

@@ -1,4 +1,5 @@
-//! Taking blocks back: onto this CPU's list, and past `high` from there to the zone.
+//! Taking blocks back: onto this CPU's list, and past `high` from there to the zone. Or making
+//! single pages of one, to be taken back one by one.
 //!
 //! A spill is one or more holds of the zone lock. Between two holds both locks are dropped, so
 //! that others get in; what is left is then looked for again on the same CPU's lists.
@@ -15,7 +16,7 @@ use crate::site::{Site, Work};
 use crate::units::{CpuId, Order, Pfn};
 
 /// Pages handed to one pcp lock hold by [`PageAllocator::free_pages`] (Linux: folio batch).
-const FREE_BATCH: usize = 31;
+pub(crate) const FREE_BATCH: usize = 31;
 
 impl<M: Machine> PageAllocator<M> {
     /// Takes back a block (Linux: `__free_pages`).
@@ -68,6 +69,23 @@ impl<M: Machine> PageAllocator<M> {
         }
         Ok(())
     }
+
+    /// Makes single pages, each handed out by itself, of a block handed out with `order` (Linux:
+    /// `split_page`). The caller has them all, and gives them back one by one, in any order.
+    ///
+    /// # Errors
+    /// When `pfn` does not head a block handed out with `order`; nothing is changed then.
+    pub fn split(&self, machine: &M, pfn: Pfn, order: Order) -> Result<(), FreeError> {
+        let (zone, page) = self.locate(pfn).ok_or(FreeError::OutsideZones(pfn))?;
+        let single = tag::allocated(Order::ZERO);
+        // Its first page in one step: of two callers who split or free the block one is told.
+        zone.retag(page, order, single)?;
+        for inside in page + 1..page + order.pages().0 {
+            zone.tags.set(inside, single);
+        }
+        machine.emit(Event::PageSplit { pfn, order });
+        Ok(())
+    }
 }
 
 /// What is to be given back: how many pages still, from which list on, and how many already were.
@@ -82,12 +100,15 @@ impl<M: Machine> Zone<M> {
     /// Takes the block from the caller, who must have had it with `order`.
     #[inline]
     fn reclaim_tag(&self, page: u32, order: Order) -> Result<(), FreeError> {
-        let pfn = self.pfn(page);
         // Replaced in one step, so that of two callers who free the same block one is told.
-        match self
-            .tags
-            .replace(page, tag::allocated(order), tag::listed(order))
-        {
+        self.retag(page, order, tag::listed(order))
+    }
+
+    /// Tags the first page of a block that was handed out with `order`, if it was.
+    #[inline]
+    fn retag(&self, page: u32, order: Order, new: u8) -> Result<(), FreeError> {
+        let pfn = self.pfn(page);
+        match self.tags.replace(page, tag::allocated(order), new) {
             Ok(()) => Ok(()),
             Err(found) => Err(match tag::allocated_order(found) {
                 Some(allocated) => FreeError::WrongOrder {

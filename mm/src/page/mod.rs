@@ -35,6 +35,7 @@ use core::fmt;
 use core::sync::atomic::Ordering::Relaxed;
 
 pub use self::error::{AllocError, FreeError, Tried};
+pub(crate) use self::free::FREE_BATCH;
 pub use self::layout::{Layout, LayoutError, ZoneKind, ZoneLayout};
 pub use self::links::Metadata;
 pub use self::setup::Config;
@@ -193,6 +194,13 @@ impl<M: Machine> PageAllocator<M> {
         for zone in self.zones.iter().filter(|zone| zone.node == node) {
             zone.set_reclaiming(machine, reclaiming);
         }
+    }
+
+    /// The node whose memory `pfn` is, or `None` for a frame in no zone (Linux: `page_to_nid`).
+    #[inline]
+    pub fn node_of(&self, pfn: Pfn) -> Option<NodeId> {
+        let (zone, _) = self.locate(pfn)?;
+        Some(zone.node())
     }
 
     /// Counts `delta` pages more or fewer of an item in the zone of `pfn`, on this CPU. Nothing

@@ -64,6 +64,9 @@ pub enum Urgency {
     /// Not at all.
     #[default]
     Normal,
+    /// Not at all, and it does not wait for lists to be drained or for reclaimers (Linux:
+    /// `GFP_NOWAIT`).
+    NoWait,
     /// To half of it (Linux: `__GFP_HIGH`).
     High,
     /// To three eighths of it: it cannot wait either (Linux: `GFP_ATOMIC`).
@@ -75,12 +78,18 @@ pub enum Urgency {
 }
 
 impl Urgency {
+    /// Whether a request may wait until lists are drained and reclaimers were asked.
+    #[must_use]
+    pub const fn waits(self) -> bool {
+        !matches!(self, Self::NoWait | Self::Atomic)
+    }
+
     /// What is left of `mark` for this urgency.
     #[must_use]
     pub const fn lowered(self, mark: Pages) -> Pages {
         let half = mark.0 - mark.0 / 2;
         match self {
-            Self::Normal => mark,
+            Self::Normal | Self::NoWait => mark,
             Self::High | Self::Victim => Pages(half),
             Self::Atomic => Pages(half - half / 4),
             Self::Reserve => Pages(0),
@@ -125,6 +134,7 @@ mod tests {
     fn urgency_lowers_a_mark_as_linux_does() {
         let lowered = |urgency: Urgency| urgency.lowered(Pages(1001)).0;
         assert_eq!(lowered(Urgency::Normal), 1001);
+        assert_eq!(lowered(Urgency::NoWait), 1001);
         assert_eq!(lowered(Urgency::High), 501);
         assert_eq!(lowered(Urgency::Atomic), 376);
         assert_eq!(lowered(Urgency::Victim), 501);

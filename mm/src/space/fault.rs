@@ -179,10 +179,24 @@ impl<M: Machine> AddressSpace<M> {
         if !spot.leaf.is_live() && !self.add_table(memory, spot)? {
             return Ok(Attempt::Done(Faulted::Already));
         }
-        let mut batch = self.take_pages(memory, (range.end - range.start) as usize)?;
+        let missing = self.missing(machine, spot, range.clone());
+        if missing == 0 {
+            return Ok(Attempt::Done(Faulted::Already));
+        }
+        let mut batch = self.take_pages(memory, missing)?;
+        // Entry, clearing and mapping: only the last of these is under a lock.
+        machine.spend(Work::Fault, missing as u32);
         let outcome = self.install(memory, seen, spot, range, &mut batch);
         self.settle_batch(memory, &batch);
         outcome.map_err(|Unstable| FaultError::Unstable(pages.start))
+    }
+
+    /// Entries of `range` without a page in memory.
+    fn missing(&self, machine: &M, spot: Spot<'_, M>, range: Range<u64>) -> usize {
+        spot.leaf.entries.with(machine, Site::Fault, |entries| {
+            let is_missing = |&index: &u64| !matches!(entries.get(index), Some(Entry::Page(_)));
+            range.filter(is_missing).count()
+        })
     }
 
     /// Charges for pages and takes them.
@@ -226,13 +240,15 @@ impl<M: Machine> AddressSpace<M> {
             for index in range {
                 match entries.get(index) {
                     Some(Entry::Page(_)) => continue,
-                    Some(Entry::Swap(slot)) => batch.note_swapped(slot),
+                    Some(Entry::Swap(slot)) if batch.used < batch.len => batch.note_swapped(slot),
+                    Some(Entry::Swap(_)) => break,
                     None => {}
                 }
-                let (pfn, kind) = (batch.next(), PageKind::Anon);
+                // Meanwhile some may have gone to swap: they wait for their own fault.
+                let Some(pfn) = batch.next() else { break };
+                let kind = PageKind::Anon;
                 entries.set(index, Entry::Page(Page { pfn, kind }));
             }
-            machine.spend(Work::Fault, batch.used as u32);
             Ok(Attempt::Done(batch.outcome()))
         })
     }
@@ -305,6 +321,8 @@ impl<M: Machine> AddressSpace<M> {
         let request = self.request(machine, Order::HUGE).urgent(Urgency::NoWait);
         let block = memory.manager.pages().alloc(machine, request);
         let outcome = block.map_err(FaultError::OutOfMemory).and_then(|pfn| {
+            // Clearing 2 MiB is most of the price of as many faults.
+            machine.spend(Work::Fault, ENTRIES as u32);
             let whole = Page { pfn, kind };
             let outcome = self.put_whole(machine, spot, (whole, version), &mut spare);
             if !matches!(outcome, Ok(Some(Attempt::Done(Faulted::Huge)))) {
@@ -351,8 +369,6 @@ impl<M: Machine> AddressSpace<M> {
                     *spare = None;
                     self.forget_frames(machine, -1);
                 }
-                // Zeroing 2 MiB is the price of as many faults.
-                machine.spend(Work::Fault, ENTRIES as u32);
                 Ok(Some(Attempt::Done(Faulted::Huge)))
             })
         })
@@ -596,9 +612,10 @@ impl Batch {
         self.len += 1;
     }
 
-    fn next(&mut self) -> Pfn {
+    fn next(&mut self) -> Option<Pfn> {
+        let pfn = *self.pfns[..self.len].get(self.used)?;
         self.used += 1;
-        self.pfns[self.used - 1]
+        Some(pfn)
     }
 
     fn note_swapped(&mut self, slot: SwapSlot) {

@@ -3,6 +3,7 @@
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 
+use super::error::NoMemory;
 use super::lru::Lru;
 use super::reap::Reaping;
 use super::rss::Rss;
@@ -53,7 +54,7 @@ impl<M: Machine> Spaces<M> {
         let plan = Self::plan_for(machine, design.counting)?;
         Ok(Self {
             lru: Lru::new(machine),
-            swap: SwapArea::new(machine, swap),
+            swap: SwapArea::new(machine, swap).map_err(|NoMemory| InitError::OutOfMemory)?,
             plan,
             reaping: design.reaping,
             discard: None,

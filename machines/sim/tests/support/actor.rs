@@ -169,6 +169,7 @@ impl Actor {
         };
         let urgencies = [
             Urgency::Normal,
+            Urgency::NoWait,
             Urgency::High,
             Urgency::Atomic,
             Urgency::Victim,
@@ -190,8 +191,8 @@ impl Actor {
                 Ok(pfn) => self.held.push((pfn, request.order)),
                 Err(AllocError::OutOfMemory(tried)) => {
                     assert!(tried.zones > 0, "somebody was asked: {tried:?}");
-                    // Who cannot wait is told at once.
-                    let waits = request.urgency != Urgency::Atomic;
+                    // Who does not wait is told at once.
+                    let waits = request.urgency.waits();
                     let reclaims = u32::from(waits && self.stage.scene.odds.reclaim);
                     assert_eq!(tried.reclaimers, reclaims, "all were asked: {tried:?}");
                     let count = &self.stage.out_of_memory;

@@ -33,6 +33,11 @@ impl Owners {
         match *event {
             Event::PageAlloc { pfn, order } => self.takes(pfn, order),
             Event::PageFree { pfn, order } => self.gives(pfn, order),
+            Event::PageSplit { pfn, order } => {
+                self.gives(pfn, order);
+                let all = pfn.0..pfn.0 + order.pages().0;
+                all.for_each(|page| self.takes(Pfn(page), Order::ZERO));
+            }
             _ => {}
         }
     }

@@ -124,6 +124,13 @@ impl<M: Machine> VmaTree<M> {
         self.read(|| Some(self.look_down(page)?.map(|place| place.vma)))
     }
 
+    /// Changes whenever the tree does: what was read from it is still true while this is the same.
+    #[inline]
+    #[must_use]
+    pub fn version(&self) -> u64 {
+        self.version.get()
+    }
+
     /// Bytes of memory of all nodes that are in use.
     #[must_use]
     pub fn bytes(&self, editor: &Editor) -> usize {

@@ -1,0 +1,118 @@
+//! What several who are charged to budgets at once may rely on.
+//!
+//! Two budgets under a third. Each body counts what it was let in with, and looks whether all
+//! together are ever beyond a limit.
+
+use alloc::sync::Arc;
+use alloc::vec;
+use core::fmt;
+use core::sync::atomic::Ordering::{AcqRel, Acquire};
+
+use super::{Body, Law};
+use crate::machine::{Machine, Word};
+use crate::space::budget::Budget;
+
+/// Pages the root may have: enough for one body, not for two.
+const ROOT_LIMIT: u64 = 4;
+/// Pages the tight one may have.
+const TIGHT_LIMIT: u64 = 3;
+/// Pages a body wants.
+const WANTED: u64 = 3;
+
+/// A root, one without a limit under it, and one with a tight limit.
+pub struct FewBudgets<M: Machine> {
+    root: Arc<Budget<M>>,
+    wide: Arc<Budget<M>>,
+    tight: Arc<Budget<M>>,
+    /// Pages that bodies were let in with and have not left with.
+    held: M::Word,
+}
+
+impl<M: Machine> fmt::Debug for FewBudgets<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FewBudgets").finish_non_exhaustive()
+    }
+}
+
+impl<M: Machine> FewBudgets<M> {
+    fn new(machine: &M) -> Self {
+        let root = Arc::new(Budget::new(machine, ROOT_LIMIT));
+        let under = |limit| Arc::new(Budget::under(machine, limit, Arc::clone(&root)));
+        Self {
+            wide: under(u64::MAX),
+            tight: under(TIGHT_LIMIT),
+            held: machine.word(0),
+            root,
+        }
+    }
+
+    /// Comes in with `pages`, if there is room.
+    fn enters(&self, machine: &M, budget: &Budget<M>, pages: u64) -> bool {
+        let let_in = budget.charge(machine, pages).is_ok();
+        if let_in {
+            let held = self.held.add(machine, pages.cast_signed(), AcqRel);
+            let limit = ROOT_LIMIT.cast_signed();
+            assert!(held <= limit, "{held} pages are in, {limit} may be");
+        }
+        let_in
+    }
+
+    fn leaves(&self, machine: &M, budget: &Budget<M>, pages: u64) {
+        self.held.add(machine, -pages.cast_signed(), AcqRel);
+        budget.uncharge(machine, pages);
+    }
+
+    /// Comes in, leaves, and comes in again to stay with one page.
+    fn churns(&self, machine: &M) {
+        if self.enters(machine, &self.wide, WANTED) {
+            self.leaves(machine, &self.wide, WANTED);
+        }
+        self.enters(machine, &self.wide, 1);
+    }
+
+    /// Comes in with a page, and then is refused: by its own budget, and by the root after its own
+    /// has let it in.
+    fn squeezes(&self, machine: &M) {
+        if self.enters(machine, &self.tight, 1) {
+            let too_many = self.enters(machine, &self.tight, TIGHT_LIMIT);
+            assert!(!too_many, "its own limit is less");
+        }
+        let too_many = self.enters(machine, &self.wide, ROOT_LIMIT + 1);
+        assert!(!too_many, "the root's limit is less");
+    }
+
+    /// What is charged is what is held, on every level.
+    fn is_exact(&self, machine: &M) {
+        let held = self.held.load(machine, Acquire).cast_unsigned();
+        let [root, wide, tight] = [&self.root, &self.wide, &self.tight].map(|it| it.used(machine));
+        assert_eq!(root, held, "nothing is lost");
+        assert_eq!(wide + tight, root, "every level has the same");
+        assert!(root <= ROOT_LIMIT && tight <= TIGHT_LIMIT);
+    }
+}
+
+/// Two who want more than there is together.
+#[must_use]
+pub fn charging_at_once<M: Machine>() -> Law<M, FewBudgets<M>> {
+    let churns: Body<M, FewBudgets<M>> = |machine, budgets| budgets.churns(machine);
+    Law {
+        name: "those who were let in are never beyond a limit, and no page is lost",
+        setup: FewBudgets::new,
+        bodies: vec![churns, churns],
+        check: |machine, budgets| budgets.is_exact(machine),
+    }
+}
+
+/// The same while one is refused on its way up.
+#[must_use]
+pub fn refused_on_the_way_up<M: Machine>() -> Law<M, FewBudgets<M>> {
+    Law {
+        name: "who is refused leaves nothing behind on any level",
+        setup: FewBudgets::new,
+        bodies: vec![
+            |machine, budgets| budgets.churns(machine),
+            |machine, budgets| budgets.squeezes(machine),
+        ],
+        check: |machine, budgets| budgets.is_exact(machine),
+    }
+}

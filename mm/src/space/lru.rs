@@ -1,0 +1,134 @@
+//! The lists by which used pages are aged, reduced to what exit contends on: how many pages are on
+//! those of each node, and their lock (Linux: `lruvec`).
+//!
+//! ```text
+//! add ──> this CPU's batch ──(31)──> the node's lists ──> remove, up to 31 in a hold
+//! ```
+//!
+//! Which pages are on a list is not recorded: nobody ages them here. A page may be removed while it
+//! is still counted in a batch, as the sum is what must be right: then the lists count fewer than
+//! none until that batch is moved.
+//!
+//! Invariant: the lists and the batches together count what was added and not removed, when nothing
+//! is under way.
+//!
+//! Locks: the one of a node, alone. Batches are words that are taken in one step, so whoever moves
+//! them, nothing is counted twice or lost.
+
+use alloc::boxed::Box;
+use core::fmt;
+
+use crate::machine::{LocalWord, Lock, Machine};
+use crate::page::PageAllocator;
+use crate::site::{LockClass, Site, Work};
+use crate::units::{CpuId, NodeId, Pfn};
+
+/// Pages that join or leave the lists in one hold (Linux: folio batch).
+const BATCH: u32 = 31;
+
+/// Used pages of every node.
+pub struct Lru<M: Machine> {
+    /// For each node, pages on its lists.
+    nodes: Box<[M::Lock<i64>]>,
+    /// For each CPU, what it has not moved yet.
+    batches: Box<[Batch<M>]>,
+}
+
+/// One CPU's fresh pages of each node, away from those of its neighbours (Linux: `cpu_fbatches`).
+/// Linux has one batch for all nodes and moves it when it holds 31 pages of any.
+#[repr(align(128))]
+struct Batch<M: Machine>(Box<[M::LocalWord]>);
+
+impl<M: Machine> Lru<M> {
+    /// Lists without pages, for every node of the machine's CPUs. Memory of any further node is on
+    /// the lists of the last one.
+    #[must_use]
+    pub fn new(machine: &M) -> Self {
+        let topology = machine.topology();
+        let nodes = || (0..topology.nodes()).map(NodeId);
+        let lists = |node| {
+            let near = |cpu: &CpuId| topology.place(*cpu).node == node;
+            let home = topology.ids().find(near).unwrap_or(CpuId(0));
+            machine.lock(LockClass::Lru, home, 0)
+        };
+        let batch = |cpu| Batch(nodes().map(|_| machine.local_word(cpu, 0)).collect());
+        Self {
+            nodes: nodes().map(lists).collect(),
+            batches: topology.ids().map(batch).collect(),
+        }
+    }
+
+    /// A page is used from now on (Linux: `folio_add_lru`). It joins this CPU's batch, which goes to
+    /// the lists when it has 31 pages of a node. Nothing happens for a frame in no zone.
+    #[inline]
+    pub fn add(&self, machine: &M, pages: &PageAllocator<M>, pfn: Pfn) {
+        let Some(node) = pages.node_of(pfn) else {
+            return;
+        };
+        let node = self.place(node);
+        let batch = &self.batches[machine.this_cpu().index()];
+        if batch.0[node].add(machine, 1) >= i64::from(BATCH) {
+            self.move_batch(machine, batch, node);
+        }
+    }
+
+    /// Pages are not used any more (Linux: the lists' part of `folios_put_refs`): for runs of pages
+    /// of one node, one hold of its lock for each 31 of them. Frames in no zone are passed over.
+    pub fn remove(&self, machine: &M, pages: &PageAllocator<M>, pfns: &[Pfn]) {
+        let mut rest = pfns;
+        while let Some(&first) = rest.first() {
+            let node = pages.node_of(first);
+            let same = |pfn: &&Pfn| pages.node_of(**pfn) == node;
+            // At least the first; so this ends.
+            let run = rest.iter().take(BATCH as usize).take_while(same).count();
+            if let Some(node) = node {
+                self.remove_run(machine, node, u32::try_from(run).unwrap_or(BATCH));
+            }
+            rest = &rest[run..];
+        }
+    }
+
+    fn remove_run(&self, machine: &M, node: NodeId, run: u32) {
+        self.nodes[self.place(node)].with(machine, Site::LruRemove, |listed| {
+            machine.spend(Work::LruRemove, run);
+            *listed -= i64::from(run);
+        });
+    }
+
+    /// Moves this CPU's batch to the lists (Linux: `lru_add_drain`).
+    pub fn drain(&self, machine: &M) {
+        let batch = &self.batches[machine.this_cpu().index()];
+        (0..self.nodes.len()).for_each(|node| self.move_batch(machine, batch, node));
+    }
+
+    /// Pages in use, on lists and in batches. Exact when nothing is under way.
+    pub fn total(&self, machine: &M) -> i64 {
+        let listed = |node: &M::Lock<i64>| node.with(machine, Site::Control, |listed| *listed);
+        let listed: i64 = self.nodes.iter().map(listed).sum();
+        let words = self.batches.iter().flat_map(|batch| &batch.0);
+        listed + words.map(|word| word.read(machine)).sum::<i64>()
+    }
+
+    /// Which lists pages of `node` are on.
+    #[inline]
+    fn place(&self, node: NodeId) -> usize {
+        node.index().min(self.nodes.len() - 1)
+    }
+
+    /// Moves a CPU's pages of one node, if it has any.
+    fn move_batch(&self, machine: &M, batch: &Batch<M>, node: usize) {
+        // One step: a CPU that was stale when it was asked for finds what is left, and no more.
+        let fresh = batch.0[node].take(machine);
+        if fresh != 0 {
+            self.nodes[node].with(machine, Site::LruAdd, |listed| *listed += fresh);
+        }
+    }
+}
+
+impl<M: Machine> fmt::Debug for Lru<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lru")
+            .field("nodes", &self.nodes.len())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,287 @@
+//! Emptying the address space of a process that is to die, before or while it does so itself (Linux:
+//! `__oom_reap_task_mm`).
+//!
+//! Only what nobody else can miss goes: private memory. From then on nobody may touch it again, which
+//! [`Flag::Unstable`] sees to. How it is gone about is what designs differ in.
+//!
+//! Locks: `Mmap` as a reader, then those of `zap`.
+
+use core::ops::Range;
+
+use super::frontier::Left;
+use super::gather::Gather;
+use super::memory::Memory;
+use super::page_table::{ENTRIES, Spot, TABLE_BITS, first_page};
+use super::vma_tree::{Cursor, Vma};
+use super::{AddressSpace, Flag, MappingKind, Refused};
+use crate::event::{Event, Phase};
+use crate::machine::{Machine, RwLock};
+use crate::site::Site;
+use crate::units::Vpn;
+
+/// How those who help empty a dying address space go about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Reaping {
+    /// Mapping by mapping from the lowest on, as the last user does (Linux before 6.18).
+    Ascending,
+    /// Mapping by mapping from the highest on; each from its start (Linux 6.18).
+    DescendingByVma,
+    /// From the highest on, each mapping by 1 GiB from its end, and giving way to writers in between
+    /// (proposed for Linux in 2026).
+    DescendingChunks,
+    /// The last user upwards and any number of helpers downwards, table by table, until they meet.
+    MeetInTheMiddle,
+}
+
+impl Reaping {
+    /// Every variant.
+    pub const ALL: [Self; 4] = [
+        Self::Ascending,
+        Self::DescendingByVma,
+        Self::DescendingChunks,
+        Self::MeetInTheMiddle,
+    ];
+
+    /// As designs spell it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ascending => "ascending",
+            Self::DescendingByVma => "descending-by-vma",
+            Self::DescendingChunks => "descending-chunks",
+            Self::MeetInTheMiddle => "meet-in-the-middle",
+        }
+    }
+}
+
+/// How far a helper came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reaped {
+    /// Nothing is left for a helper.
+    All,
+    /// Somebody who holds translations of their own refused to give up some; the rest is done.
+    Partly,
+    /// It gave way to somebody who waits to change the mappings; more is left.
+    GaveWay,
+    /// The mappings were being changed; nothing is done.
+    Busy,
+}
+
+/// Pages that [`Reaping::DescendingChunks`] empties before it looks around: 1 GiB.
+const CHUNK: u64 = ENTRIES << TABLE_BITS;
+
+/// What a helper finds in its way.
+type Step = Result<(), Stop>;
+
+enum Stop {
+    Refused,
+    GaveWay,
+}
+
+impl<M: Machine> AddressSpace<M> {
+    /// Helps as the OOM reaper: not if somebody changes the mappings right now.
+    pub fn try_reap(&self, memory: Memory<'_, M>) -> Reaped {
+        let machine = memory.machine;
+        machine.emit(Event::Begin(Phase::Reap));
+        let reaped = self
+            .mappings
+            .try_read(machine, Site::Reap, |_| self.reap(memory, Site::Reap));
+        let reaped = reaped.map_or(Reaped::Busy, |done| self.conclude(memory, done, Site::Reap));
+        machine.emit(Event::End(Phase::Reap));
+        reaped
+    }
+
+    /// Helps as somebody who was asked to; waits for who changes the mappings. `None` if `killed`
+    /// meanwhile.
+    pub fn release(&self, memory: Memory<'_, M>, killed: impl Fn() -> bool) -> Option<Reaped> {
+        let machine = memory.machine;
+        machine.emit(Event::Begin(Phase::Release));
+        let reaped = self
+            .mappings
+            .read_killable(machine, Site::Release, killed, |_| {
+                self.reap(memory, Site::Release)
+            });
+        let reaped = reaped.map(|done| self.conclude(memory, done, Site::Release));
+        machine.emit(Event::End(Phase::Release));
+        reaped
+    }
+
+    /// Does the rest if nobody else will.
+    fn conclude(&self, memory: Memory<'_, M>, (reaped, left): (Reaped, Left), site: Site) -> Reaped {
+        if left == Left::Finish {
+            self.finish(memory, site);
+        }
+        reaped
+    }
+
+    fn reap(&self, memory: Memory<'_, M>, site: Site) -> (Reaped, Left) {
+        let machine = memory.machine;
+        if self.has(machine, Flag::Skip) {
+            return (Reaped::All, Left::Nothing);
+        }
+        self.raise(machine, Flag::Unstable);
+        let reaped = match memory.spaces.reaping() {
+            Reaping::Ascending => self.reap_each(memory, site, Cursor::forward),
+            Reaping::DescendingByVma => self.reap_each(memory, site, Cursor::backward),
+            Reaping::DescendingChunks => self.reap_chunks(memory, site),
+            Reaping::MeetInTheMiddle => return self.reap_downwards(memory, site),
+        };
+        (reaped, Left::Nothing)
+    }
+
+    /// Mapping by mapping, each from its start and with a gather of its own.
+    fn reap_each<'s, E>(
+        &'s self,
+        memory: Memory<'_, M>,
+        site: Site,
+        step: impl Fn(&mut Cursor<'s, M>) -> Result<Option<Vma>, E>,
+    ) -> Reaped {
+        let mut reaped = Reaped::All;
+        let descends = memory.spaces.reaping() != Reaping::Ascending;
+        let mut cursor = if descends {
+            Cursor::end(&self.tree)
+        } else {
+            Cursor::at(&self.tree, Vpn(0))
+        };
+        while let Ok(Some(vma)) = step(&mut cursor) {
+            if MappingKind::of(&vma).is_reapable()
+                && self.reap_apart(memory, vma.start..vma.end, site).is_err()
+            {
+                reaped = Reaped::Partly;
+            }
+        }
+        reaped
+    }
+
+    fn reap_chunks(&self, memory: Memory<'_, M>, site: Site) -> Reaped {
+        let mut reaped = Reaped::All;
+        let mut cursor = Cursor::end(&self.tree);
+        while let Ok(Some(vma)) = cursor.backward() {
+            if !MappingKind::of(&vma).is_reapable() {
+                continue;
+            }
+            match self.reap_by_chunks(memory, &vma, site) {
+                Ok(()) => {}
+                Err(Stop::Refused) => reaped = Reaped::Partly,
+                Err(Stop::GaveWay) => return Reaped::GaveWay,
+            }
+        }
+        reaped
+    }
+
+    fn reap_by_chunks(&self, memory: Memory<'_, M>, vma: &Vma, site: Site) -> Step {
+        let mut outcome = Ok(());
+        let mut end = vma.end;
+        while end > vma.start {
+            let start = Vpn(((end.0 - 1) / CHUNK * CHUNK).max(vma.start.0));
+            if self.reap_apart(memory, start..end, site).is_err() {
+                outcome = Err(Stop::Refused);
+            }
+            if self.mappings.writer_waits(memory.machine) {
+                return Err(Stop::GaveWay);
+            }
+            end = start;
+        }
+        outcome
+    }
+
+    /// Empties `pages` of one mapping with a gather of its own.
+    fn reap_apart(&self, memory: Memory<'_, M>, pages: Range<Vpn>, site: Site) -> Result<(), Refused> {
+        let mut gather = Gather::new(memory, self.budget.as_deref());
+        let outcome = self.announced(memory.machine, &pages, || {
+            self.unmap_range(&mut gather, pages.clone(), site);
+        });
+        gather.finish();
+        outcome
+    }
+
+    /// Runs `f` once all who hold translations of their own have given up theirs to `pages`.
+    fn announced(&self, machine: &M, pages: &Range<Vpn>, f: impl FnOnce()) -> Result<(), Refused> {
+        for (told, notified) in self.notified.iter().enumerate() {
+            if let Err(refused) = notified.start(machine, pages, false) {
+                self.notified[..told]
+                    .iter()
+                    .for_each(|before| before.end(machine, pages));
+                return Err(refused);
+            }
+        }
+        f();
+        self.notified
+            .iter()
+            .for_each(|notified| notified.end(machine, pages));
+        Ok(())
+    }
+
+    /// Table by table from the highest on, as far as nobody else has; first those handed back.
+    fn reap_downwards(&self, memory: Memory<'_, M>, site: Site) -> (Reaped, Left) {
+        let machine = memory.machine;
+        if !self.frontier.join(machine) {
+            return (Reaped::All, Left::Nothing);
+        }
+        let mut gather = Gather::new(memory, self.budget.as_deref());
+        machine.emit(Event::Begin(Phase::Unmap));
+        let reaped = self.reap_claims(&mut gather, site);
+        machine.emit(Event::End(Phase::Unmap));
+        gather.finish();
+        (reaped, self.frontier.leave(machine))
+    }
+
+    fn reap_claims(&self, gather: &mut Gather<'_, M>, site: Site) -> Reaped {
+        let machine = gather.memory().machine;
+        let mut reaped = Reaped::All;
+        let mut handed_back = self.frontier.take_back(machine, site).into_iter();
+        let prev = |end| self.table.prev(end).map(|spot| spot.index);
+        loop {
+            let handed = handed_back.next();
+            let claim = handed.or_else(|| self.frontier.claim_high(machine, prev));
+            let Some(table) = claim else { return reaped };
+            if self.reap_table(gather, table, site).is_err() {
+                self.frontier.hand_back(machine, site, table);
+                reaped = Reaped::Partly;
+            }
+            if self.mappings.writer_waits(machine) {
+                for table in handed_back {
+                    self.frontier.hand_back(machine, site, table);
+                }
+                return Reaped::GaveWay;
+            }
+        }
+    }
+
+    /// Empties what is private in a table, and gives the table back if nothing is left.
+    fn reap_table(&self, gather: &mut Gather<'_, M>, table: u64, site: Site) -> Result<(), Refused> {
+        let machine = gather.memory().machine;
+        let Some(spot) = self.table.next(table) else {
+            return Ok(());
+        };
+        let mut outcome = Ok(());
+        let mut cursor = Cursor::at(&self.tree, spot.start());
+        while let Ok(Some(vma)) = cursor.forward() {
+            if vma.start >= first_page(spot.index + 1) {
+                break;
+            }
+            if MappingKind::of(&vma).is_reapable() {
+                outcome = outcome.and(self.reap_part(gather, spot, &vma, site));
+            }
+        }
+        if let Some(frame) = self.take_table(machine, spot, site) {
+            gather.add_table(frame);
+        }
+        outcome
+    }
+
+    fn reap_part(
+        &self,
+        gather: &mut Gather<'_, M>,
+        spot: Spot<'_, M>,
+        vma: &Vma,
+        site: Site,
+    ) -> Result<(), Refused> {
+        let machine = gather.memory().machine;
+        let (start, end) = (spot.start(), first_page(spot.index + 1));
+        let pages = vma.start.max(start)..vma.end.min(end);
+        self.announced(machine, &pages, || {
+            self.unmap_table(gather, spot, spot.clip(&pages), site);
+        })
+    }
+}

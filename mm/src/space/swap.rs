@@ -1,0 +1,158 @@
+//! A swap area: where pages are that have no memory (Linux: `swap_info_struct`).
+//!
+//! Only which slots are taken; what is in them is the embedder's affair. Four bytes a slot, touched
+//! when the slot is first taken: free slots are a list linked through themselves.
+//!
+//! Invariant: a slot is taken, or on the list, or was never taken.
+//!
+//! Lock: one, around the list. Nothing is taken inside and no memory allocated. The price of giving
+//! a slot back is paid outside: Linux locks clusters of 512 slots, so its holders seldom meet.
+
+use alloc::vec::Vec;
+use core::fmt;
+
+use super::vma_tree::NoMemory;
+use crate::machine::{Lock, Machine};
+use crate::site::{LockClass, Site, Work};
+
+/// The number of a slot, which holds one page (Linux: the offset of a `swp_entry_t`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SwapSlot(pub u32);
+
+/// Slots, taken or free.
+pub struct SwapArea<M: Machine> {
+    slots: u32,
+    table: M::Lock<Table>,
+}
+
+/// Ends the list of free slots. No slot has this number: there are at most as many.
+const END: u32 = u32::MAX;
+
+struct Table {
+    /// For each slot that was ever taken, the next free one; its own number while it is taken.
+    next: Vec<u32>,
+    /// The free slot that was given back last.
+    first: u32,
+    used: u32,
+}
+
+impl<M: Machine> SwapArea<M> {
+    /// `slots` slots, all free; 0 is no swap at all.
+    ///
+    /// # Errors
+    /// [`NoMemory`] for four bytes a slot.
+    pub fn new(machine: &M, slots: u32) -> Result<Self, NoMemory> {
+        let mut next = Vec::new();
+        next.try_reserve_exact(slots as usize)
+            .map_err(|_| NoMemory)?;
+        let table = Table {
+            next,
+            first: END,
+            used: 0,
+        };
+        let home = machine.this_cpu();
+        Ok(Self {
+            slots,
+            table: machine.lock(LockClass::Swap, home, table),
+        })
+    }
+
+    /// Takes a free slot, if there is one (Linux: `folio_alloc_swap`).
+    pub fn take(&self, machine: &M) -> Option<SwapSlot> {
+        self.table.with(machine, Site::SwapAlloc, |table| {
+            table.take(self.slots).map(SwapSlot)
+        })
+    }
+
+    /// Gives slots back, all in one hold of the lock (Linux: `free_swap_and_cache_nr`).
+    ///
+    /// # Errors
+    /// At the first slot that is not taken: those before it are given back, it and those after it
+    /// are not.
+    pub fn give_back(&self, machine: &M, slots: &[SwapSlot]) -> Result<(), BadSlot> {
+        if slots.is_empty() {
+            return Ok(());
+        }
+        let given = self.table.with(machine, Site::SwapFree, |table| {
+            let refused = slots.iter().position(|&SwapSlot(slot)| !table.give(slot));
+            refused.unwrap_or(slots.len())
+        });
+        machine.spend(Work::SwapFree, u32::try_from(given).unwrap_or(u32::MAX));
+        slots
+            .get(given)
+            .map_or(Ok(()), |&slot| Err(BadSlot { slot }))
+    }
+
+    /// Slots that are taken.
+    pub fn used(&self, machine: &M) -> u32 {
+        self.table.with(machine, Site::Control, |table| table.used)
+    }
+
+    /// Slots there are, taken or free.
+    #[must_use]
+    pub fn slots(&self) -> u32 {
+        self.slots
+    }
+}
+
+impl<M: Machine> fmt::Debug for SwapArea<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SwapArea")
+            .field("slots", &self.slots)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Table {
+    fn take(&mut self, slots: u32) -> Option<u32> {
+        let slot = match self.next.get(self.first as usize) {
+            Some(&next) => core::mem::replace(&mut self.first, next),
+            None => self.fresh(slots)?,
+        };
+        self.next[slot as usize] = slot;
+        self.used += 1;
+        Some(slot)
+    }
+
+    /// A slot that was never taken. There is memory for it.
+    fn fresh(&mut self, slots: u32) -> Option<u32> {
+        let slot = u32::try_from(self.next.len()).ok()?;
+        if slot == slots {
+            return None;
+        }
+        debug_assert!(
+            self.next.len() < self.next.capacity(),
+            "memory was reserved for every slot"
+        );
+        self.next.push(slot);
+        Some(slot)
+    }
+
+    /// Whether `slot` was taken; it is free then.
+    fn give(&mut self, slot: u32) -> bool {
+        match self.next.get_mut(slot as usize) {
+            Some(next) if *next == slot => {
+                *next = self.first;
+                self.first = slot;
+                self.used -= 1;
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
+/// A slot that is not taken, and so cannot be given back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BadSlot {
+    /// Which one.
+    pub slot: SwapSlot,
+}
+
+impl fmt::Display for BadSlot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "swap slot {} is not taken", self.slot.0)
+    }
+}
+
+impl core::error::Error for BadSlot {}

@@ -1,0 +1,93 @@
+//! Moving pages to swap (Linux: `try_to_unmap` of an anonymous page, then `swap_writepage`).
+//!
+//! Which pages, and when, is the embedder's choice. Back they come by a fault.
+//!
+//! Locks: `PageTable`, and `Swap` before it.
+
+use core::ops::Range;
+
+use super::AddressSpace;
+use super::gather::Gather;
+use super::memory::Memory;
+use super::page_table::{Entry, PageKind, Spot, table_of};
+use super::rss::RssKind;
+use crate::machine::{Lock, Machine, RwLock};
+use crate::site::{Site, Work};
+use crate::units::{Order, Vpn};
+
+impl<M: Machine> AddressSpace<M> {
+    /// Moves the anonymous pages of `pages` to swap, as far as there are slots. Huge pages stay. How
+    /// many went.
+    pub fn swap_out(&self, memory: Memory<'_, M>, pages: Range<Vpn>) -> u64 {
+        let machine = memory.machine;
+        // As a reader, so that nobody unmaps what is on its way.
+        self.mappings.read(machine, Site::SwapOut, |_| {
+            let mut gather = Gather::new(memory, self.budget.as_deref());
+            let mut went = 0;
+            let mut index = table_of(pages.start);
+            while let Some(spot) = self.table.next(index) {
+                if spot.start() >= pages.end {
+                    break;
+                }
+                index = spot.index + 1;
+                went += self.swap_out_table(&mut gather, spot, spot.clip(&pages));
+            }
+            gather.finish();
+            went
+        })
+    }
+
+    fn swap_out_table(
+        &self,
+        gather: &mut Gather<'_, M>,
+        spot: Spot<'_, M>,
+        range: Range<u64>,
+    ) -> u64 {
+        let mut went = 0;
+        for index in range {
+            if !spot.leaf.is_live() {
+                break;
+            }
+            match self.swap_out_page(gather, spot, index) {
+                Some(moved) => went += u64::from(moved),
+                None => break,
+            }
+        }
+        went
+    }
+
+    /// Whether the page of an entry went; `None` if there is no slot left.
+    fn swap_out_page(
+        &self,
+        gather: &mut Gather<'_, M>,
+        spot: Spot<'_, M>,
+        index: u64,
+    ) -> Option<bool> {
+        let memory = gather.memory();
+        let machine = memory.machine;
+        let slot = memory.spaces.swap.take(machine)?;
+        let moved = spot.leaf.entries.with(machine, Site::SwapOut, |entries| {
+            let Some(Entry::Page(page)) = entries.get(index) else {
+                return None;
+            };
+            if page.kind != PageKind::Anon {
+                return None;
+            }
+            machine.spend(Work::Zap, 1);
+            machine.spend(Work::Rmap, 1);
+            entries.set(index, Entry::Swap(slot));
+            self.rss.add(machine, RssKind::Anon, -1);
+            self.rss.add(machine, RssKind::Swap, 1);
+            Some(page)
+        });
+        let Some(page) = moved else {
+            let given = memory.spaces.swap.give_back(machine, &[slot]);
+            given.expect("the slot was just taken");
+            return Some(false);
+        };
+        if !gather.add(page, Order::ZERO) {
+            gather.flush();
+        }
+        Some(true)
+    }
+}
