@@ -8,8 +8,8 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use crate::counter::Counting;
-use crate::space::reap::Reaping;
 use crate::page::holds::{Batched, Bounded, BoundedPages, Holds, Unbatched};
+use crate::space::reap::Reaping;
 use crate::vmstat::schedule::{
     Aligned, Phased, PhasedWheel, RoundJiffies, Schedule, Slowed, Stretched,
 };

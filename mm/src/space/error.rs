@@ -4,8 +4,8 @@ use core::error::Error;
 use core::fmt;
 
 use super::budget::OverBudget;
-use super::vma_tree::Vma;
 pub use super::vma_tree::NoMemory;
+use super::vma_tree::Vma;
 use crate::page::AllocError;
 use crate::units::Vpn;
 

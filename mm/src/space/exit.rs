@@ -14,7 +14,7 @@ use super::error::ExitError;
 use super::frontier::Left;
 use super::gather::Gather;
 use super::memory::Memory;
-use super::page_table::ENTRIES;
+use super::page_table::{ENTRIES, first_page};
 use super::reap::Reaping;
 use super::vma_tree::Cursor;
 use super::{END, Flag};
@@ -97,7 +97,7 @@ impl<M: Machine> AddressSpace<M> {
 
     /// Empties a table, whatever is mapped there, and gives it back.
     fn empty_table(&self, gather: &mut Gather<'_, M>, table: u64, site: Site) {
-        let Some(spot) = self.table.next(table) else {
+        let Some(spot) = self.table.find(first_page(table)) else {
             return;
         };
         self.unmap_table(gather, spot, 0..ENTRIES, site);

@@ -59,7 +59,10 @@ const AT_WORK_MASK: u64 = 0xff;
 const EXITING: u64 = 1 << 62;
 const FINISHING: u64 = 1 << 63;
 
-const _: () = assert!(TABLES <= END_MASK, "an end is in front of or behind any table");
+const _: () = assert!(
+    TABLES <= END_MASK,
+    "an end is in front of or behind any table"
+);
 
 impl State {
     const fn decode(word: i64) -> Self {

@@ -97,7 +97,9 @@ pub(super) const fn allows_huge(vma: &Vma) -> bool {
 
 /// The number of the source of `vma`, if it has one.
 fn source_of(vma: &Vma) -> Option<usize> {
-    (vma.id >> SOURCE_SHIFT).checked_sub(1).map(|number| number as usize)
+    (vma.id >> SOURCE_SHIFT)
+        .checked_sub(1)
+        .map(|number| number as usize)
 }
 
 /// What the lock of an address space's mappings guards.
@@ -145,9 +147,7 @@ impl<M: Machine> Mappings<M> {
                 return Ok(MappingKind::Anonymous as u32 | if huge { HUGE } else { 0 });
             }
             Backing::Reserved => return Ok(MappingKind::Reserved as u32 | HUGE),
-            Backing::PrivateFile { file, offset } => {
-                (MappingKind::PrivateFile, Some(file), offset)
-            }
+            Backing::PrivateFile { file, offset } => (MappingKind::PrivateFile, Some(file), offset),
             Backing::Shared { object, offset } => (MappingKind::Shared, Some(object), offset),
             Backing::Frames { first } => (MappingKind::Frames, None, u64::from(first.0)),
         };

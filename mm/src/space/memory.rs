@@ -1,7 +1,7 @@
 //! What all address spaces of a machine share.
 
 use alloc::boxed::Box;
-use alloc::sync::Arc;
+use core::fmt;
 
 use super::error::NoMemory;
 use super::lru::Lru;
@@ -141,6 +141,22 @@ impl<'m, M: Machine> Memory<'m, M> {
         if let Some(discard) = &self.spaces.discard {
             discard.discard(self.machine, pfns, order);
         }
+    }
+}
+
+impl<M: Machine> fmt::Debug for Spaces<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Spaces")
+            .field("reaping", &self.reaping)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<M: Machine> fmt::Debug for Memory<'_, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Memory")
+            .field("spaces", &self.spaces)
+            .finish_non_exhaustive()
     }
 }
 

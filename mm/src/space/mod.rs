@@ -219,9 +219,8 @@ impl<M: Machine> AddressSpace<M> {
             return found;
         }
         // Others change the mappings all the time: wait until they are done.
-        self.mappings.read(machine, site, |_| {
-            self.tree.find(page).ok().flatten()
-        })
+        self.mappings
+            .read(machine, site, |_| self.tree.find(page).ok().flatten())
     }
 
     /// So many pages of page tables have gone.

@@ -107,7 +107,12 @@ impl<M: Machine> AddressSpace<M> {
     }
 
     /// Does the rest if nobody else will.
-    fn conclude(&self, memory: Memory<'_, M>, (reaped, left): (Reaped, Left), site: Site) -> Reaped {
+    fn conclude(
+        &self,
+        memory: Memory<'_, M>,
+        (reaped, left): (Reaped, Left),
+        site: Site,
+    ) -> Reaped {
         if left == Left::Finish {
             self.finish(memory, site);
         }
@@ -186,7 +191,12 @@ impl<M: Machine> AddressSpace<M> {
     }
 
     /// Empties `pages` of one mapping with a gather of its own.
-    fn reap_apart(&self, memory: Memory<'_, M>, pages: Range<Vpn>, site: Site) -> Result<(), Refused> {
+    fn reap_apart(
+        &self,
+        memory: Memory<'_, M>,
+        pages: Range<Vpn>,
+        site: Site,
+    ) -> Result<(), Refused> {
         let mut gather = Gather::new(memory, self.budget.as_deref());
         let outcome = self.announced(memory.machine, &pages, || {
             self.unmap_range(&mut gather, pages.clone(), site);
@@ -249,9 +259,14 @@ impl<M: Machine> AddressSpace<M> {
     }
 
     /// Empties what is private in a table, and gives the table back if nothing is left.
-    fn reap_table(&self, gather: &mut Gather<'_, M>, table: u64, site: Site) -> Result<(), Refused> {
+    fn reap_table(
+        &self,
+        gather: &mut Gather<'_, M>,
+        table: u64,
+        site: Site,
+    ) -> Result<(), Refused> {
         let machine = gather.memory().machine;
-        let Some(spot) = self.table.next(table) else {
+        let Some(spot) = self.table.find(first_page(table)) else {
             return Ok(());
         };
         let mut outcome = Ok(());

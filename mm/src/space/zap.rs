@@ -187,10 +187,7 @@ impl<M: Machine> AddressSpace<M> {
     ) {
         let machine = memory.machine;
         machine.spend(Work::WalkTable, 1);
-        let split = memory
-            .manager
-            .pages()
-            .split(machine, page.pfn, Order::HUGE);
+        let split = memory.manager.pages().split(machine, page.pfn, Order::HUGE);
         split.expect("a huge page was handed out as one block");
         spot.leaf.entries.with(machine, site, |entries| {
             spot.leaf.go_live(entries);
@@ -203,10 +200,7 @@ impl<M: Machine> AddressSpace<M> {
         if page.kind == PageKind::Anon {
             for part in 1..ENTRIES {
                 let pfn = page.pfn.plus(Pages(part as u32));
-                memory
-                    .spaces
-                    .lru
-                    .add(machine, memory.manager.pages(), pfn);
+                memory.spaces.lru.add(machine, memory.manager.pages(), pfn);
             }
         }
     }
@@ -216,10 +210,13 @@ impl<M: Machine> AddressSpace<M> {
         if !spot.leaf.is_live() {
             return None;
         }
-        let frame = spot.leaf.entries.with(machine, site, |entries: &mut Entries| {
-            let is_spare = entries.is_live() && entries.used() == 0;
-            is_spare.then(|| spot.leaf.take_frame(entries)).flatten()
-        })?;
+        let frame = spot
+            .leaf
+            .entries
+            .with(machine, site, |entries: &mut Entries| {
+                let is_spare = entries.is_live() && entries.used() == 0;
+                is_spare.then(|| spot.leaf.take_frame(entries)).flatten()
+            })?;
         self.forget_frames(machine, 1);
         Some(frame)
     }

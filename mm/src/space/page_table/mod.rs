@@ -141,11 +141,7 @@ impl<M: Machine> PageTable<M> {
             .uppers
             .get_or_make(machine, index >> TABLE_BITS, new_upper)?;
         let new_leaf = || Leaf {
-            entries: machine.lock(
-                LockClass::PageTable,
-                machine.this_cpu(),
-                Entries::default(),
-            ),
+            entries: machine.lock(LockClass::PageTable, machine.this_cpu(), Entries::default()),
             live: machine.field(0),
         };
         let leaf = upper.leaves.get_or_make(machine, slot(index), new_leaf)?;
@@ -205,11 +201,7 @@ const fn slot(index: u64) -> u64 {
 impl<M: Machine> Upper<M> {
     fn new(machine: &M) -> Self {
         Self {
-            slots: machine.lock(
-                LockClass::UpperTable,
-                machine.this_cpu(),
-                Slots::default(),
-            ),
+            slots: machine.lock(LockClass::UpperTable, machine.this_cpu(), Slots::default()),
             huge: array::from_fn(|_| machine.field(0)),
             framed: machine.field(0),
             leaves: Sparse::new(machine, TABLE_BITS),
@@ -261,10 +253,7 @@ impl<M: Machine> Spot<'_, M> {
     pub(super) fn set_huge(&self, slots: &mut Slots, page: Page) -> Result<(), NoMemory> {
         let ranges = ENTRIES as usize;
         if slots.huge.is_empty() {
-            slots
-                .huge
-                .try_reserve_exact(ranges)
-                .map_err(|_| NoMemory)?;
+            slots.huge.try_reserve_exact(ranges).map_err(|_| NoMemory)?;
             slots.huge.resize(ranges, None);
         }
         slots.huge[slot(self.index) as usize] = Some(page);

@@ -122,7 +122,7 @@ impl<M: Machine, T> Node<M, T> {
             if found.is_some() {
                 return found;
             }
-            from = (from >> shift) + 1 << shift;
+            from = ((from >> shift) + 1) << shift;
         }
         None
     }

@@ -1,0 +1,157 @@
+//! Mapping a huge page where no table is.
+//!
+//! Locks: `UpperTable`, then `PageTable`; pages are taken before and given back after.
+
+use super::{Attempt, Faulted};
+use crate::machine::{Lock, Machine};
+use crate::page::watermark::Urgency;
+use crate::site::{Site, Work};
+use crate::space::error::{FaultError, NoMemory};
+use crate::space::memory::Memory;
+use crate::space::page_table::{ENTRIES, Page, PageKind, Spot};
+use crate::space::rss::RssKind;
+use crate::space::{AddressSpace, Flag};
+use crate::units::{Order, Pages, Pfn, Vpn};
+use crate::vmstat::counters::{NodeItem, ZoneItem};
+
+impl<M: Machine> AddressSpace<M> {
+    /// Maps a huge page around `page`. `None` if there is a table already.
+    pub(super) fn fault_whole(
+        &self,
+        memory: Memory<'_, M>,
+        (page, version): (Vpn, u64),
+        kind: PageKind,
+    ) -> Result<Option<Attempt>, FaultError> {
+        let machine = memory.machine;
+        let spot = self.table.spot(machine, page)?;
+        if spot.is_huge() {
+            return Ok(Some(Attempt::Done(Faulted::Already)));
+        }
+        let Pages(pages) = Order::HUGE.pages();
+        let charged = if kind == PageKind::Anon {
+            u64::from(pages)
+        } else {
+            0
+        };
+        if let Some(budget) = &self.budget {
+            budget.charge(machine, charged)?;
+        }
+        let outcome = self.install_whole(memory, spot, (page, version), kind);
+        if !matches!(outcome, Ok(Some(Attempt::Done(Faulted::Huge)))) {
+            self.uncharge(machine, charged);
+        }
+        outcome
+    }
+
+    fn install_whole(
+        &self,
+        memory: Memory<'_, M>,
+        spot: Spot<'_, M>,
+        (page, version): (Vpn, u64),
+        kind: PageKind,
+    ) -> Result<Option<Attempt>, FaultError> {
+        let machine = memory.machine;
+        // Kept for the parts, should it be split.
+        let mut spare = Some(self.table_page(memory)?);
+        let request = self.request(machine, Order::HUGE).urgent(Urgency::NoWait);
+        let block = memory.manager.pages().alloc(machine, request);
+        let outcome = block.map_err(FaultError::OutOfMemory).and_then(|pfn| {
+            // Clearing 2 MiB is most of the price of as many faults.
+            machine.spend(Work::Fault, ENTRIES as u32);
+            let whole = Page { pfn, kind };
+            let outcome = self.put_whole(machine, spot, (whole, version), &mut spare);
+            if !matches!(outcome, Ok(Some(Attempt::Done(Faulted::Huge)))) {
+                memory.give_back_block(pfn, Order::HUGE);
+            }
+            outcome.map_err(|error| error.at(page))
+        });
+        if let Some(spare) = spare {
+            memory.give_back_tables(&[spare]);
+        }
+        if let Ok(Some(Attempt::Done(Faulted::Huge))) = &outcome {
+            self.count_whole(memory, spot, kind);
+        }
+        outcome
+    }
+
+    fn put_whole(
+        &self,
+        machine: &M,
+        spot: Spot<'_, M>,
+        (whole, version): (Page, u64),
+        spare: &mut Option<Pfn>,
+    ) -> Result<Option<Attempt>, Refusal> {
+        let private = whole.kind == PageKind::Anon;
+        spot.upper.slots.with(machine, Site::Fault, |slots| {
+            if spot.is_huge() {
+                return Ok(Some(Attempt::Done(Faulted::Already)));
+            }
+            spot.leaf.entries.with(machine, Site::Fault, |entries| {
+                if private && self.has(machine, Flag::Unstable) {
+                    return Err(Refusal::Unstable);
+                }
+                if self.tree.version() != version {
+                    return Ok(Some(Attempt::Again));
+                }
+                if entries.has_frame() {
+                    return Ok(None);
+                }
+                spot.set_huge(slots, whole)?;
+                if let Some(frame) = *spare {
+                    entries.provide(frame).inspect_err(|NoMemory| {
+                        spot.take_huge(slots);
+                    })?;
+                    *spare = None;
+                    self.forget_frames(machine, -1);
+                }
+                Ok(Some(Attempt::Done(Faulted::Huge)))
+            })
+        })
+    }
+
+    fn count_whole(&self, memory: Memory<'_, M>, spot: Spot<'_, M>, kind: PageKind) {
+        let Memory {
+            machine,
+            manager,
+            spaces,
+        } = memory;
+        if kind != PageKind::Anon {
+            return;
+        }
+        let Pages(pages) = Order::HUGE.pages();
+        let pages = i64::from(pages);
+        self.rss.add(machine, RssKind::Anon, pages);
+        manager.count_node(machine, NodeItem::AnonMapped, pages);
+        let found = spot
+            .upper
+            .slots
+            .with(machine, Site::Fault, |slots| spot.huge(slots));
+        if let Some(page) = found {
+            manager
+                .pages()
+                .count(machine, page.pfn, ZoneItem::Anon, pages);
+            spaces.lru.add(machine, manager.pages(), page.pfn);
+        }
+    }
+}
+
+/// Why a huge page was not put in its place.
+enum Refusal {
+    Unstable,
+    NoMemory,
+}
+
+impl Refusal {
+    const fn at(&self, page: Vpn) -> FaultError {
+        match self {
+            Self::Unstable => FaultError::Unstable(page),
+            Self::NoMemory => FaultError::NoMemory,
+        }
+    }
+}
+
+impl From<NoMemory> for Refusal {
+    fn from(_: NoMemory) -> Self {
+        Self::NoMemory
+    }
+}

@@ -1,0 +1,176 @@
+//! Mapping a page where it was touched (Linux: `handle_mm_fault`).
+//!
+//! Private memory is faulted in without the lock of the mappings: the mapping is looked up, a page is
+//! taken, and under the lock of the page table the tree is looked at again. Its version tells
+//! whether it has changed; if so, all starts over. So whoever unmaps, or raises
+//! [`Flag::Unstable`], and then empties the table under the same lock, leaves nothing behind.
+//! What comes from elsewhere (files, shared memory, devices) is faulted in as a reader of the mappings.
+//!
+//! Locks: `PageTable`, or `UpperTable` and then `PageTable`, with no other lock inside; pages are
+//! taken before. For what comes from elsewhere also `Mmap` around it and `Object` before.
+
+mod huge;
+mod small;
+mod sourced;
+mod table;
+
+use core::ops::Range;
+
+use super::error::FaultError;
+use super::mapping::allows_huge;
+use super::memory::Memory;
+use super::page_table::{PageKind, first_page, table_of};
+use super::vma_tree::Vma;
+use super::{AddressSpace, END, Flag, MappingKind};
+use crate::machine::Machine;
+use crate::page::Request;
+use crate::page::watermark::Urgency;
+use crate::site::Site;
+use crate::units::{Order, Vpn};
+
+/// What a page is touched for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// To look.
+    Read,
+    /// To change it.
+    Write,
+}
+
+/// What a fault did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Faulted {
+    /// Nothing: the page was there.
+    Already,
+    /// A page was mapped; it was in swap if so said.
+    Mapped {
+        /// Whether it was brought back from swap.
+        swapped: bool,
+    },
+    /// A huge page was mapped.
+    Huge,
+}
+
+/// What became of one attempt.
+enum Attempt {
+    Done(Faulted),
+    /// The mappings have changed meanwhile.
+    Again,
+}
+
+impl<M: Machine> AddressSpace<M> {
+    /// Maps `page`, if it is not there for `access` already. Taken by a victim of the OOM killer it
+    /// may go below watermarks.
+    ///
+    /// # Errors
+    /// [`FaultError`]; nothing has changed.
+    pub fn fault(
+        &self,
+        memory: Memory<'_, M>,
+        page: Vpn,
+        access: Access,
+    ) -> Result<Faulted, FaultError> {
+        loop {
+            let version = self.tree.version();
+            let vma = self.mapped(memory.machine, page)?;
+            let attempt = match MappingKind::of(&vma) {
+                MappingKind::Anonymous => self.fault_huge_or_small(memory, (vma, version), page)?,
+                MappingKind::Reserved => self.fault_reserved(memory, version, page)?,
+                _ => self.fault_sourced(memory, page, access)?,
+            };
+            if let Attempt::Done(faulted) = attempt {
+                return Ok(faulted);
+            }
+        }
+    }
+
+    /// Maps every page of `pages`, for writing, as if each was touched (Linux: `MAP_POPULATE`).
+    ///
+    /// # Errors
+    /// [`FaultError`] at the first page that cannot be mapped; those before it are.
+    pub fn populate(&self, memory: Memory<'_, M>, pages: Range<Vpn>) -> Result<(), FaultError> {
+        let mut page = pages.start;
+        while page < pages.end {
+            let version = self.tree.version();
+            let vma = self.mapped(memory.machine, page)?;
+            if MappingKind::of(&vma) != MappingKind::Anonymous || allows_huge(&vma) {
+                let faulted = self.fault(memory, page, Access::Write)?;
+                let is_huge = faulted == Faulted::Huge;
+                page = if is_huge {
+                    first_page(table_of(page) + 1)
+                } else {
+                    Vpn(page.0 + 1)
+                };
+                continue;
+            }
+            let table_end = first_page(table_of(page) + 1).0;
+            let end = (page.0 + small::TOGETHER as u64).min(table_end);
+            let end = Vpn(end.min(vma.end.0).min(pages.end.0));
+            if let Attempt::Done(_) = self.fill(memory, version, page..end)? {
+                page = end;
+            }
+        }
+        Ok(())
+    }
+
+    /// The mapping of `page`, if it may be touched.
+    fn mapped(&self, machine: &M, page: Vpn) -> Result<Vma, FaultError> {
+        if self.has(machine, Flag::Exiting) {
+            return Err(FaultError::Ended);
+        }
+        let vma = (page < END).then(|| self.vma_at(machine, page, Site::Fault));
+        vma.flatten().ok_or(FaultError::NotMapped(page))
+    }
+
+    /// A huge page where one fits and may be used and is to be had; a small one otherwise.
+    fn fault_huge_or_small(
+        &self,
+        memory: Memory<'_, M>,
+        (vma, version): (Vma, u64),
+        page: Vpn,
+    ) -> Result<Attempt, FaultError> {
+        let (first, end) = (first_page(table_of(page)), first_page(table_of(page) + 1));
+        let fits = allows_huge(&vma) && vma.start <= first && end <= vma.end;
+        if fits && !self.has_table(page) {
+            match self.fault_whole(memory, (page, version), PageKind::Anon) {
+                Ok(Some(attempt)) => return Ok(attempt),
+                // There is a table already, or no huge page is to be had.
+                Ok(None) | Err(FaultError::OutOfMemory(_) | FaultError::OverBudget(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.fill(memory, version, page..Vpn(page.0 + 1))
+    }
+
+    fn has_table(&self, page: Vpn) -> bool {
+        self.table
+            .find(page)
+            .is_some_and(|spot| spot.leaf.is_live())
+    }
+
+    fn fault_reserved(
+        &self,
+        memory: Memory<'_, M>,
+        version: u64,
+        page: Vpn,
+    ) -> Result<Attempt, FaultError> {
+        let attempt = self.fault_whole(memory, (page, version), PageKind::Reserved)?;
+        Ok(attempt.unwrap_or(Attempt::Again))
+    }
+
+    /// A request for whoever uses this address space: a victim may dip into reserves.
+    fn request(&self, machine: &M, order: Order) -> Request {
+        let request = Request::new(order);
+        if self.has(machine, Flag::Victim) {
+            request.urgent(Urgency::Victim)
+        } else {
+            request
+        }
+    }
+
+    fn uncharge(&self, machine: &M, pages: u64) {
+        if let Some(budget) = &self.budget {
+            budget.uncharge(machine, pages);
+        }
+    }
+}

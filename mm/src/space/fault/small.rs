@@ -1,0 +1,194 @@
+//! Filling entries of one page table with fresh pages, or with what is in swap.
+//!
+//! Locks: `PageTable`; pages are taken before and given back after.
+
+use core::ops::Range;
+
+use super::Attempt;
+use crate::machine::{Lock, Machine};
+use crate::site::{Site, Work};
+use crate::space::error::FaultError;
+use crate::space::fault::Faulted;
+use crate::space::gather::signed;
+use crate::space::memory::Memory;
+use crate::space::page_table::{Entry, Page, PageKind, Spot};
+use crate::space::rss::RssKind;
+use crate::space::swap::SwapSlot;
+use crate::space::{AddressSpace, Flag};
+use crate::units::{Order, Pfn, Vpn};
+use crate::vmstat::counters::{NodeItem, ZoneItem};
+
+/// Pages that are taken, and mapped under one hold of a lock, at most.
+pub(super) const TOGETHER: usize = 32;
+
+/// Pages on their way into a table, and what went in.
+struct Batch {
+    pfns: [Pfn; TOGETHER],
+    len: usize,
+    used: usize,
+    swapped: [SwapSlot; TOGETHER],
+    swapped_len: usize,
+}
+
+/// The address space is being reaped.
+struct Unstable;
+
+impl<M: Machine> AddressSpace<M> {
+    /// Fills `pages`, of one table, with fresh pages, or with what is in swap.
+    pub(super) fn fill(
+        &self,
+        memory: Memory<'_, M>,
+        version: u64,
+        pages: Range<Vpn>,
+    ) -> Result<Attempt, FaultError> {
+        let machine = memory.machine;
+        let spot = self.table.spot(machine, pages.start)?;
+        let range = spot.clip(&pages);
+        if spot.is_huge() {
+            return Ok(Attempt::Done(Faulted::Already));
+        }
+        if !spot.leaf.is_live() && !self.add_table(memory, spot)? {
+            return Ok(Attempt::Done(Faulted::Already));
+        }
+        let missing = self.missing(machine, spot, range.clone());
+        if missing == 0 {
+            return Ok(Attempt::Done(Faulted::Already));
+        }
+        let mut batch = self.take_pages(memory, missing)?;
+        // Entry, clearing and mapping: only the last of these is under a lock.
+        machine.spend(Work::Fault, missing as u32);
+        let outcome = self.install(memory, version, spot, range, &mut batch);
+        self.settle_batch(memory, &batch);
+        outcome.map_err(|Unstable| FaultError::Unstable(pages.start))
+    }
+
+    /// Entries of `range` without a page in memory.
+    fn missing(&self, machine: &M, spot: Spot<'_, M>, range: Range<u64>) -> usize {
+        spot.leaf.entries.with(machine, Site::Fault, |entries| {
+            let is_missing = |&index: &u64| !matches!(entries.get(index), Some(Entry::Page(_)));
+            range.filter(is_missing).count()
+        })
+    }
+
+    /// Charges for pages and takes them.
+    fn take_pages(&self, memory: Memory<'_, M>, pages: usize) -> Result<Batch, FaultError> {
+        let mut batch = Batch::new();
+        let wanted = pages.min(TOGETHER);
+        if let Some(budget) = &self.budget {
+            budget.charge(memory.machine, wanted as u64)?;
+        }
+        let request = self.request(memory.machine, Order::ZERO);
+        while batch.len < wanted {
+            match memory.manager.pages().alloc(memory.machine, request) {
+                Ok(pfn) => batch.push(pfn),
+                Err(error) => {
+                    memory.give_back(&batch.pfns[..batch.len]);
+                    self.uncharge(memory.machine, wanted as u64);
+                    return Err(FaultError::OutOfMemory(error));
+                }
+            }
+        }
+        Ok(batch)
+    }
+
+    /// Writes what `batch` has into the empty or swapped entries of `range`.
+    fn install(
+        &self,
+        memory: Memory<'_, M>,
+        version: u64,
+        spot: Spot<'_, M>,
+        range: Range<u64>,
+        batch: &mut Batch,
+    ) -> Result<Attempt, Unstable> {
+        let machine = memory.machine;
+        spot.leaf.entries.with(machine, Site::Fault, |entries| {
+            if self.has(machine, Flag::Unstable) {
+                return Err(Unstable);
+            }
+            if !entries.is_live() || self.tree.version() != version {
+                return Ok(Attempt::Again);
+            }
+            for index in range {
+                match entries.get(index) {
+                    Some(Entry::Page(_)) => continue,
+                    Some(Entry::Swap(slot)) if batch.used < batch.len => batch.note_swapped(slot),
+                    Some(Entry::Swap(_)) => break,
+                    None => {}
+                }
+                // Meanwhile some may have gone to swap: they wait for their own fault.
+                let Some(pfn) = batch.next() else { break };
+                let kind = PageKind::Anon;
+                entries.set(index, Entry::Page(Page { pfn, kind }));
+            }
+            Ok(Attempt::Done(batch.outcome()))
+        })
+    }
+
+    /// Counts what was mapped, and gives back what was not.
+    fn settle_batch(&self, memory: Memory<'_, M>, batch: &Batch) {
+        let Memory {
+            machine,
+            manager,
+            spaces,
+        } = memory;
+        let (mapped, left) = batch.pfns[..batch.len].split_at(batch.used);
+        if let Some(&first) = mapped.first() {
+            let pages = signed(mapped.len() as u64);
+            self.rss.add(machine, RssKind::Anon, pages);
+            manager.pages().count(machine, first, ZoneItem::Anon, pages);
+            manager.count_node(machine, NodeItem::AnonMapped, pages);
+            for &pfn in mapped {
+                spaces.lru.add(machine, manager.pages(), pfn);
+            }
+        }
+        let swapped = &batch.swapped[..batch.swapped_len];
+        if !swapped.is_empty() {
+            machine.spend(Work::SwapIn, swapped.len() as u32);
+            self.rss
+                .add(machine, RssKind::Swap, -signed(swapped.len() as u64));
+            let given = spaces.swap.give_back(machine, swapped);
+            given.expect("a slot is in one page table, once");
+        }
+        if !left.is_empty() {
+            memory.give_back(left);
+            self.uncharge(machine, left.len() as u64);
+        }
+    }
+}
+
+impl Batch {
+    const fn new() -> Self {
+        Self {
+            pfns: [Pfn(0); TOGETHER],
+            len: 0,
+            used: 0,
+            swapped: [SwapSlot(0); TOGETHER],
+            swapped_len: 0,
+        }
+    }
+
+    fn push(&mut self, pfn: Pfn) {
+        self.pfns[self.len] = pfn;
+        self.len += 1;
+    }
+
+    fn next(&mut self) -> Option<Pfn> {
+        let pfn = *self.pfns[..self.len].get(self.used)?;
+        self.used += 1;
+        Some(pfn)
+    }
+
+    fn note_swapped(&mut self, slot: SwapSlot) {
+        self.swapped[self.swapped_len] = slot;
+        self.swapped_len += 1;
+    }
+
+    const fn outcome(&self) -> Faulted {
+        if self.used == 0 {
+            Faulted::Already
+        } else {
+            let swapped = self.swapped_len > 0;
+            Faulted::Mapped { swapped }
+        }
+    }
+}

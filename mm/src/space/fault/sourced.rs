@@ -1,0 +1,131 @@
+//! Mapping a page that comes from elsewhere: a file, shared memory, a device.
+//!
+//! Locks: `Mmap` as a reader, then `Object`, then `PageTable`, one after the other.
+
+use super::{Access, Attempt, Faulted};
+use crate::machine::{Lock, Machine, RwLock};
+use crate::site::{Site, Work};
+use crate::space::error::FaultError;
+use crate::space::mapping::Mappings;
+use crate::space::memory::Memory;
+use crate::space::page_table::{Entry, Page, PageKind};
+use crate::space::rss::RssKind;
+use crate::space::{AddressSpace, Flag, MappingKind};
+use crate::units::{Order, Pfn, Vpn};
+
+impl<M: Machine> AddressSpace<M> {
+    /// Maps a page that comes from elsewhere.
+    pub(super) fn fault_sourced(
+        &self,
+        memory: Memory<'_, M>,
+        page: Vpn,
+        access: Access,
+    ) -> Result<Attempt, FaultError> {
+        let machine = memory.machine;
+        let killed = || self.has(machine, Flag::Killed);
+        self.mappings
+            .read_killable(machine, Site::Fault, killed, |mappings| {
+                self.fault_as_reader(memory, mappings, page, access)
+            })
+            .unwrap_or(Err(FaultError::Killed))
+    }
+
+    fn fault_as_reader(
+        &self,
+        memory: Memory<'_, M>,
+        mappings: &Mappings<M>,
+        page: Vpn,
+        access: Access,
+    ) -> Result<Attempt, FaultError> {
+        let machine = memory.machine;
+        let version = self.tree.version();
+        let vma = self.tree.find(page).ok().flatten();
+        let vma = vma.ok_or(FaultError::NotMapped(page))?;
+        let Some(source) = mappings.source(&vma) else {
+            return Ok(Attempt::Again);
+        };
+        let kind = MappingKind::of(&vma);
+        if kind == MappingKind::PrivateFile && access == Access::Write {
+            self.drop_copied(memory, page)?;
+            return self.fill(memory, version, page..Vpn(page.0 + 1));
+        }
+        let pfn = match &source.object {
+            Some(object) => object
+                .page(
+                    machine,
+                    memory.manager.pages(),
+                    source.index(page),
+                    self.request(machine, Order::ZERO),
+                )
+                .map_err(FaultError::OutOfMemory)?,
+            None => Pfn(u32::try_from(source.index(page)).unwrap_or(u32::MAX)),
+        };
+        let kind = match kind {
+            MappingKind::PrivateFile => PageKind::File,
+            MappingKind::Shared => PageKind::Shared,
+            _ => PageKind::Raw,
+        };
+        self.install_sourced(memory, page, Page { pfn, kind })
+    }
+
+    /// Before a private copy replaces it, a file's page is unmapped.
+    fn drop_copied(&self, memory: Memory<'_, M>, page: Vpn) -> Result<(), FaultError> {
+        let machine = memory.machine;
+        let spot = self.table.spot(machine, page)?;
+        let range = spot.clip(&(page..Vpn(page.0 + 1)));
+        let dropped = spot.leaf.entries.with(machine, Site::Fault, |entries| {
+            if self.has(machine, Flag::Unstable) {
+                return Err(FaultError::Unstable(page));
+            }
+            let found = entries.get(range.start);
+            let is_file = matches!(found, Some(Entry::Page(page)) if page.kind == PageKind::File);
+            if is_file {
+                entries.clear(range, |_| true);
+                machine.spend(Work::Zap, 1);
+                machine.spend(Work::Rmap, 1);
+                machine.spend(Work::TlbFlush, 1);
+            }
+            Ok(is_file)
+        })?;
+        if dropped {
+            self.rss.add(machine, RssKind::File, -1);
+        }
+        Ok(())
+    }
+
+    fn install_sourced(
+        &self,
+        memory: Memory<'_, M>,
+        at: Vpn,
+        page: Page,
+    ) -> Result<Attempt, FaultError> {
+        let machine = memory.machine;
+        let spot = self.table.spot(machine, at)?;
+        if !spot.leaf.is_live() && !self.add_table(memory, spot)? {
+            return Ok(Attempt::Done(Faulted::Already));
+        }
+        let index = spot.clip(&(at..Vpn(at.0 + 1))).start;
+        let private = page.kind == PageKind::File;
+        let attempt = spot.leaf.entries.with(machine, Site::Fault, |entries| {
+            if private && self.has(machine, Flag::Unstable) {
+                return Err(FaultError::Unstable(at));
+            }
+            if !entries.is_live() {
+                return Ok(Attempt::Again);
+            }
+            if entries.get(index).is_some() {
+                return Ok(Attempt::Done(Faulted::Already));
+            }
+            entries.set(index, Entry::Page(page));
+            machine.spend(Work::MinorFault, 1);
+            Ok(Attempt::Done(Faulted::Mapped { swapped: false }))
+        })?;
+        let mapped = matches!(attempt, Attempt::Done(Faulted::Mapped { .. }));
+        if let Some(kind) = page.kind.counted()
+            && mapped
+        {
+            self.rss.add(machine, kind, 1);
+        }
+        Ok(attempt)
+    }
+}

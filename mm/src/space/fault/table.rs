@@ -1,0 +1,67 @@
+//! Making a page table live.
+//!
+//! Locks: `UpperTable`, then `PageTable`; pages are taken before and given back after.
+
+use crate::machine::{Lock, Machine};
+use crate::site::Site;
+use crate::space::AddressSpace;
+use crate::space::error::{FaultError, NoMemory};
+use crate::space::memory::Memory;
+use crate::space::page_table::{Spot, TABLES};
+use crate::units::{Order, Pfn};
+
+impl<M: Machine> AddressSpace<M> {
+    /// Makes a table live. `false` if a huge page is there.
+    pub(super) fn add_table(
+        &self,
+        memory: Memory<'_, M>,
+        spot: Spot<'_, M>,
+    ) -> Result<bool, FaultError> {
+        debug_assert!(
+            spot.index < TABLES,
+            "pages of an address space are below its end"
+        );
+        let machine = memory.machine;
+        let mut spare = Some(self.table_page(memory)?);
+        let mut upper = None;
+        if !spot.upper.has_frame() {
+            upper = self
+                .table_page(memory)
+                .inspect_err(|_| {
+                    spare
+                        .take()
+                        .inspect(|&spare| memory.give_back_tables(&[spare]));
+                })?
+                .into();
+        }
+        let outcome = spot.upper.slots.with(machine, Site::Fault, |slots| {
+            if let Some(frame) = upper.take() {
+                upper = spot.provide_upper(slots, frame);
+                self.forget_frames(machine, -i64::from(upper.is_none()));
+            }
+            if spot.huge(slots).is_some() {
+                return Ok(false);
+            }
+            spot.leaf.entries.with(machine, Site::Fault, |entries| {
+                if !entries.is_live() {
+                    if let Some(frame) = spare {
+                        entries.provide(frame)?;
+                        spare = None;
+                        self.forget_frames(machine, -1);
+                    }
+                    spot.leaf.go_live(entries);
+                }
+                Ok(true)
+            })
+        });
+        for frame in spare.into_iter().chain(upper) {
+            memory.give_back_tables(&[frame]);
+        }
+        outcome.map_err(|NoMemory| FaultError::NoMemory)
+    }
+
+    pub(super) fn table_page(&self, memory: Memory<'_, M>) -> Result<Pfn, FaultError> {
+        let request = self.request(memory.machine, Order::ZERO);
+        memory.table_page(request).map_err(FaultError::OutOfMemory)
+    }
+}
