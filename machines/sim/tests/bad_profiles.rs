@@ -82,7 +82,7 @@ fn unknown_names_get_the_nearest_ones() {
         .to_string();
     assert_eq!(
         cost,
-        "unknown cost \"work.fualt\"; did you mean work.fault, work.unmap or work.count?"
+        "unknown cost \"work.fualt\"; did you mean work.fault, work.minor_fault or work.count?"
     );
     assert_eq!("work.fault".parse(), Ok(CostKey::Work(Work::Fault)));
 
