@@ -279,6 +279,8 @@ fn kind_of(event: Event) -> u64 {
         }
         Event::Kick { cpu } => 3 ^ u64::from(cpu.0) << 24,
         Event::OutOfMemory { order } => 4 ^ u64::from(order.get()) << 4,
+        Event::Begin(phase) => 6 ^ (phase as u64) << 4,
+        Event::End(phase) => 7 ^ (phase as u64) << 4,
         Event::PageSplit { pfn, order } => 5 ^ u64::from(order.get()) << 4 ^ u64::from(pfn.0) << 24,
     }
 }

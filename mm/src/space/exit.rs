@@ -17,6 +17,7 @@ use super::memory::Memory;
 use super::page_table::{ENTRIES, first_page};
 use super::reap::Reaping;
 use super::vma_tree::Cursor;
+use super::zap::Whose;
 use super::{END, Flag};
 use crate::event::{Event, Phase};
 use crate::machine::{Machine, RwLock};
@@ -100,9 +101,9 @@ impl<M: Machine> AddressSpace<M> {
         let Some(spot) = self.table.find(first_page(table)) else {
             return;
         };
-        self.unmap_table(gather, spot, 0..ENTRIES, site);
+        self.unmap_table(gather, spot, 0..ENTRIES, (site, Whose::Mine));
         if let Some(frame) = self.take_table(gather.memory().machine, spot, site) {
-            gather.add_table(frame);
+            gather.add_table_flushing(frame);
         }
     }
 
@@ -135,8 +136,8 @@ impl<M: Machine> AddressSpace<M> {
         while let Some(spot) = self.table.next(index) {
             index = spot.index + 1;
             if let Some(frame) = self.take_table(machine, spot, site) {
-                gather.add_table(frame);
-            } else if spot.is_huge() || spot.leaf.is_live() {
+                gather.add_table_flushing(frame);
+            } else if spot.leaf.is_huge() || spot.leaf.is_live() {
                 self.empty_table(gather, spot.index, site);
             }
         }
@@ -147,7 +148,7 @@ impl<M: Machine> AddressSpace<M> {
                 && let Some(frame) = upper.take_frame(machine, site)
             {
                 self.forget_frames(machine, 1);
-                gather.add_table(frame);
+                gather.add_table_flushing(frame);
             }
         }
         machine.emit(Event::End(Phase::FreeTables));

@@ -77,9 +77,15 @@ impl<'m, M: Machine> Gather<'m, M> {
         self.push(Gathered::Page(page, order))
     }
 
-    /// Adds the page of a page table that was just taken out; flushes if there is no room for more.
-    pub(super) fn add_table(&mut self, pfn: Pfn) {
-        if !self.push(Gathered::Table(pfn)) {
+    /// The same for the page of a page table.
+    #[must_use]
+    pub(super) fn add_table(&mut self, pfn: Pfn) -> bool {
+        self.push(Gathered::Table(pfn))
+    }
+
+    /// The same, and flushes if there is no room for more. With no lock held.
+    pub(super) fn add_table_flushing(&mut self, pfn: Pfn) {
+        if !self.add_table(pfn) {
             self.flush();
         }
     }

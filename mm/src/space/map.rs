@@ -45,6 +45,9 @@ pub enum Place {
     Replace(Vpn),
 }
 
+/// Pages of a huge page.
+const HUGE: u64 = ENTRIES as u64;
+
 /// The lowest page that a gap is looked for at (Linux: `vm.mmap_min_addr`, 64 KiB).
 const LOWEST: Vpn = Vpn(16);
 
@@ -152,7 +155,7 @@ impl<M: Machine> AddressSpace<M> {
                 let gap = tree
                     .highest_gap(editor, pages, LOWEST..END)
                     .ok_or(no_room)?;
-                Ok(Vpn((gap.0 + align - 1) / align * align))
+                Ok(Vpn(gap.0.next_multiple_of(align)))
             }
         }
     }
@@ -264,7 +267,7 @@ impl<M: Machine> AddressSpace<M> {
             let next = self.tree.next(spot.start());
             let is_needed = matches!(next, Ok(Some(vma)) if vma.start < first_page(index));
             if !is_needed && let Some(frame) = self.take_table(machine, spot, Site::Munmap) {
-                gather.add_table(frame);
+                gather.add_table_flushing(frame);
             }
         }
     }
@@ -285,7 +288,7 @@ impl<M: Machine> MapRequest<M> {
     /// What its address has to be a multiple of, in pages.
     fn align(&self) -> u64 {
         match self.backing {
-            Backing::Reserved => ENTRIES,
+            Backing::Reserved => HUGE,
             _ => 1,
         }
     }
@@ -299,9 +302,9 @@ impl<M: Machine> MapRequest<M> {
             range(Vpn(0), self.pages)?;
         }
         match self.backing {
-            Backing::Reserved if !self.pages.is_multiple_of(ENTRIES) => Err(MapError::Unaligned {
+            Backing::Reserved if !self.pages.is_multiple_of(HUGE) => Err(MapError::Unaligned {
                 page: Vpn(self.pages),
-                align: ENTRIES,
+                align: HUGE,
             }),
             Backing::Frames { first: Pfn(first) }
                 if u64::from(first) + self.pages > 1 << u32::BITS =>
@@ -332,8 +335,8 @@ fn check_pieces(vma: &Vma, pages: &Range<Vpn>) -> Result<(), MapError> {
         return Ok(());
     }
     for page in [pages.start.max(vma.start), pages.end.min(vma.end)] {
-        if !page.0.is_multiple_of(ENTRIES) {
-            let align = ENTRIES;
+        if !page.0.is_multiple_of(HUGE) {
+            let align = HUGE;
             return Err(MapError::Unaligned { page, align });
         }
     }

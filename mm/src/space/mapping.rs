@@ -185,7 +185,7 @@ impl<M: Machine> Mappings<M> {
         source.pieces = source.pieces.saturating_add_signed(pieces);
         if source.pieces == 0 {
             self.sources[number] = None;
-            self.free.push(number as u32);
+            self.free.push(u32::try_from(number).unwrap_or(u32::MAX));
         }
     }
 

@@ -13,6 +13,7 @@ use super::gather::Gather;
 use super::memory::Memory;
 use super::page_table::{ENTRIES, Spot, TABLE_BITS, first_page};
 use super::vma_tree::{Cursor, Vma};
+use super::zap::Whose;
 use super::{AddressSpace, Flag, MappingKind, Refused};
 use crate::event::{Event, Phase};
 use crate::machine::{Machine, RwLock};
@@ -68,7 +69,7 @@ pub enum Reaped {
 }
 
 /// Pages that [`Reaping::DescendingChunks`] empties before it looks around: 1 GiB.
-const CHUNK: u64 = ENTRIES << TABLE_BITS;
+const CHUNK: u64 = (ENTRIES as u64) << TABLE_BITS;
 
 /// What a helper finds in its way.
 type Step = Result<(), Stop>;
@@ -280,7 +281,7 @@ impl<M: Machine> AddressSpace<M> {
             }
         }
         if let Some(frame) = self.take_table(machine, spot, site) {
-            gather.add_table(frame);
+            gather.add_table_flushing(frame);
         }
         outcome
     }
@@ -296,7 +297,7 @@ impl<M: Machine> AddressSpace<M> {
         let (start, end) = (spot.start(), first_page(spot.index + 1));
         let pages = vma.start.max(start)..vma.end.min(end);
         self.announced(machine, &pages, || {
-            self.unmap_table(gather, spot, spot.clip(&pages), site);
+            self.unmap_table(gather, spot, spot.clip(&pages), (site, Whose::Mine));
         })
     }
 }

@@ -41,7 +41,7 @@ impl<M: Machine> AddressSpace<M> {
         &self,
         gather: &mut Gather<'_, M>,
         spot: Spot<'_, M>,
-        range: Range<u64>,
+        range: Range<u32>,
     ) -> u64 {
         let mut went = 0;
         for index in range {
@@ -61,7 +61,7 @@ impl<M: Machine> AddressSpace<M> {
         &self,
         gather: &mut Gather<'_, M>,
         spot: Spot<'_, M>,
-        index: u64,
+        index: u32,
     ) -> Option<bool> {
         let memory = gather.memory();
         let machine = memory.machine;

@@ -4,14 +4,14 @@
 //! is full, translations are flushed before the lock is released, then the pages go back, then it
 //! goes on.
 //!
-//! Locks: `PageTable`, or `UpperTable` and then `PageTable` for a huge page; `Swap` inside.
+//! Locks: `PageTable`, for a huge page that is not claimed inside `UpperTable`; `Swap` inside.
 
 use core::ops::Range;
 
 use super::AddressSpace;
 use super::gather::{Gather, signed};
 use super::memory::Memory;
-use super::page_table::{ENTRIES, Entries, Entry, Page, PageKind, Slots, Spot};
+use super::page_table::{ENTRIES, Entries, Entry, Page, PageKind, Spot, What};
 use super::rss::RssKind;
 use super::swap::SwapSlot;
 use crate::event::{Event, Phase};
@@ -22,9 +22,18 @@ use crate::units::{Order, Pages, Pfn, Vpn};
 /// Slots of swap that go back together (Linux: a batch of the same swap area).
 const SLOTS_TOGETHER: usize = 64;
 
+/// Whether others may be emptying the same table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Whose {
+    /// They may.
+    Anybodys,
+    /// It was claimed: they leave it alone.
+    Mine,
+}
+
 /// How far emptying a table has come.
 struct Stop {
-    at: u64,
+    at: u32,
     /// Whether the gather has to go first.
     full: bool,
 }
@@ -48,7 +57,8 @@ impl<M: Machine> AddressSpace<M> {
             if spot.start() >= pages.end {
                 break;
             }
-            self.unmap_table(gather, spot, spot.clip(&pages), site);
+            let how = (site, Whose::Anybodys);
+            self.unmap_table(gather, spot, spot.clip(&pages), how);
             index = spot.index + 1;
         }
         machine.emit(Event::End(Phase::Unmap));
@@ -59,11 +69,11 @@ impl<M: Machine> AddressSpace<M> {
         &self,
         gather: &mut Gather<'_, M>,
         spot: Spot<'_, M>,
-        range: Range<u64>,
-        site: Site,
+        range: Range<u32>,
+        (site, whose): (Site, Whose),
     ) {
-        if spot.is_huge() {
-            self.unmap_huge(gather, spot, &range, site);
+        if spot.leaf.is_huge() {
+            self.unmap_huge(gather, spot, &range, (site, whose));
         }
         let mut at = range.start;
         while at < range.end && spot.leaf.is_live() {
@@ -80,7 +90,7 @@ impl<M: Machine> AddressSpace<M> {
         &self,
         gather: &mut Gather<'_, M>,
         spot: Spot<'_, M>,
-        range: Range<u64>,
+        range: Range<u32>,
         site: Site,
     ) -> Stop {
         let memory = gather.memory();
@@ -126,24 +136,43 @@ impl<M: Machine> AddressSpace<M> {
         &self,
         gather: &mut Gather<'_, M>,
         spot: Spot<'_, M>,
-        range: &Range<u64>,
-        site: Site,
+        range: &Range<u32>,
+        (site, whose): (Site, Whose),
     ) {
         let machine = gather.memory().machine;
         machine.emit(Event::Begin(Phase::TableLock));
-        let full = spot.upper.slots.with(machine, site, |slots| {
-            machine.emit(Event::End(Phase::TableLock));
-            // Somebody may have been faster.
-            let page = spot.huge(slots)?;
-            if *range == (0..ENTRIES) {
-                return Some(self.zap_huge(gather, spot, (slots, page), site));
-            }
-            self.split_huge(gather.memory(), spot, (slots, page), site);
-            None
-        });
-        if full == Some(true) {
+        let full = match whose {
+            Whose::Anybodys => spot.upper.frame.with(machine, site, |_| {
+                self.unmap_huge_here(gather, spot, range, site)
+            }),
+            Whose::Mine => self.unmap_huge_here(gather, spot, range, site),
+        };
+        if full {
             gather.flush();
         }
+    }
+
+    /// The same under the lock of its place; whether the gather is full.
+    fn unmap_huge_here(
+        &self,
+        gather: &mut Gather<'_, M>,
+        spot: Spot<'_, M>,
+        range: &Range<u32>,
+        site: Site,
+    ) -> bool {
+        let memory = gather.memory();
+        spot.leaf.entries.with(memory.machine, site, |entries| {
+            memory.machine.emit(Event::End(Phase::TableLock));
+            // Somebody may have been faster.
+            let What::Huge(page) = entries.what() else {
+                return false;
+            };
+            if *range == (0..ENTRIES) {
+                return self.zap_huge(gather, spot, (entries, page));
+            }
+            split_huge(memory, spot, (entries, page));
+            false
+        })
     }
 
     /// Takes a huge page out; whether the gather is full.
@@ -151,58 +180,24 @@ impl<M: Machine> AddressSpace<M> {
         &self,
         gather: &mut Gather<'_, M>,
         spot: Spot<'_, M>,
-        (slots, page): (&mut Slots, Page),
-        site: Site,
+        (entries, page): (&mut Entries, Page),
     ) -> bool {
         let machine = gather.memory().machine;
         machine.spend(Work::Zap, 1);
         machine.spend(Work::Rmap, 1);
-        spot.take_huge(slots);
         if let Some(kind) = page.kind.counted() {
             let Pages(pages) = Order::HUGE.pages();
             self.rss.add(machine, kind, -i64::from(pages));
         }
-        let kept = spot
-            .leaf
-            .entries
-            .with(machine, site, |entries| spot.leaf.take_frame(entries));
-        if let Some(frame) = kept {
+        let mut full = !gather.add(page, Order::HUGE);
+        if let Some(frame) = spot.leaf.take_frame(entries) {
             self.forget_frames(machine, 1);
-            gather.add_table(frame);
+            full |= !gather.add_table(frame);
         }
-        let full = !gather.add(page, Order::HUGE);
         if full {
             gather.flush_translations();
         }
         full
-    }
-
-    /// Puts a table with the parts of a huge page in its place.
-    pub(super) fn split_huge(
-        &self,
-        memory: Memory<'_, M>,
-        spot: Spot<'_, M>,
-        (slots, page): (&mut Slots, Page),
-        site: Site,
-    ) {
-        let machine = memory.machine;
-        machine.spend(Work::WalkTable, 1);
-        let split = memory.manager.pages().split(machine, page.pfn, Order::HUGE);
-        split.expect("a huge page was handed out as one block");
-        spot.leaf.entries.with(machine, site, |entries| {
-            spot.leaf.go_live(entries);
-            for part in 0..ENTRIES {
-                let pfn = page.pfn.plus(Pages(part as u32));
-                entries.set(part, Entry::Page(Page { pfn, ..page }));
-            }
-        });
-        spot.take_huge(slots);
-        if page.kind == PageKind::Anon {
-            for part in 1..ENTRIES {
-                let pfn = page.pfn.plus(Pages(part as u32));
-                memory.spaces.lru.add(machine, memory.manager.pages(), pfn);
-            }
-        }
     }
 
     /// Takes the page of an empty table, if the table is there and empty.
@@ -214,11 +209,36 @@ impl<M: Machine> AddressSpace<M> {
             .leaf
             .entries
             .with(machine, site, |entries: &mut Entries| {
-                let is_spare = entries.is_live() && entries.used() == 0;
+                let is_spare = entries.what() == What::Table && entries.used() == 0;
                 is_spare.then(|| spot.leaf.take_frame(entries)).flatten()
             })?;
         self.forget_frames(machine, 1);
         Some(frame)
+    }
+}
+
+/// Puts a table with the parts of a huge page in its place.
+fn split_huge<M: Machine>(
+    memory: Memory<'_, M>,
+    spot: Spot<'_, M>,
+    (entries, page): (&mut Entries, Page),
+) {
+    let Memory {
+        machine,
+        manager,
+        spaces,
+    } = memory;
+    machine.spend(Work::WalkTable, 1);
+    let split = manager.pages().split(machine, page.pfn, Order::HUGE);
+    split.expect("a huge page was handed out as one block");
+    spot.leaf.go_live(entries);
+    for part in 0..ENTRIES {
+        let pfn = page.pfn.plus(Pages(part));
+        entries.set(part, Entry::Page(Page { pfn, ..page }));
+        // The whole is on the lists already, as one.
+        if page.kind == PageKind::Anon && part > 0 {
+            spaces.lru.add(machine, manager.pages(), pfn);
+        }
     }
 }
 
@@ -277,9 +297,12 @@ impl Tally {
 
 impl<M: Machine> Spot<'_, M> {
     /// The entries of this table that are of `pages`.
-    pub(super) fn clip(&self, pages: &Range<Vpn>) -> Range<u64> {
+    pub(super) fn clip(&self, pages: &Range<Vpn>) -> Range<u32> {
         let start = self.start().0;
-        let entry = |page: Vpn| page.0.saturating_sub(start).min(ENTRIES);
+        let entry = |page: Vpn| {
+            let behind = u32::try_from(page.0.saturating_sub(start));
+            behind.unwrap_or(ENTRIES).min(ENTRIES)
+        };
         entry(pages.start)..entry(pages.end)
     }
 }

@@ -8,7 +8,7 @@ use crate::page::watermark::Urgency;
 use crate::site::{Site, Work};
 use crate::space::error::{FaultError, NoMemory};
 use crate::space::memory::Memory;
-use crate::space::page_table::{ENTRIES, Page, PageKind, Spot};
+use crate::space::page_table::{ENTRIES, Page, PageKind, Spot, What};
 use crate::space::rss::RssKind;
 use crate::space::{AddressSpace, Flag};
 use crate::units::{Order, Pages, Pfn, Vpn};
@@ -24,7 +24,7 @@ impl<M: Machine> AddressSpace<M> {
     ) -> Result<Option<Attempt>, FaultError> {
         let machine = memory.machine;
         let spot = self.table.spot(machine, page)?;
-        if spot.is_huge() {
+        if spot.leaf.is_huge() {
             return Ok(Some(Attempt::Done(Faulted::Already)));
         }
         let Pages(pages) = Order::HUGE.pages();
@@ -57,19 +57,18 @@ impl<M: Machine> AddressSpace<M> {
         let block = memory.manager.pages().alloc(machine, request);
         let outcome = block.map_err(FaultError::OutOfMemory).and_then(|pfn| {
             // Clearing 2 MiB is most of the price of as many faults.
-            machine.spend(Work::Fault, ENTRIES as u32);
+            machine.spend(Work::Fault, ENTRIES);
             let whole = Page { pfn, kind };
             let outcome = self.put_whole(machine, spot, (whole, version), &mut spare);
-            if !matches!(outcome, Ok(Some(Attempt::Done(Faulted::Huge)))) {
+            if let Ok(Some(Attempt::Done(Faulted::Huge))) = outcome {
+                self.count_whole(memory, whole);
+            } else {
                 memory.give_back_block(pfn, Order::HUGE);
             }
             outcome.map_err(|error| error.at(page))
         });
         if let Some(spare) = spare {
             memory.give_back_tables(&[spare]);
-        }
-        if let Ok(Some(Attempt::Done(Faulted::Huge))) = &outcome {
-            self.count_whole(memory, spot, kind);
         }
         outcome
     }
@@ -82,10 +81,7 @@ impl<M: Machine> AddressSpace<M> {
         spare: &mut Option<Pfn>,
     ) -> Result<Option<Attempt>, Refusal> {
         let private = whole.kind == PageKind::Anon;
-        spot.upper.slots.with(machine, Site::Fault, |slots| {
-            if spot.is_huge() {
-                return Ok(Some(Attempt::Done(Faulted::Already)));
-            }
+        spot.upper.frame.with(machine, Site::Fault, |_| {
             spot.leaf.entries.with(machine, Site::Fault, |entries| {
                 if private && self.has(machine, Flag::Unstable) {
                     return Err(Refusal::Unstable);
@@ -93,45 +89,38 @@ impl<M: Machine> AddressSpace<M> {
                 if self.tree.version() != version {
                     return Ok(Some(Attempt::Again));
                 }
-                if entries.has_frame() {
-                    return Ok(None);
+                match (entries.what(), *spare) {
+                    (What::Huge(_), _) => Ok(Some(Attempt::Done(Faulted::Already))),
+                    (What::Nothing, Some(frame)) => {
+                        entries.provide(frame)?;
+                        *spare = None;
+                        self.forget_frames(machine, -1);
+                        spot.leaf.set_huge(entries, whole);
+                        Ok(Some(Attempt::Done(Faulted::Huge)))
+                    }
+                    _ => Ok(None),
                 }
-                spot.set_huge(slots, whole)?;
-                if let Some(frame) = *spare {
-                    entries.provide(frame).inspect_err(|NoMemory| {
-                        spot.take_huge(slots);
-                    })?;
-                    *spare = None;
-                    self.forget_frames(machine, -1);
-                }
-                Ok(Some(Attempt::Done(Faulted::Huge)))
             })
         })
     }
 
-    fn count_whole(&self, memory: Memory<'_, M>, spot: Spot<'_, M>, kind: PageKind) {
+    fn count_whole(&self, memory: Memory<'_, M>, whole: Page) {
         let Memory {
             machine,
             manager,
             spaces,
         } = memory;
-        if kind != PageKind::Anon {
+        if whole.kind != PageKind::Anon {
             return;
         }
         let Pages(pages) = Order::HUGE.pages();
         let pages = i64::from(pages);
         self.rss.add(machine, RssKind::Anon, pages);
         manager.count_node(machine, NodeItem::AnonMapped, pages);
-        let found = spot
-            .upper
-            .slots
-            .with(machine, Site::Fault, |slots| spot.huge(slots));
-        if let Some(page) = found {
-            manager
-                .pages()
-                .count(machine, page.pfn, ZoneItem::Anon, pages);
-            spaces.lru.add(machine, manager.pages(), page.pfn);
-        }
+        manager
+            .pages()
+            .count(machine, whole.pfn, ZoneItem::Anon, pages);
+        spaces.lru.add(machine, manager.pages(), whole.pfn);
     }
 }
 

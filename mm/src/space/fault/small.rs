@@ -11,7 +11,7 @@ use crate::space::error::FaultError;
 use crate::space::fault::Faulted;
 use crate::space::gather::signed;
 use crate::space::memory::Memory;
-use crate::space::page_table::{Entry, Page, PageKind, Spot};
+use crate::space::page_table::{Entry, Page, PageKind, Spot, What};
 use crate::space::rss::RssKind;
 use crate::space::swap::SwapSlot;
 use crate::space::{AddressSpace, Flag};
@@ -44,7 +44,7 @@ impl<M: Machine> AddressSpace<M> {
         let machine = memory.machine;
         let spot = self.table.spot(machine, pages.start)?;
         let range = spot.clip(&pages);
-        if spot.is_huge() {
+        if spot.leaf.is_huge() {
             return Ok(Attempt::Done(Faulted::Already));
         }
         if !spot.leaf.is_live() && !self.add_table(memory, spot)? {
@@ -56,24 +56,25 @@ impl<M: Machine> AddressSpace<M> {
         }
         let mut batch = self.take_pages(memory, missing)?;
         // Entry, clearing and mapping: only the last of these is under a lock.
-        machine.spend(Work::Fault, missing as u32);
+        machine.spend(Work::Fault, missing);
         let outcome = self.install(memory, version, spot, range, &mut batch);
         self.settle_batch(memory, &batch);
         outcome.map_err(|Unstable| FaultError::Unstable(pages.start))
     }
 
     /// Entries of `range` without a page in memory.
-    fn missing(&self, machine: &M, spot: Spot<'_, M>, range: Range<u64>) -> usize {
-        spot.leaf.entries.with(machine, Site::Fault, |entries| {
-            let is_missing = |&index: &u64| !matches!(entries.get(index), Some(Entry::Page(_)));
+    fn missing(&self, machine: &M, spot: Spot<'_, M>, range: Range<u32>) -> u32 {
+        let missing = spot.leaf.entries.with(machine, Site::Fault, |entries| {
+            let is_missing = |&index: &u32| !matches!(entries.get(index), Some(Entry::Page(_)));
             range.filter(is_missing).count()
-        })
+        });
+        u32::try_from(missing).unwrap_or(u32::MAX)
     }
 
     /// Charges for pages and takes them.
-    fn take_pages(&self, memory: Memory<'_, M>, pages: usize) -> Result<Batch, FaultError> {
+    fn take_pages(&self, memory: Memory<'_, M>, pages: u32) -> Result<Batch, FaultError> {
         let mut batch = Batch::new();
-        let wanted = pages.min(TOGETHER);
+        let wanted = (pages as usize).min(TOGETHER);
         if let Some(budget) = &self.budget {
             budget.charge(memory.machine, wanted as u64)?;
         }
@@ -97,7 +98,7 @@ impl<M: Machine> AddressSpace<M> {
         memory: Memory<'_, M>,
         version: u64,
         spot: Spot<'_, M>,
-        range: Range<u64>,
+        range: Range<u32>,
         batch: &mut Batch,
     ) -> Result<Attempt, Unstable> {
         let machine = memory.machine;
@@ -105,7 +106,7 @@ impl<M: Machine> AddressSpace<M> {
             if self.has(machine, Flag::Unstable) {
                 return Err(Unstable);
             }
-            if !entries.is_live() || self.tree.version() != version {
+            if entries.what() != What::Table || self.tree.version() != version {
                 return Ok(Attempt::Again);
             }
             for index in range {
@@ -143,7 +144,10 @@ impl<M: Machine> AddressSpace<M> {
         }
         let swapped = &batch.swapped[..batch.swapped_len];
         if !swapped.is_empty() {
-            machine.spend(Work::SwapIn, swapped.len() as u32);
+            machine.spend(
+                Work::SwapIn,
+                u32::try_from(swapped.len()).unwrap_or(u32::MAX),
+            );
             self.rss
                 .add(machine, RssKind::Swap, -signed(swapped.len() as u64));
             let given = spaces.swap.give_back(machine, swapped);

@@ -8,7 +8,7 @@ use crate::site::{Site, Work};
 use crate::space::error::FaultError;
 use crate::space::mapping::Mappings;
 use crate::space::memory::Memory;
-use crate::space::page_table::{Entry, Page, PageKind};
+use crate::space::page_table::{Entry, Page, PageKind, What};
 use crate::space::rss::RssKind;
 use crate::space::{AddressSpace, Flag, MappingKind};
 use crate::units::{Order, Pfn, Vpn};
@@ -110,7 +110,7 @@ impl<M: Machine> AddressSpace<M> {
             if private && self.has(machine, Flag::Unstable) {
                 return Err(FaultError::Unstable(at));
             }
-            if !entries.is_live() {
+            if entries.what() != What::Table {
                 return Ok(Attempt::Again);
             }
             if entries.get(index).is_some() {

@@ -7,7 +7,7 @@ use crate::site::Site;
 use crate::space::AddressSpace;
 use crate::space::error::{FaultError, NoMemory};
 use crate::space::memory::Memory;
-use crate::space::page_table::{Spot, TABLES};
+use crate::space::page_table::{Spot, TABLES, What};
 use crate::units::{Order, Pfn};
 
 impl<M: Machine> AddressSpace<M> {
@@ -34,21 +34,21 @@ impl<M: Machine> AddressSpace<M> {
                 })?
                 .into();
         }
-        let outcome = spot.upper.slots.with(machine, Site::Fault, |slots| {
-            if let Some(frame) = upper.take() {
-                upper = spot.provide_upper(slots, frame);
+        let outcome = spot.upper.frame.with(machine, Site::Fault, |frame| {
+            if let Some(page) = upper.take() {
+                upper = spot.upper.provide(frame, page);
                 self.forget_frames(machine, -i64::from(upper.is_none()));
             }
-            if spot.huge(slots).is_some() {
-                return Ok(false);
-            }
             spot.leaf.entries.with(machine, Site::Fault, |entries| {
-                if !entries.is_live() {
-                    if let Some(frame) = spare {
-                        entries.provide(frame)?;
-                        spare = None;
-                        self.forget_frames(machine, -1);
-                    }
+                if let What::Huge(_) = entries.what() {
+                    return Ok(false);
+                }
+                if let Some(frame) = spare
+                    && entries.what() == What::Nothing
+                {
+                    entries.provide(frame)?;
+                    spare = None;
+                    self.forget_frames(machine, -1);
                     spot.leaf.go_live(entries);
                 }
                 Ok(true)

@@ -1,7 +1,7 @@
 //! Page tables: where each virtual page is.
 //!
 //! ```text
-//! PageTable ── Upper, 1 GiB: a lock, huge pages ── Leaf, 2 MiB: a lock, 512 entries
+//! PageTable ── Upper, 1 GiB: a lock ── Leaf, 2 MiB: a lock, and 512 entries or a huge page
 //! ```
 //!
 //! `entry`: what an entry says. `table`: the entries of one table. `sparse`: how tables are found
@@ -17,12 +17,11 @@ mod entry;
 mod sparse;
 mod table;
 
-use core::array;
 use core::sync::atomic::Ordering::Relaxed;
 
 pub(super) use self::entry::{Entry, Page, PageKind};
 use self::sparse::Sparse;
-pub(super) use self::table::{ENTRIES, Entries};
+pub(super) use self::table::{ENTRIES, Entries, What};
 use super::error::NoMemory;
 use crate::machine::{Field, Lock, Machine, Word};
 use crate::site::{LockClass, Site};
@@ -30,6 +29,8 @@ use crate::units::{Pfn, Vpn};
 
 /// log₂ of the entries of a table.
 pub(super) const TABLE_BITS: u32 = 9;
+/// Tables below an upper table.
+const SLOTS: u64 = ENTRIES as u64;
 /// log₂ of the pages of an address space: 128 TiB (x86-64 with four levels).
 pub(super) const SPACE_BITS: u32 = 35;
 /// Tables of an address space, all levels but the lowest left out.
@@ -56,39 +57,53 @@ pub(super) struct PageTable<M: Machine> {
 
 /// What 512 tables have in common.
 pub(super) struct Upper<M: Machine> {
-    pub(super) slots: M::Lock<Slots>,
-    /// Which of the 512 ranges are huge pages, a bit each, to look at without the lock.
-    huge: [M::Field; HUGE_WORDS],
+    /// Held while tables and huge pages come, and by those who take huge pages away unless what they
+    /// take is theirs alone. Guards the page that this table is in.
+    pub(super) frame: M::Lock<Option<Pfn>>,
     /// Not 0 if a page is there for this table.
     framed: M::Field,
     leaves: Sparse<M, Leaf<M>>,
 }
 
-const HUGE_WORDS: usize = ENTRIES as usize / u64::BITS as usize;
-
 /// The place of one table.
 pub(super) struct Leaf<M: Machine> {
     pub(super) entries: M::Lock<Entries>,
-    /// Not 0 if the table is live, to look at without the lock.
-    live: M::Field,
+    /// What is there, to look at without the lock.
+    what: M::Field,
 }
+
+const NOTHING: u64 = 0;
+const TABLE: u64 = 1;
+const HUGE: u64 = 2;
 
 impl<M: Machine> Leaf<M> {
     /// Whether there is a table. May be outdated unless the lock is held.
     #[inline]
     pub(super) fn is_live(&self) -> bool {
-        self.live.get() != 0
+        self.what.get() == TABLE
     }
 
-    /// From now on the table may be filled.
+    /// Whether there is a huge page. May be outdated unless the lock is held.
+    #[inline]
+    pub(super) fn is_huge(&self) -> bool {
+        self.what.get() == HUGE
+    }
+
+    /// From now on the table may be filled. A page was provided.
     pub(super) fn go_live(&self, entries: &mut Entries) {
-        entries.go_live();
-        self.live.set(1);
+        entries.set_what(What::Table);
+        self.what.set(TABLE);
     }
 
-    /// Takes the page of an empty table, or what was kept for one; afterwards there is none.
+    /// Puts a huge page where nothing is. A page for a table of its parts was provided.
+    pub(super) fn set_huge(&self, entries: &mut Entries, page: Page) {
+        entries.set_what(What::Huge(page));
+        self.what.set(HUGE);
+    }
+
+    /// Takes the page of an empty table, or what was kept for one; afterwards there is nothing.
     pub(super) fn take_frame(&self, entries: &mut Entries) -> Option<Pfn> {
-        self.live.set(0);
+        self.what.set(NOTHING);
         entries.take_frame()
     }
 }
@@ -99,15 +114,6 @@ pub(super) struct Spot<'t, M: Machine> {
     pub(super) index: u64,
     pub(super) upper: &'t Upper<M>,
     pub(super) leaf: &'t Leaf<M>,
-}
-
-/// What the lock of an [`Upper`] guards.
-#[derive(Default)]
-pub(super) struct Slots {
-    /// The page that the upper table is in.
-    frame: Option<Pfn>,
-    /// For each of the 512 ranges its huge page; none are stored before the first.
-    huge: alloc::vec::Vec<Option<Page>>,
 }
 
 impl<M: Machine> Clone for Spot<'_, M> {
@@ -142,7 +148,7 @@ impl<M: Machine> PageTable<M> {
             .get_or_make(machine, index >> TABLE_BITS, new_upper)?;
         let new_leaf = || Leaf {
             entries: machine.lock(LockClass::PageTable, machine.this_cpu(), Entries::default()),
-            live: machine.field(0),
+            what: machine.field(NOTHING),
         };
         let leaf = upper.leaves.get_or_make(machine, slot(index), new_leaf)?;
         Ok(Spot { index, upper, leaf })
@@ -176,9 +182,9 @@ impl<M: Machine> PageTable<M> {
     pub(super) fn prev(&self, index: u64) -> Option<Spot<'_, M>> {
         let mut end = index;
         loop {
-            let (number, upper) = self.uppers.prev(end.div_ceil(ENTRIES))?;
+            let (number, upper) = self.uppers.prev(end.div_ceil(SLOTS))?;
             let first = number << TABLE_BITS;
-            let below = end.saturating_sub(first).min(ENTRIES);
+            let below = end.saturating_sub(first).min(SLOTS);
             if let Some((below, leaf)) = upper.leaves.prev(below) {
                 let index = first | below;
                 return Some(Spot { index, upper, leaf });
@@ -195,14 +201,13 @@ impl<M: Machine> PageTable<M> {
 
 /// The place of table `index` in its upper table.
 const fn slot(index: u64) -> u64 {
-    index & (ENTRIES - 1)
+    index & (SLOTS - 1)
 }
 
 impl<M: Machine> Upper<M> {
     fn new(machine: &M) -> Self {
         Self {
-            slots: machine.lock(LockClass::UpperTable, machine.this_cpu(), Slots::default()),
-            huge: array::from_fn(|_| machine.field(0)),
+            frame: machine.lock(LockClass::UpperTable, machine.this_cpu(), None),
             framed: machine.field(0),
             leaves: Sparse::new(machine, TABLE_BITS),
         }
@@ -215,18 +220,20 @@ impl<M: Machine> Upper<M> {
 
     /// Takes the page of this table; all tables below are gone.
     pub(super) fn take_frame(&self, machine: &M, site: Site) -> Option<Pfn> {
-        self.slots.with(machine, site, |slots| {
+        self.frame.with(machine, site, |frame| {
             self.framed.set(0);
-            slots.frame.take()
+            frame.take()
         })
     }
 
-    fn note_huge(&self, slot: u64, is_huge: bool) {
-        let (word, bit) = (slot / u64::from(u64::BITS), slot % u64::from(u64::BITS));
-        let field = &self.huge[word as usize];
-        // Only holders of the lock write.
-        let others = field.get() & !(1 << bit);
-        field.set(others | u64::from(is_huge) << bit);
+    /// Gives this table `page` to be in if it has none yet, and otherwise gives it back.
+    pub(super) fn provide(&self, frame: &mut Option<Pfn>, page: Pfn) -> Option<Pfn> {
+        if frame.is_some() {
+            return Some(page);
+        }
+        *frame = Some(page);
+        self.framed.set(1);
+        None
     }
 }
 
@@ -234,47 +241,5 @@ impl<M: Machine> Spot<'_, M> {
     /// Its first page.
     pub(super) fn start(&self) -> Vpn {
         first_page(self.index)
-    }
-
-    /// Whether a huge page is in its place. May be outdated unless the upper lock is held.
-    #[inline]
-    pub(super) fn is_huge(&self) -> bool {
-        let slot = slot(self.index);
-        let field = &self.upper.huge[(slot / u64::from(u64::BITS)) as usize];
-        field.get() >> (slot % u64::from(u64::BITS)) & 1 != 0
-    }
-
-    /// The huge page in its place.
-    pub(super) fn huge(&self, slots: &Slots) -> Option<Page> {
-        *slots.huge.get(slot(self.index) as usize)?
-    }
-
-    /// Puts a huge page in its place, where nothing is.
-    pub(super) fn set_huge(&self, slots: &mut Slots, page: Page) -> Result<(), NoMemory> {
-        let ranges = ENTRIES as usize;
-        if slots.huge.is_empty() {
-            slots.huge.try_reserve_exact(ranges).map_err(|_| NoMemory)?;
-            slots.huge.resize(ranges, None);
-        }
-        slots.huge[slot(self.index) as usize] = Some(page);
-        self.upper.note_huge(slot(self.index), true);
-        Ok(())
-    }
-
-    /// Takes the huge page from its place.
-    pub(super) fn take_huge(&self, slots: &mut Slots) -> Option<Page> {
-        let page = slots.huge.get_mut(slot(self.index) as usize)?.take()?;
-        self.upper.note_huge(slot(self.index), false);
-        Some(page)
-    }
-
-    /// Gives the upper table `frame` if it has none yet, and otherwise gives it back.
-    pub(super) fn provide_upper(&self, slots: &mut Slots, frame: Pfn) -> Option<Pfn> {
-        if slots.frame.is_some() {
-            return Some(frame);
-        }
-        slots.frame = Some(frame);
-        self.upper.framed.set(1);
-        None
     }
 }

@@ -9,7 +9,8 @@ use crate::machine::{Machine, Once};
 use crate::space::error::NoMemory;
 
 const FAN_BITS: u32 = 6;
-const FAN: u64 = 1 << FAN_BITS;
+const FAN: usize = 1 << FAN_BITS;
+const FAN_MASK: u64 = FAN as u64 - 1;
 
 /// See the file's header.
 pub(super) struct Sparse<M: Machine, T> {
@@ -71,7 +72,7 @@ impl<M: Machine, T> Sparse<M, T> {
 
     /// The first entry from `index` up that was made, with its index.
     pub(super) fn next(&self, index: u64) -> Option<(u64, &T)> {
-        if index >> self.shift >= FAN {
+        if index >> self.shift >= FAN as u64 {
             return None;
         }
         self.root.get()?.first(index, self.shift)
@@ -79,7 +80,7 @@ impl<M: Machine, T> Sparse<M, T> {
 
     /// The last entry below `index` that was made, with its index.
     pub(super) fn prev(&self, index: u64) -> Option<(u64, &T)> {
-        let last = index.checked_sub(1)?.min((FAN << self.shift) - 1);
+        let last = index.checked_sub(1)?.min(((FAN as u64) << self.shift) - 1);
         self.root.get()?.last(last, self.shift)
     }
 }
@@ -87,7 +88,7 @@ impl<M: Machine, T> Sparse<M, T> {
 /// The place of `index` in a node that has `shift` bits below its own.
 #[inline]
 const fn place(index: u64, shift: u32) -> usize {
-    (index >> shift & (FAN - 1)) as usize
+    (index >> shift & FAN_MASK) as usize
 }
 
 fn set_once<T, O: Once<T>>(
@@ -112,7 +113,7 @@ impl<M: Machine, T> Node<M, T> {
 
     fn first(&self, from: u64, shift: u32) -> Option<(u64, &T)> {
         let (own, mut from) = (place(from, shift), from);
-        for place in own..FAN as usize {
+        for place in own..FAN {
             let found = match self {
                 Self::Last(entries) => entries[place].get().map(|entry| (from, entry)),
                 Self::Inner(below) => below[place]
@@ -147,7 +148,7 @@ impl<M: Machine, T> Node<M, T> {
 
 fn row<M: Machine, T>(machine: &M) -> Result<Vec<M::Once<T>>, NoMemory> {
     let mut row = Vec::new();
-    row.try_reserve_exact(FAN as usize).map_err(|_| NoMemory)?;
+    row.try_reserve_exact(FAN).map_err(|_| NoMemory)?;
     row.extend((0..FAN).map(|_| machine.once()));
     Ok(row)
 }

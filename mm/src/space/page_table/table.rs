@@ -3,36 +3,50 @@
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use super::entry::{Entry, NONE};
+use super::entry::{Entry, NONE, Page};
 use crate::space::error::NoMemory;
 use crate::units::Pfn;
 
 /// Entries of a table.
-pub(in crate::space) const ENTRIES: u64 = 512;
+pub(in crate::space) const ENTRIES: u32 = 512;
 
-/// The entries of a table and the page they are in, if there is a table at all.
+/// What is in the place of a table: nothing, the table, or a huge page.
 ///
-/// What is guarded by the lock of a [`Leaf`](super::Leaf). A table that was taken away leaves its
-/// place and lock behind, so whoever was on the way to it finds that it is gone.
+/// Guarded by the lock of a [`Leaf`](super::Leaf). A table that was taken away leaves its place and
+/// lock behind, so whoever was on the way to it finds that it is gone.
 #[derive(Default)]
 pub(in crate::space) struct Entries {
-    /// The page that the table is in, while it exists or is promised to a huge page's parts.
+    /// The page that the table is in, while it exists or is kept for the parts of a huge page.
     frame: Option<Pfn>,
-    /// Whether the table is in use, not only kept for the parts of a huge page.
-    live: bool,
+    what: What,
     used: u32,
     entries: Vec<u64>,
 }
 
+/// What is in the place of a table.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::space) enum What {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// A table.
+    Table,
+    /// A huge page.
+    Huge(Page),
+}
+
 impl Entries {
-    /// Whether the table exists and may be filled.
-    pub(in crate::space) fn is_live(&self) -> bool {
-        self.live
+    /// What is there.
+    pub(in crate::space) fn what(&self) -> What {
+        self.what
     }
 
-    /// Whether a page is there for a table, live or not.
-    pub(in crate::space) fn has_frame(&self) -> bool {
-        self.frame.is_some()
+    pub(super) fn set_what(&mut self, what: What) {
+        debug_assert!(
+            self.frame.is_some(),
+            "a table, also one to be, needs a page"
+        );
+        self.what = what;
     }
 
     /// Entries that are not empty.
@@ -40,7 +54,7 @@ impl Entries {
         self.used
     }
 
-    /// Keeps `frame` and memory for an empty table; it is not live yet.
+    /// Keeps `frame` and memory for an empty table; it is not in use yet.
     pub(in crate::space) fn provide(&mut self, frame: Pfn) -> Result<(), NoMemory> {
         debug_assert!(self.frame.is_none(), "a table has one page");
         let mut entries = Vec::new();
@@ -53,27 +67,21 @@ impl Entries {
         Ok(())
     }
 
-    /// From now on it may be filled. A page was provided.
-    pub(in crate::space) fn go_live(&mut self) {
-        debug_assert!(self.frame.is_some(), "a table needs a page");
-        self.live = true;
-    }
-
-    /// Takes the page of an empty table, which is no longer there.
-    pub(in crate::space) fn take_frame(&mut self) -> Option<Pfn> {
+    /// Takes the page of an empty table, or what was kept for one; nothing is there afterwards.
+    pub(super) fn take_frame(&mut self) -> Option<Pfn> {
         debug_assert_eq!(self.used, 0, "a table that goes is empty");
-        self.live = false;
+        self.what = What::Nothing;
         self.entries = Vec::new();
         self.frame.take()
     }
 
     /// What is at `index`.
-    pub(in crate::space) fn get(&self, index: u64) -> Option<Entry> {
+    pub(in crate::space) fn get(&self, index: u32) -> Option<Entry> {
         Entry::decode(*self.entries.get(index as usize)?)
     }
 
     /// Writes an entry of a live table, replacing what is there.
-    pub(in crate::space) fn set(&mut self, index: u64, entry: Entry) {
+    pub(in crate::space) fn set(&mut self, index: u32, entry: Entry) {
         let there = &mut self.entries[index as usize];
         self.used += u32::from(*there == NONE);
         *there = entry.encode();
@@ -83,9 +91,9 @@ impl Entries {
     /// with `false`. Where it stopped: everything below is empty.
     pub(in crate::space) fn clear(
         &mut self,
-        range: Range<u64>,
+        range: Range<u32>,
         mut gone: impl FnMut(Entry) -> bool,
-    ) -> u64 {
+    ) -> u32 {
         for index in range.clone() {
             if self.used == 0 {
                 break;

@@ -1,0 +1,155 @@
+//! Emptying an address space that others empty too: nothing is lost or freed twice, and who waits
+//! for whom.
+
+mod support;
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use plimsoll_mm::design::Design;
+use plimsoll_mm::machine::Machine;
+use plimsoll_mm::site::LockClass;
+use plimsoll_mm::space::reap::{Reaped, Reaping};
+use plimsoll_mm::space::rss::RssKind;
+use plimsoll_mm::space::{AddressSpace, Backing, Flag, MapRequest, Memory, Place, Spaces};
+use plimsoll_mm::units::{CpuId, Nanos, Vpn};
+use plimsoll_mm::vmstat::counters::{NodeItem, ZoneItem};
+use plimsoll_sim::Sim;
+use support::Small;
+
+const PAGES: u32 = 1 << 17;
+
+/// What a victim is made of.
+#[derive(Clone, Copy)]
+struct Victim {
+    mappings: u64,
+    pages: u64,
+    gap: u64,
+    huge: bool,
+}
+
+const MANY: Victim = Victim {
+    mappings: 400,
+    pages: 100,
+    gap: 7,
+    huge: false,
+};
+
+const ONE: Victim = Victim {
+    mappings: 1,
+    pages: 40_000,
+    gap: 0,
+    huge: false,
+};
+
+/// What a run took.
+struct Took {
+    wall: Nanos,
+    waited: Nanos,
+}
+
+fn build(small: &Small, spaces: &Rc<Spaces<Sim>>, victim: Victim) -> Rc<AddressSpace<Sim>> {
+    let made: Rc<Cell<Option<AddressSpace<Sim>>>> = Rc::default();
+    let out = Rc::clone(&made);
+    let spaces = Rc::clone(spaces);
+    small.on(0, move |sim, mm| {
+        let memory = Memory::new(sim, mm, &spaces);
+        let space = AddressSpace::new(memory).expect("there is memory");
+        for number in 0..victim.mappings {
+            let start = Vpn(1000 + number * (victim.pages + victim.gap));
+            let request = MapRequest {
+                place: Place::Fixed(start),
+                pages: victim.pages,
+                backing: Backing::Anonymous { huge: victim.huge },
+            };
+            let vma = space.map(memory, request).expect("nothing is there");
+            space
+                .populate(memory, start..Vpn(start.0 + victim.pages))
+                .expect("there is memory");
+            assert!(vma.contains(start));
+        }
+        let pages = victim.mappings * victim.pages;
+        assert_eq!(space.rss().precise(sim, RssKind::Anon), pages);
+        out.set(Some(space));
+    });
+    Rc::new(made.take().expect("it was made"))
+}
+
+/// Exit on CPU 0 and `helpers` on others, at once.
+fn race(reaping: Reaping, victim: Victim, helpers: u32) -> Took {
+    let design = Design {
+        reaping,
+        ..Design::OURS
+    };
+    let small = Small::flat(4, PAGES, design);
+    let spaces = Rc::new(Spaces::new(&small.sim, &design, 0).expect("countable"));
+    let free_before: u64 = small.mm.pages().counted(&small.sim, ZoneItem::FreePages);
+    let space = build(&small, &spaces, victim);
+    let started = small.sim.stats().now;
+    let done: Rc<Cell<u64>> = Rc::default();
+    for cpu in 0..=helpers {
+        let (mm, spaces) = (Rc::clone(&small.mm), Rc::clone(&spaces));
+        let (space, done) = (Rc::clone(&space), Rc::clone(&done));
+        small.sim.spawn(CpuId(cpu), move |sim| {
+            sim.sleep_until(Nanos(started.0 + 1_000_000));
+            let memory = Memory::new(sim, &mm, &spaces);
+            if cpu == 0 {
+                space.exit(memory).expect("it was not ended before");
+            } else {
+                let reaped = space.try_reap(memory);
+                assert!(
+                    matches!(reaped, Reaped::All | Reaped::GaveWay),
+                    "{reaped:?}"
+                );
+            }
+            done.set(done.get().max(sim.now().0));
+        });
+    }
+    small.sim.run();
+    assert!(space.has(&small.sim, Flag::Ended));
+    assert_eq!(space.table_pages(&small.sim), 0);
+    assert_eq!(spaces.lru().total(&small.sim), 0);
+    let space = Rc::into_inner(space).expect("nobody uses it");
+    assert_eq!(space.destroy(&small.sim), Ok(()));
+    assert_eq!(
+        small.mm.counted_on_nodes(&small.sim, NodeItem::PageTables),
+        0
+    );
+    assert_eq!(
+        small.mm.counted_on_nodes(&small.sim, NodeItem::AnonMapped),
+        0
+    );
+    let _ = free_before;
+    let stats = small.sim.stats();
+    let waited = |class: LockClass| {
+        stats.locks[class as usize]
+            .iter()
+            .map(|lock| lock.wait_total.0)
+            .sum::<u64>()
+    };
+    Took {
+        wall: Nanos(done.get() - started.0 - 1_000_000),
+        waited: Nanos(waited(LockClass::PageTable) + waited(LockClass::UpperTable)),
+    }
+}
+
+#[test]
+fn smoke() {
+    for (name, victim) in [
+        ("many", MANY),
+        ("one", ONE),
+        ("huge", Victim { huge: true, ..ONE }),
+    ] {
+        for reaping in Reaping::ALL {
+            for helpers in [0, 1, 3] {
+                let took = race(reaping, victim, helpers);
+                println!(
+                    "{name} {} {helpers}: wall {} us, waited {} us",
+                    reaping.name(),
+                    took.wall.0 / 1000,
+                    took.waited.0 / 1000
+                );
+            }
+        }
+    }
+}
