@@ -88,8 +88,7 @@ impl CostKey {
             self,
             Self::Work(
                 Work::ContextSwitch | Work::Interrupt | Work::Ipi | Work::TlbFlush | Work::Think
-            )
-                | Self::Transfer(_)
+            ) | Self::Transfer(_)
                 | Self::LockOwn
                 | Self::LockRemoteExtra
                 | Self::LockHandoverExtra
