@@ -13,7 +13,7 @@ use crate::page::watermark::Urgency;
 use crate::space::lru::Lru;
 use crate::space::object::{Object, ObjectKind};
 use crate::space::swap::{SwapArea, SwapSlot};
-use crate::units::{CpuId, Order, Pfn};
+use crate::units::{Order, Pfn};
 
 /// An object that two CPUs touch.
 pub struct Touched<M: Machine> {
@@ -180,7 +180,7 @@ impl<M: Machine> Aged<M> {
         self.lru.add(machine, &self.few.pages, Pfn(0));
     }
 
-    /// Adds two, the first of which moves the batch if nobody else has moved it.
+    /// Adds two, the first of which fills the batch.
     fn adds(&self, machine: &M) {
         self.add(machine);
         self.add(machine);
@@ -209,15 +209,8 @@ pub fn aging_at_once<M: Machine>() -> Law<M, Aged<M>> {
         name: "no used page is lost or counted twice between the batches and the lists",
         setup: Aged::new,
         bodies: vec![|machine, aged| aged.adds(machine), |machine, aged| {
-            aged.drains(machine)
+            aged.drains(machine);
         }],
-        check: |machine, aged| {
-            assert_eq!(
-                machine.this_cpu(),
-                CpuId(0),
-                "checks run where batches began"
-            );
-            aged.is_exact(machine, 30 + 2 + 1 - 3);
-        },
+        check: |machine, aged| aged.is_exact(machine, 30 + 2 + 1 - 3),
     }
 }
