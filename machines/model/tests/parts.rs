@@ -10,6 +10,7 @@ const SCHEDULES: u32 = 2000;
 fn loom_budgets() {
     loom::run_law(&laws::budget::charging_at_once(), 2);
     loom::run_law(&laws::budget::refused_on_the_way_up(), 2);
+    loom::run_law(&laws::budget::following(), 2);
 }
 
 #[test]
@@ -32,6 +33,7 @@ fn loom_lists_of_used_pages() {
 fn shuttle_budgets() {
     shuttle::run_law(&laws::budget::charging_at_once(), 2, SCHEDULES);
     shuttle::run_law(&laws::budget::refused_on_the_way_up(), 2, SCHEDULES);
+    shuttle::run_law(&laws::budget::following(), 2, SCHEDULES);
 }
 
 #[test]

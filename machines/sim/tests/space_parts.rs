@@ -30,6 +30,7 @@ fn seeds() -> Range<u64> {
 fn budgets() {
     run_law(&laws::budget::charging_at_once(), &machine(), seeds());
     run_law(&laws::budget::refused_on_the_way_up(), &machine(), seeds());
+    run_law(&laws::budget::following(), &machine(), seeds());
 }
 
 #[test]
