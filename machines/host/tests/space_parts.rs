@@ -64,7 +64,7 @@ proptest! {
         let _entered = host.enter(CpuId(0));
         let area = SwapArea::new(&host, slots).expect("memory for a few slots");
         prop_assert_eq!(area.slots(), slots);
-        let mut taken = vec![false; 12];
+        let mut taken = [false; 12];
         for op in ops {
             match op {
                 Op::Take => {
@@ -188,7 +188,7 @@ fn an_object_that_gets_no_page_is_as_it_was() {
         .page(&host, &pages, 5, single())
         .expect("a first page");
     let rest: Vec<Pfn> = std::iter::from_fn(|| pages.alloc(&host, single()).ok()).collect();
-    assert_eq!(rest.len() as u32, PAGES - 1);
+    assert_eq!(rest.len(), Pages(PAGES - 1).index());
     let refused = object.page(&host, &pages, 6, single());
     assert!(
         matches!(refused, Err(AllocError::OutOfMemory(_))),

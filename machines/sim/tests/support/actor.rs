@@ -189,7 +189,7 @@ impl Actor {
                     self.stage.cache.push(pfn);
                 }
                 Ok(pfn) if order > 0 && self.dice.chance(10) => {
-                    self.split(sim, (pfn, request.order))
+                    self.split(sim, (pfn, request.order));
                 }
                 Ok(pfn) => self.held.push((pfn, request.order)),
                 Err(AllocError::OutOfMemory(tried)) => {
