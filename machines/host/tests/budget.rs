@@ -223,6 +223,11 @@ fn those_who_were_let_in_are_never_beyond_a_limit() {
 }
 
 #[test]
+fn who_gets_in_sees_what_was_done_before_somebody_left() {
+    run_law(&laws::budget::following(), 2, ROUNDS);
+}
+
+#[test]
 fn who_is_refused_leaves_nothing_behind() {
     run_law(&laws::budget::refused_on_the_way_up(), 2, ROUNDS);
 }

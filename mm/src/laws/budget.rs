@@ -6,7 +6,7 @@
 use alloc::sync::Arc;
 use alloc::vec;
 use core::fmt;
-use core::sync::atomic::Ordering::{AcqRel, Acquire};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
 use super::{Body, Law};
 use crate::machine::{Machine, Word};
@@ -26,6 +26,8 @@ pub struct FewBudgets<M: Machine> {
     tight: Arc<Budget<M>>,
     /// Pages that bodies were let in with and have not left with.
     held: M::Word,
+    /// What one who leaves has done before.
+    done: M::Word,
 }
 
 impl<M: Machine> fmt::Debug for FewBudgets<M> {
@@ -42,6 +44,7 @@ impl<M: Machine> FewBudgets<M> {
             wide: under(u64::MAX),
             tight: under(TIGHT_LIMIT),
             held: machine.word(0),
+            done: machine.word(0),
             root,
         }
     }
@@ -81,6 +84,29 @@ impl<M: Machine> FewBudgets<M> {
         assert!(!too_many, "the root's limit is less");
     }
 
+    /// One that somebody is in already.
+    fn with_one_in(machine: &M) -> Self {
+        let budgets = Self::new(machine);
+        assert!(budgets.enters(machine, &budgets.wide, WANTED));
+        budgets
+    }
+
+    /// Does something, and leaves.
+    fn does_and_leaves(&self, machine: &M) {
+        // Relaxed: published by leaving.
+        self.done.store(machine, 1, Relaxed);
+        self.leaves(machine, &self.wide, WANTED);
+    }
+
+    /// Comes in once the other one has left, and sees what it did.
+    fn follows(&self, machine: &M) {
+        if self.wide.charge(machine, WANTED).is_ok() {
+            let done = self.done.load(machine, Relaxed);
+            assert_eq!(done, 1, "who gets in comes after what was done before");
+            self.wide.uncharge(machine, WANTED);
+        }
+    }
+
     /// What is charged is what is held, on every level.
     fn is_exact(&self, machine: &M) {
         let held = self.held.load(machine, Acquire).cast_unsigned();
@@ -112,6 +138,20 @@ pub fn refused_on_the_way_up<M: Machine>() -> Law<M, FewBudgets<M>> {
         bodies: vec![
             |machine, budgets| budgets.churns(machine),
             |machine, budgets| budgets.squeezes(machine),
+        ],
+        check: |machine, budgets| budgets.is_exact(machine),
+    }
+}
+
+/// One who leaves makes room for one who comes.
+#[must_use]
+pub fn following<M: Machine>() -> Law<M, FewBudgets<M>> {
+    Law {
+        name: "who gets in because somebody left sees what that one did before it left",
+        setup: FewBudgets::with_one_in,
+        bodies: vec![
+            |machine, budgets| budgets.does_and_leaves(machine),
+            |machine, budgets| budgets.follows(machine),
         ],
         check: |machine, budgets| budgets.is_exact(machine),
     }

@@ -7,6 +7,7 @@
 //! Locks: pcp lock, then zone lock, by `refill`; zone lock alone by `alloc_direct`.
 
 use super::pcp::{Pcp, list_of};
+use super::watermark::Urgency;
 use super::zone::{Ask, Mark, Zone};
 use super::{AllocError, PageAllocator, Request, Tried, tag};
 use crate::event::Event;
@@ -27,7 +28,7 @@ impl<M: Machine> PageAllocator<M> {
     /// # Errors
     /// [`AllocError::OutOfMemory`] when no zone may give a block after every CPU's lists were
     /// drained and every reclaimer asked; it says what was tried. Who does not wait
-    /// ([`Urgency::waits`]) tries neither.
+    /// ([`Urgency::waits`]) tries neither; of a failure with [`Urgency::NoWait`] no observer is told.
     #[inline]
     pub fn alloc(&self, machine: &M, request: Request) -> Result<Pfn, AllocError> {
         let pfn = match self.try_zones(machine, request, Mark::Low) {
@@ -86,6 +87,10 @@ impl<M: Machine> PageAllocator<M> {
             zones,
             ..Tried::default()
         };
+        if request.urgency == Urgency::NoWait {
+            // Whoever asks like that can do without: nobody is told.
+            return Err(AllocError::OutOfMemory(tried));
+        }
         if !request.urgency.waits() {
             // It must not wait for another CPU's lists, or for a reclaimer.
             return self.give_up(machine, request, tried);

@@ -212,6 +212,23 @@ impl<M: Machine> PageAllocator<M> {
         }
     }
 
+    /// Counts `each` more or fewer of an item for each of `pfns`, in its zone, on this CPU. Frames in
+    /// no zone are passed over.
+    pub fn count_each(&self, machine: &M, pfns: &[Pfn], item: ZoneItem, each: i64) {
+        let mut rest = pfns;
+        while let Some(&first) = rest.first() {
+            let mut run = 1;
+            if let Some((zone, _)) = self.locate(first) {
+                let here = |pfn: &&Pfn| zone.page(**pfn).is_some();
+                run = rest.iter().take_while(here).count();
+                let pages = i64::try_from(run).unwrap_or(i64::MAX);
+                let delta = each.saturating_mul(pages);
+                zone.counters.add(machine, item as usize, delta);
+            }
+            rest = &rest[run..];
+        }
+    }
+
     /// The sum of an item over all zones, differentials included.
     pub fn counted(&self, machine: &M, item: ZoneItem) -> u64 {
         self.zones

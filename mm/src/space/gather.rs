@@ -191,12 +191,13 @@ impl<'m, M: Machine> Gather<'m, M> {
             manager,
             spaces,
         } = self.memory;
-        let Some(&first) = own.first() else { return };
+        if own.is_empty() {
+            return;
+        }
         spaces.lru.remove(machine, manager.pages(), own);
         let pages = own.len() as u64;
-        let delta = -signed(pages);
-        manager.pages().count(machine, first, ZoneItem::Anon, delta);
-        manager.count_node(machine, NodeItem::AnonMapped, delta);
+        manager.pages().count_each(machine, own, ZoneItem::Anon, -1);
+        manager.count_node(machine, NodeItem::AnonMapped, -signed(pages));
         machine.spend(Work::Release, u32::try_from(pages).unwrap_or(u32::MAX));
         self.uncharge(pages);
         self.memory.give_back(own);

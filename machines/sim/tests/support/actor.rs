@@ -188,6 +188,9 @@ impl Actor {
                 Ok(pfn) if order == 0 && self.stage.scene.odds.reclaim && self.dice.chance(20) => {
                     self.stage.cache.push(pfn);
                 }
+                Ok(pfn) if order > 0 && self.dice.chance(10) => {
+                    self.split(sim, (pfn, request.order));
+                }
                 Ok(pfn) => self.held.push((pfn, request.order)),
                 Err(AllocError::OutOfMemory(tried)) => {
                     assert!(tried.zones > 0, "somebody was asked: {tried:?}");
@@ -205,6 +208,15 @@ impl Actor {
                 }
             }
         }
+    }
+
+    /// Holds the pages of a block one by one from now on.
+    fn split(&mut self, sim: &Sim, (pfn, order): Block) {
+        let pages = self.stage.mm.pages();
+        pages.split(sim, pfn, order).expect("it was handed out");
+        let singles = pfn.0..pfn.0 + order.pages().0;
+        self.held
+            .extend(singles.map(|page| (Pfn(page), Order::ZERO)));
     }
 
     fn take(&mut self) -> Option<Block> {

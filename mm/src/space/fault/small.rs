@@ -133,10 +133,12 @@ impl<M: Machine> AddressSpace<M> {
             spaces,
         } = memory;
         let (mapped, left) = batch.pfns[..batch.len].split_at(batch.used);
-        if let Some(&first) = mapped.first() {
+        if !mapped.is_empty() {
             let pages = signed(mapped.len() as u64);
             self.rss.add(machine, RssKind::Anon, pages);
-            manager.pages().count(machine, first, ZoneItem::Anon, pages);
+            manager
+                .pages()
+                .count_each(machine, mapped, ZoneItem::Anon, 1);
             manager.count_node(machine, NodeItem::AnonMapped, pages);
             for &pfn in mapped {
                 spaces.lru.add(machine, manager.pages(), pfn);

@@ -1,0 +1,45 @@
+//! Laws of what address spaces share under loom, exhaustively, and under shuttle, at random.
+
+use plimsoll_mm::laws;
+use plimsoll_model::{loom, shuttle};
+
+/// Schedules per law: seconds in a debug build.
+const SCHEDULES: u32 = 2000;
+
+#[test]
+fn loom_budgets() {
+    loom::run_law(&laws::budget::charging_at_once(), 2);
+    loom::run_law(&laws::budget::refused_on_the_way_up(), 2);
+    loom::run_law(&laws::budget::following(), 2);
+}
+
+#[test]
+fn loom_objects() {
+    loom::run_law(&laws::parts::touching_at_once(), 2);
+}
+
+#[test]
+fn loom_swap_slots() {
+    loom::run_law(&laws::parts::slots_are_not_shared(), 2);
+    loom::run_law(&laws::parts::slot_given_back_twice(), 2);
+}
+
+#[test]
+fn loom_lists_of_used_pages() {
+    loom::run_law(&laws::parts::aging_at_once(), 2);
+}
+
+#[test]
+fn shuttle_budgets() {
+    shuttle::run_law(&laws::budget::charging_at_once(), 2, SCHEDULES);
+    shuttle::run_law(&laws::budget::refused_on_the_way_up(), 2, SCHEDULES);
+    shuttle::run_law(&laws::budget::following(), 2, SCHEDULES);
+}
+
+#[test]
+fn shuttle_objects_swap_and_lists() {
+    shuttle::run_law(&laws::parts::touching_at_once(), 2, SCHEDULES);
+    shuttle::run_law(&laws::parts::slots_are_not_shared(), 2, SCHEDULES);
+    shuttle::run_law(&laws::parts::slot_given_back_twice(), 2, SCHEDULES);
+    shuttle::run_law(&laws::parts::aging_at_once(), 2, SCHEDULES);
+}

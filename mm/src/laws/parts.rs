@@ -1,0 +1,218 @@
+//! What address spaces share: pages of an object, swap slots, and the lists of used pages.
+
+use alloc::vec;
+use core::array;
+use core::fmt;
+use core::sync::atomic::Ordering::{AcqRel, Acquire};
+
+use super::{Body, FewPages, Law, few_pages};
+use crate::design::Design;
+use crate::machine::{Machine, Word};
+use crate::page::Request;
+use crate::page::watermark::Urgency;
+use crate::space::lru::Lru;
+use crate::space::object::{Object, ObjectKind};
+use crate::space::swap::{SwapArea, SwapSlot};
+use crate::units::{Order, Pfn};
+
+/// An object that two CPUs touch.
+pub struct Touched<M: Machine> {
+    few: FewPages<M>,
+    object: Object<M>,
+    /// The frame that each CPU was given.
+    seen: [M::Word; 2],
+}
+
+impl<M: Machine> fmt::Debug for Touched<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Touched").finish_non_exhaustive()
+    }
+}
+
+impl<M: Machine> Touched<M> {
+    const INDEX: u64 = 7;
+
+    fn new(machine: &M) -> Self {
+        Self {
+            few: few_pages(machine, Design::OURS),
+            object: Object::new(machine, ObjectKind::Shared),
+            seen: array::from_fn(|_| machine.word(-1)),
+        }
+    }
+
+    fn touch(&self, machine: &M) {
+        let request = Request::new(Order::ZERO).urgent(Urgency::Reserve);
+        let pfn = self
+            .object
+            .page(machine, &self.few.pages, Self::INDEX, request)
+            .expect("a fresh arena has pages");
+        self.seen[machine.this_cpu().index()].swap(machine, i64::from(pfn.0), AcqRel);
+    }
+
+    /// Both have the same page, and no second one is lost.
+    fn is_one_page(&self, machine: &M) {
+        let [first, second] = self.seen.each_ref().map(|word| word.load(machine, Acquire));
+        assert!(first >= 0 && first == second, "{first} and {second}");
+        assert_eq!(self.object.present(machine), 1);
+        self.object.empty(machine, &self.few.pages);
+        assert_eq!(self.object.present(machine), 0);
+        self.few.is_whole(machine);
+    }
+}
+
+/// Two CPUs touch a page of an object for the first time.
+#[must_use]
+pub fn touching_at_once<M: Machine>() -> Law<M, Touched<M>> {
+    let touch: Body<M, Touched<M>> = |machine, touched| touched.touch(machine);
+    Law {
+        name: "a page of an object is one page, whoever touches it first",
+        setup: Touched::new,
+        bodies: vec![touch, touch],
+        check: |machine, touched| touched.is_one_page(machine),
+    }
+}
+
+/// Three slots, one of them taken, and how many have each.
+pub struct FewSlots<M: Machine> {
+    area: SwapArea<M>,
+    holders: [M::Word; 3],
+    contested: SwapSlot,
+    accepted: M::Word,
+}
+
+impl<M: Machine> fmt::Debug for FewSlots<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FewSlots").finish_non_exhaustive()
+    }
+}
+
+impl<M: Machine> FewSlots<M> {
+    fn new(machine: &M) -> Self {
+        let area = SwapArea::new(machine, 3).expect("memory for three slots");
+        let [contested, given @ ..] = [(); 3].map(|()| area.take(machine).expect("one of three"));
+        // So that both find the same first one on the list of free slots.
+        area.give_back(machine, &given).expect("they were taken");
+        Self {
+            area,
+            holders: array::from_fn(|_| machine.word(0)),
+            contested,
+            accepted: machine.word(0),
+        }
+    }
+
+    /// Takes a slot of its own and gives it back.
+    fn churns(&self, machine: &M) {
+        let slot = self.area.take(machine).expect("there is one for each");
+        let holders = &self.holders[slot.0 as usize];
+        assert_eq!(
+            holders.add(machine, 1, AcqRel),
+            1,
+            "{slot:?} has one holder"
+        );
+        holders.add(machine, -1, AcqRel);
+        self.area.give_back(machine, &[slot]).expect("it was taken");
+    }
+
+    /// Gives back what the other one gives back too.
+    fn gives(&self, machine: &M) {
+        if self.area.give_back(machine, &[self.contested]).is_ok() {
+            self.accepted.add(machine, 1, AcqRel);
+        }
+    }
+
+    fn is_free(&self, machine: &M, accepted: i64) {
+        assert_eq!(self.accepted.load(machine, Acquire), accepted);
+        let left = 1 - u32::from(accepted == 1);
+        assert_eq!(self.area.used(machine), left, "no slot is lost");
+        for _ in left..3 {
+            assert!(self.area.take(machine).is_some(), "the others can be had");
+        }
+        assert_eq!(self.area.take(machine), None, "and no more");
+    }
+}
+
+/// Two CPUs take and give back slots.
+#[must_use]
+pub fn slots_are_not_shared<M: Machine>() -> Law<M, FewSlots<M>> {
+    let churns: Body<M, FewSlots<M>> = |machine, few| few.churns(machine);
+    Law {
+        name: "a slot of swap has one holder, and none is lost",
+        setup: FewSlots::new,
+        bodies: vec![churns, churns],
+        check: |machine, few| few.is_free(machine, 0),
+    }
+}
+
+/// Two CPUs give the same slot back.
+#[must_use]
+pub fn slot_given_back_twice<M: Machine>() -> Law<M, FewSlots<M>> {
+    let gives: Body<M, FewSlots<M>> = |machine, few| few.gives(machine);
+    Law {
+        name: "of two CPUs that give the same slot back at once, one is told that it may not",
+        setup: FewSlots::new,
+        bodies: vec![gives, gives],
+        check: |machine, few| few.is_free(machine, 1),
+    }
+}
+
+/// Lists of used pages.
+pub struct Aged<M: Machine> {
+    few: FewPages<M>,
+    lru: Lru<M>,
+}
+
+impl<M: Machine> fmt::Debug for Aged<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Aged").finish_non_exhaustive()
+    }
+}
+
+impl<M: Machine> Aged<M> {
+    fn new(machine: &M) -> Self {
+        let aged = Self {
+            few: few_pages(machine, Design::OURS),
+            lru: Lru::new(machine),
+        };
+        // One short of a batch, on CPU 0.
+        (0..30).for_each(|_| aged.add(machine));
+        aged
+    }
+
+    fn add(&self, machine: &M) {
+        self.lru.add(machine, &self.few.pages, Pfn(0));
+    }
+
+    /// Adds two, the first of which fills the batch.
+    fn adds(&self, machine: &M) {
+        self.add(machine);
+        self.add(machine);
+    }
+
+    /// Moves what it has, and removes more than that.
+    fn drains(&self, machine: &M) {
+        self.add(machine);
+        self.lru.drain(machine);
+        self.lru
+            .remove(machine, &self.few.pages, &[Pfn(0), Pfn(1), Pfn(2)]);
+    }
+
+    /// What was added and not removed, before and after all batches are moved.
+    fn is_exact(&self, machine: &M, expected: i64) {
+        assert_eq!(self.lru.total(machine), expected);
+        self.lru.drain(machine);
+        assert_eq!(self.lru.total(machine), expected);
+    }
+}
+
+/// A CPU's batch is full while another CPU moves its own and removes pages.
+#[must_use]
+pub fn aging_at_once<M: Machine>() -> Law<M, Aged<M>> {
+    Law {
+        name: "no used page is lost or counted twice between the batches and the lists",
+        setup: Aged::new,
+        bodies: vec![|machine, aged| aged.adds(machine), |machine, aged| {
+            aged.drains(machine);
+        }],
+        check: |machine, aged| aged.is_exact(machine, 30 + 2 + 1 - 3),
+    }
+}
