@@ -1,0 +1,434 @@
+//! A victim is killed: its last user empties it on one CPU, helpers on others, all at once.
+//!
+//! The kill is time 0. Whoever takes part starts within [`START_WITHIN`] of it, drawn from the seed:
+//! what it takes to be woken. The race is over when the last page, page table and mapping is gone.
+//! Every run checks that this is so: each page is back, no counter is off, no slot of swap is taken.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use plimsoll_mm::design::Design;
+use plimsoll_mm::event::Phase;
+use plimsoll_mm::machine::Machine;
+use plimsoll_mm::site::{LockClass, Site};
+use plimsoll_mm::space::object::{Object, ObjectKind};
+use plimsoll_mm::space::{Access, AddressSpace, Backing, Flag, MapRequest, Memory, Place, Spaces};
+use plimsoll_mm::units::{CpuId, Nanos, NodeId, Vpn};
+use plimsoll_mm::vmstat::Manager;
+use plimsoll_mm::vmstat::counters::NodeItem;
+use plimsoll_sim::profile::Profile;
+use plimsoll_sim::{Sim, Stats};
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+use super::layout::{Contents, Kind, Part, Victim};
+use crate::phases::{PhaseRecorder, PhaseTree};
+use crate::room::Room;
+
+/// Everybody has started by then, counted from the kill.
+pub const START_WITHIN: Nanos = Nanos(50_000);
+
+/// From the last page touched to the kill.
+const REST: Nanos = Nanos::from_ms(1);
+
+/// Who takes part, and where.
+#[derive(Clone, Debug)]
+pub struct Race {
+    /// Who is killed.
+    pub victim: Victim,
+    /// Where its last user leaves.
+    pub exit: CpuId,
+    /// Where helpers are.
+    pub helpers: Vec<CpuId>,
+    /// What they are.
+    pub help: Help,
+}
+
+/// What a helper is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Help {
+    /// The OOM reaper, queued at once (Linux waits for two seconds; the thread's test did not).
+    Reaper,
+    /// Somebody who calls `process_mrelease`.
+    Asked,
+}
+
+/// Who spent time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Who {
+    /// The last user.
+    Exit,
+    /// All helpers together.
+    Helpers,
+}
+
+/// Locks of one class during a race.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LockUse {
+    /// Waits of all.
+    pub wait: Nanos,
+    /// Those who had to wait.
+    pub contentions: u64,
+    /// Holds of all.
+    pub hold: Nanos,
+}
+
+/// What came of it.
+#[derive(Clone, Debug)]
+pub struct Raced {
+    /// From the kill until all memory was free.
+    pub wall: Nanos,
+    /// Who did what for how long.
+    pub tree: PhaseTree,
+    /// What was mapped.
+    pub contents: Contents,
+    /// Of everything the run did, the making of the victim included.
+    pub hash: u64,
+    help: Help,
+    locks: Vec<LockUse>,
+    /// For the last user and for helpers: waits for the locks of page tables, and sleep.
+    waits: [(Nanos, Nanos); 2],
+}
+
+/// What a task of the race needs.
+struct Stage {
+    mm: Rc<Manager<Sim>>,
+    spaces: Spaces<Sim>,
+    space: AddressSpace<Sim>,
+    killed_at: Cell<Nanos>,
+    free_at: Cell<Option<Nanos>>,
+    objects: RefCell<Vec<Arc<Object<Sim>>>>,
+}
+
+impl Race {
+    /// Makes the victim, kills it, and waits until it is gone.
+    ///
+    /// # Panics
+    /// When something of it is left, with the seed: our bug, never the user's.
+    #[must_use]
+    pub fn run(&self, profile: &Profile, design: &Design, seed: u64) -> Raced {
+        let room = Room::new(profile, *design, seed);
+        let parts = self.victim.layout(seed);
+        let contents = Contents::of(&parts);
+        let free_before = free_pages(&room);
+        let stage = Rc::new(Stage::new(&room, design, &contents));
+        stage.build(&room, self.exit, parts);
+        let recorder: Rc<RefCell<PhaseRecorder>> = Rc::default();
+        let notes = Rc::clone(&recorder);
+        room.sim.observe(move |_, cpu, now, event| {
+            notes.borrow_mut().note(cpu.index(), now, event);
+        });
+        let before = room.sim.stats();
+        self.start(&room, &stage, seed);
+        room.sim.run();
+        let after = room.sim.stats();
+        let wall = stage.check(&room.sim, free_before, || free_pages(&room));
+        let (stats, _) = room.finish();
+        Raced {
+            wall,
+            tree: recorder.take().finish(),
+            contents,
+            hash: stats.hash,
+            help: self.help,
+            locks: locks(&before, &after),
+            waits: [Site::Exit, self.help.site()].map(|site| waits(&before, &after, site)),
+        }
+    }
+
+    /// Kills, and lets everybody start.
+    fn start(&self, room: &Room, stage: &Rc<Stage>, seed: u64) {
+        let kill = room.sim.stats().now + REST;
+        stage.killed_at.set(kill);
+        // Not the stream of the layout.
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(!seed);
+        let mut enter = |cpu: CpuId, work: fn(&Stage, &Sim, Help)| {
+            let (stage, help) = (Rc::clone(stage), self.help);
+            let at = kill + Nanos(rng.random_range(0..START_WITHIN.0));
+            room.sim.spawn(cpu, move |sim| {
+                sim.sleep_until(at);
+                work(&stage, sim, help);
+                stage.note_end(sim);
+            });
+        };
+        enter(self.exit, |stage, sim, _| {
+            stage.space.raise(sim, Flag::Killed);
+            let exited = stage.space.exit(stage.memory(sim));
+            exited.expect("a victim ends once");
+        });
+        for &cpu in &self.helpers {
+            enter(cpu, |stage, sim, help| match help {
+                Help::Reaper => drop(stage.space.try_reap(stage.memory(sim))),
+                Help::Asked => drop(stage.space.release(stage.memory(sim), || false)),
+            });
+        }
+    }
+}
+
+impl Help {
+    const fn site(self) -> Site {
+        match self {
+            Self::Reaper => Site::Reap,
+            Self::Asked => Site::Release,
+        }
+    }
+
+    const fn phase(self) -> Phase {
+        match self {
+            Self::Reaper => Phase::Reap,
+            Self::Asked => Phase::Release,
+        }
+    }
+}
+
+impl Raced {
+    /// Time on CPUs: without sleep, with waiting for spinlocks.
+    #[must_use]
+    pub fn ran(&self, who: Who) -> Nanos {
+        let root = self.root(who);
+        let (_, asleep) = self.waits[who as usize];
+        Nanos(self.tree.time(root, root).0.saturating_sub(asleep.0))
+    }
+
+    /// Time from the call for the lock of a page table until it was had, contended or not: what a
+    /// profile shows (Linux: `__pte_offset_map_lock`).
+    #[must_use]
+    pub fn table_lock(&self, who: Who) -> Nanos {
+        self.tree.time(self.root(who), Phase::TableLock)
+    }
+
+    /// The part of it that somebody else held the lock.
+    #[must_use]
+    pub fn table_wait(&self, who: Who) -> Nanos {
+        self.waits[who as usize].0
+    }
+
+    /// Time in taking away reverse mappings.
+    #[must_use]
+    pub fn rmap(&self, who: Who) -> Nanos {
+        self.tree.time(self.root(who), Phase::Rmap)
+    }
+
+    /// Time asleep, waiting for the mmap_lock.
+    #[must_use]
+    pub fn asleep(&self, who: Who) -> Nanos {
+        self.waits[who as usize].1
+    }
+
+    /// Locks of `class`, all call sites.
+    #[must_use]
+    pub fn lock(&self, class: LockClass) -> LockUse {
+        self.locks[class as usize]
+    }
+
+    const fn root(&self, who: Who) -> Phase {
+        match who {
+            Who::Exit => Phase::Exit,
+            Who::Helpers => self.help.phase(),
+        }
+    }
+}
+
+impl Stage {
+    fn new(room: &Room, design: &Design, contents: &Contents) -> Self {
+        let slots = u32::try_from(contents.swapped).expect("a victim is smaller than 16 TiB");
+        let spaces = Spaces::new(&room.sim, design, slots).expect("four counters fit");
+        let memory = Memory::new(&room.sim, &room.mm, &spaces);
+        let space = AddressSpace::new(memory).expect("the host has memory for it");
+        Self {
+            mm: Rc::clone(&room.mm),
+            spaces,
+            space,
+            killed_at: Cell::new(Nanos(0)),
+            free_at: Cell::new(None),
+            objects: RefCell::default(),
+        }
+    }
+
+    fn memory<'a>(&'a self, sim: &'a Sim) -> Memory<'a, Sim> {
+        Memory::new(sim, &self.mm, &self.spaces)
+    }
+
+    /// Maps and touches `parts`: on a CPU of each node what threads of that node touch, on `home`
+    /// what those of its node do.
+    fn build(self: &Rc<Self>, room: &Room, home: CpuId, parts: Vec<Part>) {
+        let topology = room.sim.topology();
+        let parts: Rc<[Part]> = parts.into();
+        for node in 0..topology.nodes() {
+            let near = |cpu: &CpuId| topology.place(*cpu).node == NodeId(node);
+            let cpu = Some(home).filter(near).or_else(|| topology.ids().find(near));
+            let Some(cpu) = cpu else { continue };
+            // Nodes are numbered from that of the last user on.
+            let nth = (node + topology.nodes() - topology.place(home).node.0) % topology.nodes();
+            let (stage, parts, nodes) = (Rc::clone(self), Rc::clone(&parts), topology.nodes());
+            room.sim.spawn(cpu, move |sim| {
+                let mine = parts.iter().filter(|part| part.node % nodes == nth);
+                mine.for_each(|part| stage.make(sim, part));
+            });
+        }
+        room.sim.run();
+    }
+
+    fn make(&self, sim: &Sim, part: &Part) {
+        let memory = self.memory(sim);
+        let (object, backing) = self.back(sim, part.kind);
+        let request = MapRequest {
+            place: Place::Fixed(part.start),
+            pages: part.pages,
+            backing,
+        };
+        let mapped = self.space.map(memory, request);
+        mapped.expect("a layout's mappings are apart");
+        let enough = "the machine has memory for its victim";
+        let written = part.start..Vpn(part.start.0 + part.written);
+        if object == Some(ObjectKind::File) {
+            for page in written.start.0..written.end.0 {
+                let faulted = self.space.fault(memory, Vpn(page), Access::Write);
+                faulted.expect(enough);
+            }
+        } else {
+            self.space.populate(memory, written.clone()).expect(enough);
+        }
+        for page in written.end.0..part.start.0 + part.touched {
+            let faulted = self.space.fault(memory, Vpn(page), Access::Read);
+            faulted.expect(enough);
+        }
+        if part.swapped > 0 {
+            let pages = part.start..Vpn(part.start.0 + part.swapped);
+            let went = self.space.swap_out(memory, pages);
+            assert_eq!(went, part.swapped, "there is a slot for each page");
+        }
+    }
+
+    fn back(&self, sim: &Sim, kind: Kind) -> (Option<ObjectKind>, Backing<Sim>) {
+        let object = |kind| {
+            let object = Arc::new(Object::new(sim, kind));
+            self.objects.borrow_mut().push(Arc::clone(&object));
+            object
+        };
+        match kind {
+            Kind::Anonymous { huge } => (None, Backing::Anonymous { huge }),
+            Kind::PrivateFile => {
+                let (file, offset) = (object(ObjectKind::File), 0);
+                (Some(file.kind()), Backing::PrivateFile { file, offset })
+            }
+            Kind::Shared => {
+                let (object, offset) = (object(ObjectKind::Shared), 0);
+                (Some(object.kind()), Backing::Shared { object, offset })
+            }
+        }
+    }
+
+    /// Somebody has done what there was for them to do.
+    fn note_end(&self, sim: &Sim) {
+        let now = sim.now();
+        if self.space.has(sim, Flag::Ended) {
+            let earliest = self.free_at.get().map_or(now, |earlier| earlier.min(now));
+            self.free_at.set(Some(earliest));
+        }
+    }
+
+    /// Nothing is left; how long that took.
+    fn check(self: Rc<Self>, sim: &Sim, free_before: u64, free: impl Fn() -> u64) -> Nanos {
+        let stage = Rc::into_inner(self).expect("everybody has left");
+        let free_at = stage.free_at.get();
+        let free_at = free_at.expect("whoever was last has ended the address space");
+        assert_eq!(stage.space.table_pages(sim), 0, "a page table is left");
+        assert_eq!(stage.spaces.lru().total(sim), 0, "a page is still aged");
+        assert_eq!(stage.spaces.swap().used(sim), 0, "a slot is still taken");
+        for item in [NodeItem::PageTables, NodeItem::AnonMapped] {
+            assert_eq!(stage.mm.counted_on_nodes(sim, item), 0, "{item:?}");
+        }
+        assert_eq!(stage.space.destroy(sim), Ok(()), "a counter is off");
+        for object in stage.objects.take() {
+            object.empty(sim, stage.mm.pages());
+        }
+        assert_eq!(free(), free_before, "a page is lost");
+        Nanos(free_at.0 - stage.killed_at.get().0)
+    }
+}
+
+/// Pages that are in free blocks or on page lists.
+fn free_pages(room: &Room) -> u64 {
+    let zones = room.mm.pages().view(&room.sim).into_iter();
+    zones
+        .map(|zone| u64::from(zone.free.0) + u64::from(zone.listed.0))
+        .sum()
+}
+
+/// What was waited and held between two moments, by class.
+fn locks(before: &Stats, after: &Stats) -> Vec<LockUse> {
+    let used = |class: &LockClass| {
+        let (before, after) = (before.class(*class), after.class(*class));
+        LockUse {
+            wait: Nanos(after.wait_total.0 - before.wait_total.0),
+            contentions: after.contentions - before.contentions,
+            hold: Nanos(after.hold_total.0 - before.hold_total.0),
+        }
+    };
+    LockClass::ALL.iter().map(used).collect()
+}
+
+/// Waits for page tables and for the mappings at `site`.
+fn waits(before: &Stats, after: &Stats, site: Site) -> (Nanos, Nanos) {
+    let wait = |class| {
+        let [before, after] = [before, after].map(|stats| stats.site(class, site).wait_total.0);
+        after - before
+    };
+    let tables = wait(LockClass::PageTable) + wait(LockClass::UpperTable);
+    (Nanos(tables), Nanos(wait(LockClass::Mmap)))
+}
+
+#[cfg(test)]
+mod tests {
+    use plimsoll_mm::space::reap::Reaping;
+    use plimsoll_sim::profile::Card;
+
+    use super::*;
+
+    fn raced(victim: Victim, reaping: Reaping, helpers: u32) -> Raced {
+        let profile = Profile::load("phone-8", Card::Mid).expect("built in");
+        let design = Design {
+            reaping,
+            ..Design::LINUX
+        };
+        let race = Race {
+            victim,
+            exit: CpuId(4),
+            helpers: (5..5 + helpers).map(CpuId).collect(),
+            help: Help::Reaper,
+        };
+        race.run(&profile, &design, 1)
+    }
+
+    const APP: Victim = Victim::App { mappings: 300 };
+
+    #[test]
+    fn whoever_exits_alone_waits_for_nobody() {
+        let alone = raced(APP, Reaping::Ascending, 0);
+        assert_eq!(alone.table_wait(Who::Exit), Nanos(0));
+        assert_eq!(alone.ran(Who::Helpers), Nanos(0));
+        assert!(alone.wall.0 <= alone.ran(Who::Exit).0 + START_WITHIN.0, "{alone:?}");
+    }
+
+    #[test]
+    fn in_the_same_direction_they_wait_for_each_other_and_claimed_tables_are_waited_for_by_nobody() {
+        let ascending = raced(APP, Reaping::Ascending, 1);
+        assert!(ascending.table_wait(Who::Exit).0 + ascending.table_wait(Who::Helpers).0 > 0);
+        let ours = raced(APP, Reaping::MeetInTheMiddle, 1);
+        assert_eq!(ours.lock(LockClass::PageTable).wait, Nanos(0));
+        assert!(ours.wall < ascending.wall, "{} {}", ours.wall.0, ascending.wall.0);
+    }
+
+    #[test]
+    fn every_victim_is_gone_in_every_way_with_any_number_of_helpers() {
+        let server = |huge| Victim::Server { pages: 20_000, huge };
+        for victim in [APP, Victim::One { pages: 9000 }, server(false), server(true)] {
+            for reaping in Reaping::ALL {
+                for helpers in [0, 1, 3] {
+                    assert!(raced(victim, reaping, helpers).wall > Nanos(0));
+                }
+            }
+        }
+    }
+}
