@@ -389,6 +389,50 @@ fn a_waiter_that_looks_gets_in_when_others_would() {
     assert_eq!(start(true), start(false));
 }
 
+/// A writer lets somebody in while it looks whether it was killed, which it does until `late` after
+/// the writer has left. Returns when that was, and when it got in, if it did.
+fn let_in_while_looking(late: u64, killed: bool) -> (u64, Option<u64>) {
+    let scene = Scene::new();
+    let leaves = Rc::new(Cell::new(0));
+    let tell = Rc::clone(&leaves);
+    scene.at(0, 10, move |sim, scene| {
+        tell.set(sim.now().0 + OWN + 100_000);
+        scene.write(sim, 100);
+        scene.writes(2, 2_000, 1);
+    });
+    scene.at(1, 20, move |sim, scene| {
+        let looks = || {
+            let rest = (leaves.get() + late).saturating_sub(sim.now().0);
+            sim.spend(Work::Think, u32::try_from(rest).expect("soon"));
+            killed
+        };
+        assert_eq!(scene.write_unless(sim, 1, looks).is_none(), killed);
+    });
+    let stays = scene.run();
+    assert_eq!(stays.last().map(|last| last.who), Some(('w', 2)));
+    let start = |cpu| stays.iter().find(|it| it.who.1 == cpu).map(|it| it.start);
+    (stays[0].end, start(1))
+}
+
+#[test]
+fn who_is_let_in_while_it_looks_gets_in_once_it_has_looked() {
+    let (left, start) = let_in_while_looking(200_000, false);
+    assert_eq!(start, Some(left + 200_000));
+}
+
+#[test]
+fn who_has_looked_before_the_hand_over_arrives_waits_for_it() {
+    let (left, start) = let_in_while_looking(TRANSFER + 20, false);
+    let arrives = left + TRANSFER + TRANSFER + HANDOVER;
+    assert_eq!(start, Some(arrives + WAKE_UP));
+}
+
+#[test]
+fn who_is_let_in_while_it_learns_that_it_was_killed_hands_on() {
+    assert_eq!(let_in_while_looking(200_000, true).1, None);
+    assert_eq!(let_in_while_looking(TRANSFER + 20, true).1, None);
+}
+
 #[test]
 fn a_waiter_leaves_its_cpu_to_others_and_wakes_up_elsewhere_if_that_goes_away() {
     let scene = Scene::new();

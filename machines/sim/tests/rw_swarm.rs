@@ -36,6 +36,11 @@ fn the_killed_give_up() {
 }
 
 #[test]
+fn the_killed_look_again() {
+    run(&rw_lock::the_killed_look_again());
+}
+
+#[test]
 fn no_writer_between() {
     run(&rw_lock::no_writer_between());
 }

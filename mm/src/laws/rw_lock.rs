@@ -18,6 +18,8 @@ pub struct Guarded<M: Machine> {
     twins: M::RwLock<Twins<M>>,
     /// Changes that were made.
     changes: M::Word,
+    /// One who waits was killed.
+    killed: M::Word,
 }
 
 struct Twins<M: Machine> {
@@ -66,6 +68,7 @@ impl<M: Machine> Guarded<M> {
         Self {
             twins: machine.rw_lock(LockClass::Mmap, CpuId(0), twins),
             changes: machine.word(0),
+            killed: machine.word(0),
         }
     }
 
@@ -126,6 +129,28 @@ impl<M: Machine> Guarded<M> {
             waited.get(),
             "who was killed gives up if it has to wait, and only then"
         );
+    }
+
+    /// Changes them, unless somebody who was inside has killed it meanwhile.
+    fn change_unless_killed(&self, machine: &M) {
+        let waited = Cell::new(false);
+        // Relaxed: what is asserted was written inside, so the lock orders. Acquire is an order
+        // point in the simulator.
+        let killed = || {
+            waited.set(true);
+            self.killed.load(machine, Acquire) == 1
+        };
+        let change = |twins: &mut Twins<M>| {
+            twins.change(machine);
+            self.note_change(machine);
+            let killed = self.killed.load(machine, Relaxed) == 1;
+            assert!(!(waited.get() && killed), "it should have looked again");
+        };
+        let let_in = self
+            .twins
+            .write_killable(machine, Site::Mmap, killed, change);
+        let killed = self.killed.load(machine, Acquire) == 1;
+        assert!(let_in.is_some() || killed, "who was not killed gets in");
     }
 
     /// All changes are there, nothing else is, and nobody is left inside.
@@ -196,6 +221,28 @@ pub fn the_killed_give_up<M: Machine>() -> Law<M, Guarded<M>> {
                     twins.read_killable(machine, Site::Fault, killed, look)
                 });
             },
+        ],
+        check: |machine, guarded| guarded.is_whole(machine),
+    }
+}
+
+/// One that waits is killed by who is inside.
+#[must_use]
+pub fn the_killed_look_again<M: Machine>() -> Law<M, Guarded<M>> {
+    Law {
+        name: "who has waited and was killed meanwhile does not get in",
+        setup: Guarded::new,
+        bodies: vec![
+            |machine, guarded| {
+                guarded.twins.write(machine, Site::Exit, |twins| {
+                    twins.change(machine);
+                    // Relaxed: see `change_unless_killed`.
+                    guarded.killed.store(machine, 1, Relaxed);
+                });
+                guarded.note_change(machine);
+            },
+            |machine, guarded| guarded.change_unless_killed(machine),
+            |machine, guarded| guarded.look(machine),
         ],
         check: |machine, guarded| guarded.is_whole(machine),
     }
