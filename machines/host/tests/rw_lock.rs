@@ -211,6 +211,33 @@ fn a_reader_that_may_be_killed_waits_for_a_writer() {
 }
 
 #[test]
+fn a_writer_that_is_killed_before_the_lock_is_free_does_not_get_in() {
+    let host = Host::new();
+    let lock = lock(&host);
+    for round in 0..50 {
+        let killed = AtomicBool::new(false);
+        let outcome = thread::scope(|scope| {
+            let waiter = lock.write(&host, Site::Mmap, |_| {
+                let waiter = scope.spawn(|| {
+                    // Relaxed: written inside the lock, which orders.
+                    let is_killed = || killed.load(Relaxed);
+                    lock.write_killable(&host, Site::Mmap, is_killed, |value| *value = 1)
+                });
+                while !lock.writer_waits(&host) {
+                    thread::yield_now();
+                }
+                // It waits for the lock now, in the middle of a slice.
+                thread::sleep(Duration::from_micros(1500));
+                killed.store(true, Relaxed);
+                waiter
+            });
+            waiter.join().expect("a waiter ends")
+        });
+        assert_eq!(outcome, None, "round {round}");
+    }
+}
+
+#[test]
 fn a_panic_inside_leaves_the_lock_free() {
     let host = Host::new();
     let lock = lock(&host);

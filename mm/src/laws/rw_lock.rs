@@ -85,7 +85,18 @@ impl<M: Machine> Guarded<M> {
     }
 
     fn change_unless(&self, machine: &M, killed: impl Fn() -> bool) -> Option<()> {
+        self.change_unless_then(machine, killed, || ())
+    }
+
+    /// The same; calls `inside` when it is in.
+    fn change_unless_then(
+        &self,
+        machine: &M,
+        killed: impl Fn() -> bool,
+        inside: impl Fn(),
+    ) -> Option<()> {
         let change = |twins: &mut Twins<M>| {
+            inside();
             twins.change(machine);
             self.note_change(machine);
         };
@@ -131,26 +142,27 @@ impl<M: Machine> Guarded<M> {
         );
     }
 
-    /// Changes them, unless somebody who was inside has killed it meanwhile.
-    fn change_unless_killed(&self, machine: &M) {
+    /// Gets in by `enter`, unless somebody who was inside meanwhile has killed it. `enter` is given
+    /// what says so and what to call inside.
+    fn unless_killed(
+        &self,
+        machine: &M,
+        enter: impl FnOnce(&dyn Fn() -> bool, &dyn Fn()) -> Option<()>,
+    ) {
         let waited = Cell::new(false);
         // Relaxed: what is asserted was written inside, so the lock orders. Acquire is an order
         // point in the simulator.
+        let is_killed = || self.killed.load(machine, Acquire) == 1;
         let killed = || {
             waited.set(true);
-            self.killed.load(machine, Acquire) == 1
+            is_killed()
         };
-        let change = |twins: &mut Twins<M>| {
-            twins.change(machine);
-            self.note_change(machine);
-            let killed = self.killed.load(machine, Relaxed) == 1;
-            assert!(!(waited.get() && killed), "it should have looked again");
-        };
-        let let_in = self
-            .twins
-            .write_killable(machine, Site::Mmap, killed, change);
-        let killed = self.killed.load(machine, Acquire) == 1;
-        assert!(let_in.is_some() || killed, "who was not killed gets in");
+        let inside = || assert!(!(waited.get() && is_killed()), "it has to look again");
+        let let_in = enter(&killed, &inside);
+        assert!(
+            let_in.is_some() || is_killed(),
+            "who was not killed gets in"
+        );
     }
 
     /// All changes are there, nothing else is, and nobody is left inside.
@@ -236,13 +248,26 @@ pub fn the_killed_look_again<M: Machine>() -> Law<M, Guarded<M>> {
             |machine, guarded| {
                 guarded.twins.write(machine, Site::Exit, |twins| {
                     twins.change(machine);
-                    // Relaxed: see `change_unless_killed`.
+                    // Relaxed: see `unless_killed`.
                     guarded.killed.store(machine, 1, Relaxed);
                 });
                 guarded.note_change(machine);
             },
-            |machine, guarded| guarded.change_unless_killed(machine),
-            |machine, guarded| guarded.look(machine),
+            |machine, guarded| {
+                guarded.unless_killed(machine, |killed, inside| {
+                    guarded.change_unless_then(machine, killed, inside)
+                });
+            },
+            |machine, guarded| {
+                guarded.unless_killed(machine, |killed, inside| {
+                    let look = |twins: &Twins<M>| {
+                        inside();
+                        twins.look(machine);
+                    };
+                    let twins = &guarded.twins;
+                    twins.read_killable(machine, Site::Fault, killed, look)
+                });
+            },
         ],
         check: |machine, guarded| guarded.is_whole(machine),
     }
