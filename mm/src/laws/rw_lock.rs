@@ -84,6 +84,11 @@ impl<M: Machine> Guarded<M> {
         self.note_change(machine);
     }
 
+    /// The same as somebody who may be killed, but is not.
+    fn change_patiently(&self, machine: &M) {
+        assert_eq!(self.change_unless(machine, never), Some(()), "it gets in");
+    }
+
     fn change_unless(&self, machine: &M, killed: impl Fn() -> bool) -> Option<()> {
         self.change_unless_then(machine, killed, || ())
     }
@@ -114,8 +119,22 @@ impl<M: Machine> Guarded<M> {
         self.twins.try_read(machine, Site::Fault, look)
     }
 
+    /// Looks while there is one change at most, if that takes no waiting.
+    fn look_if_free(&self, machine: &M) {
+        let seen = self.try_look(machine);
+        assert!(matches!(seen, None | Some(0 | 1)), "{seen:?}");
+    }
+
+    /// The same as somebody who waits and may be killed, but is not.
+    fn look_patiently(&self, machine: &M) {
+        let look = |twins: &Twins<M>| twins.look(machine);
+        let twins = &self.twins;
+        let seen = twins.read_killable(machine, Site::Fault, never, look);
+        assert!(matches!(seen, Some(0 | 1)), "{seen:?}");
+    }
+
     /// Changes them and goes on looking, if `keeps`.
-    fn change_and_look(&self, machine: &M, keeps: bool) -> Option<Option<()>> {
+    fn change_and_look(&self, machine: &M, keeps: bool) {
         let change = |twins: &mut Twins<M>| {
             let changed = twins.change(machine);
             self.note_change(machine);
@@ -124,8 +143,9 @@ impl<M: Machine> Guarded<M> {
         let look = |twins: &Twins<M>, changed| {
             assert_eq!(twins.look(machine), changed, "another writer was in");
         };
-        self.twins
-            .write_then_read(machine, Site::Munmap, never, change, look)
+        let twins = &self.twins;
+        let outcome = twins.write_then_read(machine, Site::Munmap, never, change, look);
+        assert_eq!(outcome, Some(keeps.then_some(())), "it gets in, and looks");
     }
 
     /// Asks by `ask` as somebody who was killed already: lets in who need not wait, no others.
@@ -170,7 +190,7 @@ impl<M: Machine> Guarded<M> {
         let changes = self.changes.load(machine, Relaxed);
         assert_eq!(self.try_look(machine), Some(changes), "changes");
         assert!(!self.twins.writer_waits(machine), "nobody waits");
-        assert_eq!(self.change_unless(machine, never), Some(()));
+        self.change_patiently(machine);
     }
 }
 
@@ -182,9 +202,7 @@ pub fn writers_are_alone<M: Machine>() -> Law<M, Guarded<M>> {
         setup: Guarded::new,
         bodies: vec![
             |machine, guarded| guarded.change(machine),
-            |machine, guarded| {
-                assert_eq!(guarded.change_unless(machine, never), Some(()));
-            },
+            |machine, guarded| guarded.change_patiently(machine),
             |machine, guarded| guarded.look(machine),
         ],
         check: |machine, guarded| guarded.is_whole(machine),
@@ -199,17 +217,8 @@ pub fn readers_against_a_writer<M: Machine>() -> Law<M, Guarded<M>> {
         setup: Guarded::new,
         bodies: vec![
             |machine, guarded| guarded.change(machine),
-            |machine, guarded| {
-                let seen = guarded.try_look(machine);
-                assert!(matches!(seen, None | Some(0 | 1)), "{seen:?}");
-            },
-            |machine, guarded| {
-                let look = |twins: &Twins<M>| twins.look(machine);
-                let seen = guarded
-                    .twins
-                    .read_killable(machine, Site::Fault, never, look);
-                assert!(matches!(seen, Some(0 | 1)), "{seen:?}");
-            },
+            |machine, guarded| guarded.look_if_free(machine),
+            |machine, guarded| guarded.look_patiently(machine),
         ],
         check: |machine, guarded| guarded.is_whole(machine),
     }
@@ -280,13 +289,9 @@ pub fn no_writer_between<M: Machine>() -> Law<M, Guarded<M>> {
         name: "a writer that goes on as a reader meets no other writer in between",
         setup: Guarded::new,
         bodies: vec![
-            |machine, guarded| {
-                assert_eq!(guarded.change_and_look(machine, true), Some(Some(())));
-            },
+            |machine, guarded| guarded.change_and_look(machine, true),
             |machine, guarded| guarded.change(machine),
-            |machine, guarded| {
-                assert_eq!(guarded.change_and_look(machine, false), Some(None));
-            },
+            |machine, guarded| guarded.change_and_look(machine, false),
         ],
         check: |machine, guarded| guarded.is_whole(machine),
     }
