@@ -20,6 +20,9 @@ const COUNTED_TOGETHER: usize = 31;
 /// Pages unmapped before they are given back (Linux: one chunk of a gather).
 const UNMAPPED_TOGETHER: usize = 512;
 
+/// What unmapping a page takes without the page allocator, in the order it is done.
+pub const UNMAPPING: [Work; 4] = [Work::Zap, Work::Rmap, Work::LruRemove, Work::Release];
+
 /// Anonymous memory of one mapping, page by page.
 #[derive(Debug)]
 pub struct Mapping<'a> {
@@ -82,7 +85,7 @@ impl<'a> Mapping<'a> {
     pub fn unmap_each(&mut self, sim: &Sim, unmapped: impl Fn(usize)) {
         self.count(sim);
         for chunk in self.pages.chunks(UNMAPPED_TOGETHER) {
-            sim.spend(Work::Unmap, u32::try_from(chunk.len()).unwrap_or(u32::MAX));
+            spend_unmapping(sim, u32::try_from(chunk.len()).unwrap_or(u32::MAX));
             unmapped(chunk.len());
             self.note(sim, chunk[0], -i64::try_from(chunk.len()).unwrap_or(0));
             let freed = self.mm.pages().free_pages(sim, chunk);
@@ -121,6 +124,13 @@ impl<'a> Mapping<'a> {
         self.mm.pages().count(sim, pfn, ZoneItem::Anon, delta);
         self.mm.count_node(sim, NodeItem::AnonMapped, delta);
     }
+}
+
+/// Lets the time pass that unmapping `pages` takes without the page allocator.
+pub(crate) fn spend_unmapping(sim: &Sim, pages: u32) {
+    UNMAPPING
+        .into_iter()
+        .for_each(|step| sim.spend(step, pages));
 }
 
 /// Lets `span` pass, spread evenly between none and twice its length.

@@ -99,13 +99,18 @@ fn cpus_are_numbered_cores_first_then_their_siblings() {
     assert_eq!(in_last, 28, "14 cores are left for the last cache");
 }
 
+/// The steps of unmapping a page, all but the page allocator's.
+const UNMAP: [Work; 4] = [Work::Zap, Work::Rmap, Work::LruRemove, Work::Release];
+
 /// What one page costs from fault to free list and on its way back.
 fn page_ns(name: &str, card: Card) -> u32 {
-    use Work::{BuddyAlloc, BuddyFree, Fault, PcpAlloc, PcpFree, Unmap};
+    use Work::{BuddyAlloc, BuddyFree, Fault, PcpAlloc, PcpFree};
+    let lists = [PcpAlloc, PcpFree, BuddyAlloc, BuddyFree];
     let costs = Profile::load(name, card).expect("is built in").costs;
-    let steps = [Fault, Unmap, PcpAlloc, PcpFree, BuddyAlloc, BuddyFree];
-    steps
+    [Fault]
         .into_iter()
+        .chain(UNMAP)
+        .chain(lists)
         .map(|step| costs.work_ns[step as usize])
         .sum()
 }
@@ -133,6 +138,26 @@ fn the_steps_of_a_page_add_up_to_the_published_totals() {
 }
 
 #[test]
+fn the_steps_of_unmapping_add_up_to_what_a_page_was_measured_to_take() {
+    let unmap_ns = [
+        ("grace-72", [40, 80, 150]),
+        ("bergamo-176", [40, 80, 170]),
+        ("turin-316", [40, 70, 170]),
+        ("epyc-9654-2s", [40, 70, 150]),
+        ("phone-8", [60, 200, 600]),
+        ("laptop-2", [47, 67, 130]),
+        ("many-1024", [40, 70, 250]),
+    ];
+    for (name, by_card) in unmap_ns {
+        for (card, expected) in Card::ALL.into_iter().zip(by_card) {
+            let costs = Profile::load(name, card).expect("is built in").costs;
+            let sum: u32 = UNMAP.map(|step| costs.work_ns[step as usize]).iter().sum();
+            assert_eq!(sum, expected, "{name} {card:?}");
+        }
+    }
+}
+
+#[test]
 fn kasan_makes_kernel_work_dearer_and_leaves_the_hardware_alone() {
     for (card, kasan_factor) in Card::ALL.into_iter().zip([2, 3, 4]) {
         let plain = Profile::load("grace-72", card).expect("is built in");
@@ -152,7 +177,7 @@ fn kasan_makes_kernel_work_dearer_and_leaves_the_hardware_alone() {
     }
     assert_eq!(
         CostKey::all().filter(|key| key.is_kernel_work()).count(),
-        10
+        18
     );
 }
 
@@ -201,7 +226,7 @@ fn every_cost_has_a_source_and_a_distance_the_machine_lacks_costs_as_the_nearer_
             .costs
             .iter()
             .filter(|cost| matches!(cost.key, CostKey::Work(_)));
-        assert_eq!(works.count(), 13, "{}", listed.name);
+        assert_eq!(works.count(), 22, "{}", listed.name);
     }
     let text = Profile::describe("grace-72").expect("is built in");
     assert!(text.cost(CostKey::Transfer(Distance::Core)).is_none());

@@ -16,6 +16,8 @@ use rand::RngExt;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
 
+use crate::workload::spend_unmapping;
+
 /// Pages of one page table; what is zapped in one goes to the counter at once.
 const TABLE: u64 = 512;
 
@@ -122,7 +124,7 @@ impl Mapping {
 
     /// Mappings follow one another in the address space, so page tables are shared by neighbours.
     fn unmap(self, sim: &Sim, rss: &Rss<Sim>) {
-        sim.spend(Work::Unmap, u32::try_from(self.pages).unwrap_or(u32::MAX));
+        spend_unmapping(sim, u32::try_from(self.pages).unwrap_or(u32::MAX));
         let (mut at, end) = (self.first, self.first + self.pages);
         while at < end {
             let next = end.min((at / TABLE + 1) * TABLE);

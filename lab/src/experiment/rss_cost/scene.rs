@@ -14,6 +14,7 @@ use super::counting::{Counted, PACES};
 use crate::compare::{Sample, fold_hashes};
 use crate::metric::{Metric, Unit};
 use crate::room::Room;
+use crate::workload::UNMAPPING;
 use crate::workload::page_fault::{Done, Mark, Mode, PageFault};
 
 /// Both ways to run the benchmark.
@@ -131,7 +132,7 @@ impl Times {
         Self {
             total: f64::from(tasks) * between(&|mark| mark.now.0),
             fault: work(Work::Fault),
-            unmap: work(Work::Unmap),
+            unmap: UNMAPPING.into_iter().map(work).sum(),
             pcp: work(Work::PcpAlloc) + work(Work::PcpFree),
             buddy: work(Work::BuddyAlloc) + work(Work::BuddyFree),
             count: work(Work::Count),

@@ -80,13 +80,15 @@ impl CostKey {
     }
 
     /// Whether a variant such as `kasan` makes it dearer: work the kernel's own compiled code
-    /// does. Switching, interrupts and IPIs are mostly hardware, and so are lines and locks.
+    /// does. Switching, interrupts, IPIs and TLB flushes are mostly hardware, and so are lines and
+    /// locks.
     #[must_use]
     pub const fn is_kernel_work(self) -> bool {
         !matches!(
             self,
-            Self::Work(Work::ContextSwitch | Work::Interrupt | Work::Ipi | Work::Think)
-                | Self::Transfer(_)
+            Self::Work(
+                Work::ContextSwitch | Work::Interrupt | Work::Ipi | Work::TlbFlush | Work::Think
+            ) | Self::Transfer(_)
                 | Self::LockOwn
                 | Self::LockRemoteExtra
                 | Self::LockHandoverExtra
