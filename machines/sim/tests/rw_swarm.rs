@@ -142,7 +142,7 @@ impl Herd {
             12 => {
                 let first = |count: &mut u64| {
                     self.write(sim, count);
-                    (*count % 4 > 0).then_some(*count)
+                    (!count.is_multiple_of(4)).then_some(*count)
                 };
                 let then = |count: &u64, before| {
                     assert_eq!(*count, before, "no writer in between");
