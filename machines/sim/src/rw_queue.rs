@@ -269,13 +269,20 @@ impl RwQueue {
             site,
             looks: killed.is_some(),
         });
-        let is_killed = || killed.is_some_and(|killed| killed());
+        let is_killed = || {
+            killed.is_some_and(|killed| {
+                let is_killed = killed();
+                // To look may take time: those go first who were earlier.
+                sim.order();
+                is_killed
+            })
+        };
         // Ends when those before have left, or when it is killed.
         while self.start_of(task) == UNKNOWN {
             if is_killed() && self.withdraw(sim, task) {
                 return None;
             }
-            // To look may take time, in which it may have been admitted.
+            // It may have been admitted while it looked.
             if self.start_of(task) == UNKNOWN {
                 self.doze(sim, task, killed.is_some());
             }

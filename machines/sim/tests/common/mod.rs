@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test file uses its own part")]
 
+pub(crate) mod rw_scene;
+
 use plimsoll_mm::site::Work;
 use plimsoll_mm::topology::{CpuPlace, Topology};
 use plimsoll_mm::units::{Hz, NodeId};
