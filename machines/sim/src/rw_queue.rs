@@ -204,11 +204,11 @@ impl RwQueue {
         self.holder.set((sim.this_cpu(), site));
         self.bring(sim, request);
         let cost = if request.own {
-            sim.prices.lock_own_ns
+            sim.prices.lock_own()
         } else {
-            sim.prices.lock_remote_extra_ns
+            u64::from(sim.prices.lock_remote_extra_ns)
         };
-        sim.clock.set(sim.clock.get() + u64::from(cost));
+        sim.clock.set(sim.clock.get() + cost);
         Self::begin(sim, site)
     }
 

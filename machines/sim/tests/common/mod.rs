@@ -35,6 +35,7 @@ pub(crate) fn flat(cpus: u32) -> Profile {
         hz: Hz::new(1000).expect("in range"),
         node_bytes: vec![1 << 30],
         costs: costs(),
+        speed_percent: Vec::new(),
     }
 }
 
