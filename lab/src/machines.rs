@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use plimsoll_sim::profile::{Card, Profile, ProfileText};
+use plimsoll_sim::profile::{Card, Cluster, Profile, ProfileText};
 
 use crate::error::Error;
 use crate::metric::Unit;
@@ -34,7 +34,12 @@ pub fn describe(machine: &str) -> Result<Vec<Table>, Error> {
     } else {
         Profile::describe(machine)?
     };
-    Ok(vec![shape(&text), costs(&text)])
+    let mut tables = vec![shape(&text)];
+    if text.clusters.iter().any(|cluster| cluster.speed.is_some()) {
+        tables.push(speeds(&text));
+    }
+    tables.push(costs(&text));
+    Ok(tables)
 }
 
 /// The machine of a name or a profile file, at one card of costs.
@@ -77,6 +82,32 @@ fn shape(text: &ProfileText) -> Table {
     }
 }
 
+fn speeds(text: &ProfileText) -> Table {
+    let row = |cluster: &Cluster| {
+        let mut row = vec![cluster.name.clone(), cluster.cpus.len().to_string()];
+        if let Some(speed) = &cluster.speed {
+            row.extend(Card::ALL.map(|card| hundredths(speed.percent.at(card))));
+            row.push(speed.source.clone());
+        } else {
+            row.extend(Card::ALL.map(|_| hundredths(100)));
+            row.push("the costs are for it".to_owned());
+        }
+        row
+    };
+    Table {
+        title: "Speeds of cores, at each card".to_owned(),
+        note: "What a core does alone costs it the cost divided by its speed.".to_owned(),
+        columns: ["cores", "CPUs", "low", "mid", "high", "source"]
+            .map(str::to_owned)
+            .to_vec(),
+        rows: text.clusters.iter().map(row).collect(),
+    }
+}
+
+fn hundredths(percent: u32) -> String {
+    format!("{}.{:02}", percent / 100, percent % 100)
+}
+
 fn costs(text: &ProfileText) -> Table {
     let row = |cost: &plimsoll_sim::profile::Cost| {
         let [low, mid, high] = [cost.range.low, cost.range.mid, cost.range.high];
@@ -108,9 +139,26 @@ mod tests {
         let machines = list().rows;
         assert!(machines.len() >= 6);
         for name in machines.iter().map(|row| &row[0]) {
-            assert_eq!(describe(name).unwrap().len(), 2, "{name}");
+            let uneven = name == "phone-8";
+            let tables = if uneven { 3 } else { 2 };
+            assert_eq!(describe(name).unwrap().len(), tables, "{name}");
             assert_eq!(&load(name, Card::Mid).unwrap().name, name);
         }
+    }
+
+    #[test]
+    fn a_machine_of_big_and_little_cores_tells_their_speeds() {
+        let speeds = &describe("phone-8").unwrap()[1].rows;
+        let told = speeds.iter().map(|row| row[..5].join(" "));
+        assert_eq!(
+            told.collect::<Vec<_>>(),
+            [
+                "little 4 0.50 0.35 0.20",
+                "middle 3 1.00 1.00 1.00",
+                "big 1 1.22 1.17 1.00"
+            ]
+        );
+        assert!(speeds.iter().all(|row| !row[5].is_empty()));
     }
 
     #[test]

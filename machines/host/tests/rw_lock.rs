@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use plimsoll_host::Host;
 use plimsoll_host::law::run_law;
@@ -27,6 +27,11 @@ fn readers_against_a_writer() {
 #[test]
 fn the_killed_give_up() {
     run_law(&rw_lock::the_killed_give_up(), 3, ROUNDS);
+}
+
+#[test]
+fn the_killed_look_again() {
+    run_law(&rw_lock::the_killed_look_again(), 3, ROUNDS);
 }
 
 #[test]
@@ -100,16 +105,56 @@ fn while_a_writer_waits(
     });
 }
 
+/// Nobody who only tries gets in, in more than one slice.
+fn assert_nobody_passes(host: &Host, lock: &Shared) {
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_millis(30) {
+        assert_eq!(lock.try_read(host, Site::Fault, |value| *value), None);
+    }
+}
+
 #[test]
 fn a_reader_that_tries_does_not_pass_a_writer_that_waits() {
     while_a_writer_waits(
         |host, lock| lock.write(host, Site::Mmap, |value| *value = 1),
-        |host, lock| {
-            for _ in 0..1000 {
-                assert_eq!(lock.try_read(host, Site::Fault, |value| *value), None);
-            }
-        },
+        assert_nobody_passes,
     );
+}
+
+#[test]
+fn a_reader_that_tries_does_not_pass_a_writer_that_may_be_killed() {
+    while_a_writer_waits(
+        |host, lock| {
+            let write = |value: &mut u32| *value = 1;
+            assert!(
+                lock.write_killable(host, Site::Mmap, || false, write)
+                    .is_some()
+            );
+        },
+        assert_nobody_passes,
+    );
+}
+
+#[test]
+fn a_writer_that_waits_does_not_get_in_before_another_has_read() {
+    let host = Host::new();
+    let lock = lock(&host);
+    for round in 0..20 {
+        thread::scope(|scope| {
+            let first = |value: &mut u32| {
+                scope.spawn(|| lock.write(&host, Site::Mmap, |value| *value += 1));
+                // Ends when the writer has come; long enough for the lock to be handed over fairly.
+                while !lock.writer_waits(&host) {
+                    thread::yield_now();
+                }
+                thread::sleep(Duration::from_millis(2));
+                Some(*value)
+            };
+            let then = |value: &u32, before| assert_eq!(*value, before);
+            let outcome = lock.write_then_read(&host, Site::Munmap, || false, first, then);
+            assert_eq!(outcome, Some(Some(())), "round {round}");
+        });
+    }
 }
 
 #[test]
@@ -163,6 +208,33 @@ fn a_reader_that_may_be_killed_waits_for_a_writer() {
         .map(|seen| assert_eq!(seen, Some(7)))
         .expect("a reader ends");
     });
+}
+
+#[test]
+fn a_writer_that_is_killed_before_the_lock_is_free_does_not_get_in() {
+    let host = Host::new();
+    let lock = lock(&host);
+    for round in 0..50 {
+        let killed = AtomicBool::new(false);
+        let outcome = thread::scope(|scope| {
+            let waiter = lock.write(&host, Site::Mmap, |_| {
+                let waiter = scope.spawn(|| {
+                    // Relaxed: written inside the lock, which orders.
+                    let is_killed = || killed.load(Relaxed);
+                    lock.write_killable(&host, Site::Mmap, is_killed, |value| *value = 1)
+                });
+                while !lock.writer_waits(&host) {
+                    thread::yield_now();
+                }
+                // It waits for the lock now, in the middle of a slice.
+                thread::sleep(Duration::from_micros(1500));
+                killed.store(true, Relaxed);
+                waiter
+            });
+            waiter.join().expect("a waiter ends")
+        });
+        assert_eq!(outcome, None, "round {round}");
+    }
 }
 
 #[test]

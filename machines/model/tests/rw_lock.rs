@@ -22,6 +22,11 @@ fn loom_the_killed_give_up() {
 }
 
 #[test]
+fn loom_the_killed_look_again() {
+    loom::run_law(&rw_lock::the_killed_look_again(), 3);
+}
+
+#[test]
 fn loom_no_writer_between() {
     loom::run_law(&rw_lock::no_writer_between(), 3);
 }
@@ -39,6 +44,11 @@ fn shuttle_readers_against_a_writer() {
 #[test]
 fn shuttle_the_killed_give_up() {
     shuttle::run_law(&rw_lock::the_killed_give_up(), 3, SCHEDULES);
+}
+
+#[test]
+fn shuttle_the_killed_look_again() {
+    shuttle::run_law(&rw_lock::the_killed_look_again(), 3, SCHEDULES);
 }
 
 #[test]

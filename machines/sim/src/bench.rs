@@ -220,6 +220,7 @@ fn machine(cpus: u32) -> Profile {
             lock_handover_extra_ns: 40,
             word_own_ns: 5,
         },
+        speed_percent: Vec::new(),
     }
 }
 

@@ -158,7 +158,7 @@ impl Queue {
     #[inline]
     pub(crate) fn take(&self, sim: &Inner, site: Site, line_ns: u64) -> Section {
         let cost = if self.free_at.get() == sim.this_cpu() {
-            u64::from(sim.prices.lock_own_ns)
+            sim.prices.lock_own()
         } else {
             sim.count_line(self.free_at.get(), sim.this_cpu());
             line_ns + u64::from(sim.prices.lock_remote_extra_ns)

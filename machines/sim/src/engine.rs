@@ -56,6 +56,8 @@ pub(crate) struct Inner {
     shaken: bool,
     /// Whether a CPU's own locks are entered in order, or left by an event, like all others.
     ceremonial: bool,
+    /// Whether CPUs are alike and enter their own locks without ceremony.
+    plain: bool,
     pub(crate) options: SimOptions,
     pub(crate) cpus: Box<[Cpu]>,
     pub(crate) tree: Tree,
@@ -93,6 +95,8 @@ impl Inner {
             cpus <= CPUS_MAX,
             "a simulated machine has at most {CPUS_MAX} CPUs"
         );
+        let prices = Prices::new(&profile.costs, &profile.topology, &profile.speed_percent);
+        let ceremonial = options.strict || options.lock_model == LockModel::ReleaseEvent;
         let inner = Rc::new_cyclic(|me| Self {
             cur: Cell::new(0),
             clock: Cell::new(0),
@@ -105,7 +109,8 @@ impl Inner {
             cpus: (0..cpus).map(|cpu| Cpu::new(options.seed, cpu)).collect(),
             tree: Tree::new(cpus),
             tasks: Arena::new(),
-            prices: Prices::new(&profile.costs, &profile.topology),
+            plain: prices.are_alike() && !ceremonial,
+            prices,
             record: Record::new(),
             hz: profile.hz,
             topology: profile.topology.clone(),
@@ -124,7 +129,7 @@ impl Inner {
             residents: Cell::new(0),
             me: me.clone(),
             shaken: options.jitter_ns > 0,
-            ceremonial: options.strict || options.lock_model == LockModel::ReleaseEvent,
+            ceremonial,
             options,
         });
         inner.arm_faults();
@@ -216,8 +221,11 @@ impl Inner {
         self.clock.set(time_of(first));
         self.deadline.set(state.deadline.get());
         self.pins.set(state.pins.get());
-        self.local
-            .set(if self.ceremonial { NO_CPU } else { cpu_id(cpu) });
+        if self.plain {
+            self.local.set(cpu_id(cpu));
+        } else {
+            self.prepare_slow(cpu);
+        }
         let task = state.current.get();
         if task == NOBODY {
             self.wake_up(state);
@@ -228,6 +236,14 @@ impl Inner {
         state.deadline.set(self.deadline.get());
         state.pins.set(self.pins.get());
         true
+    }
+
+    /// What is different for each CPU that is about to run, on a machine that is not plain.
+    #[inline(never)]
+    fn prepare_slow(&self, cpu: usize) {
+        self.prices.run_on(cpu);
+        self.local
+            .set(if self.ceremonial { NO_CPU } else { cpu_id(cpu) });
     }
 
     /// From outside a run: runs until `done`, which others will make true.

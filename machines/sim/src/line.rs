@@ -53,7 +53,7 @@ impl LineState {
             (owner, _) => owner,
         };
         let cost = if from == index {
-            u64::from(sim.prices.word_own_ns)
+            sim.prices.word_own()
         } else {
             sim.fetch(from, index)
         };

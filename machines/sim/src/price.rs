@@ -1,4 +1,10 @@
 //! What each step costs: the profile's prices laid out for fast lookup.
+//!
+//! What a CPU does alone has a price of its speed. Of these prices only those of the CPU that runs
+//! are looked up; whoever lets another run puts its prices there first. Where all CPUs are alike
+//! nobody has to.
+
+use std::cell::Cell;
 
 use plimsoll_mm::site::Work;
 use plimsoll_mm::topology::{Distance, Topology};
@@ -13,19 +19,30 @@ const LLC_BITS: u32 = 32;
 
 /// Prices and places.
 pub(crate) struct Prices {
-    pub(crate) work_ns: [u32; Work::ALL.len()],
-    pub(crate) lock_own_ns: u32,
+    /// These three are those of the CPU that runs.
+    work_ns: [Cell<u32>; Work::ALL.len()],
+    lock_own_ns: Cell<u32>,
+    word_own_ns: Cell<u32>,
     pub(crate) lock_remote_extra_ns: u32,
     pub(crate) lock_handover_extra_ns: u32,
-    pub(crate) word_own_ns: u32,
     pub(crate) transfer_ns: [u32; 5],
     /// Socket, LLC and core of each CPU in one number: the highest bit in which two differ says
     /// how far apart they are.
     places: Box<[u64]>,
+    /// What steps cost at each speed there is, without repeats.
+    at_speeds: Box<[Costs]>,
+    /// Which of these each CPU pays; empty if all CPUs are alike.
+    speeds: Box<[usize]>,
+    /// Which of these the CPU that runs pays.
+    speed: Cell<usize>,
 }
 
 impl Prices {
-    pub(crate) fn new(costs: &Costs, topology: &Topology) -> Self {
+    /// The prices of a machine, with those of CPU 0 in front.
+    ///
+    /// # Panics
+    /// If some CPUs have a speed and others none.
+    pub(crate) fn new(costs: &Costs, topology: &Topology, speed_percent: &[u32]) -> Self {
         let pack = |cpu: CpuId| {
             let place = topology.place(cpu);
             assert!(place.core >> CORE_BITS == 0, "core numbers fit 16 bits");
@@ -34,17 +51,66 @@ impl Prices {
                 | u64::from(place.llc) << CORE_BITS
                 | u64::from(place.core)
         };
-        let mut work_ns = costs.work_ns;
-        work_ns[Work::Think as usize] = 1;
-        Self {
-            work_ns,
-            lock_own_ns: costs.lock_own_ns,
+        let mut costs = costs.clone();
+        costs.work_ns[Work::Think as usize] = 1;
+        let (at_speeds, speeds) = by_speed(&costs, topology, speed_percent);
+        let prices = Self {
+            work_ns: [const { Cell::new(0) }; Work::ALL.len()],
+            lock_own_ns: Cell::new(0),
+            word_own_ns: Cell::new(0),
             lock_remote_extra_ns: costs.lock_remote_extra_ns,
             lock_handover_extra_ns: costs.lock_handover_extra_ns,
-            word_own_ns: costs.word_own_ns,
             transfer_ns: costs.transfer_ns,
             places: topology.ids().map(pack).collect(),
+            speed: Cell::new(0),
+            at_speeds,
+            speeds,
+        };
+        prices.put_in_front(prices.speeds.first().map_or(0, |first| *first));
+        prices
+    }
+
+    /// Once `work` on the CPU that runs.
+    #[inline(always)]
+    pub(crate) fn work(&self, work: Work) -> u64 {
+        u64::from(self.work_ns[work as usize].get())
+    }
+
+    /// Taking and giving back a lock that the CPU that runs has.
+    #[inline(always)]
+    pub(crate) fn lock_own(&self) -> u64 {
+        u64::from(self.lock_own_ns.get())
+    }
+
+    /// Changing a word that the CPU that runs has.
+    #[inline(always)]
+    pub(crate) fn word_own(&self) -> u64 {
+        u64::from(self.word_own_ns.get())
+    }
+
+    /// Whether no CPU needs prices of its own.
+    pub(crate) fn are_alike(&self) -> bool {
+        self.speeds.is_empty()
+    }
+
+    /// From now on `cpu` runs.
+    #[inline]
+    pub(crate) fn run_on(&self, cpu: usize) {
+        if let Some(speed) = self.speeds.get(cpu) {
+            if *speed != self.speed.get() {
+                self.put_in_front(*speed);
+            }
         }
+    }
+
+    fn put_in_front(&self, speed: usize) {
+        let costs = &self.at_speeds[speed];
+        for (price_ns, own_ns) in self.work_ns.iter().zip(costs.work_ns) {
+            price_ns.set(own_ns);
+        }
+        self.lock_own_ns.set(costs.lock_own_ns);
+        self.word_own_ns.set(costs.word_own_ns);
+        self.speed.set(speed);
     }
 
     /// Moving a dirty line from one CPU to another, its memory being near `home`.
@@ -78,6 +144,32 @@ impl Prices {
     }
 }
 
+/// The costs at each speed of `speed_percent`, and which of them each CPU pays.
+fn by_speed(
+    costs: &Costs,
+    topology: &Topology,
+    speed_percent: &[u32],
+) -> (Box<[Costs]>, Box<[usize]>) {
+    if speed_percent.is_empty() {
+        return (Box::new([costs.clone()]), Box::default());
+    }
+    assert_eq!(
+        speed_percent.len(),
+        topology.cpus() as usize,
+        "every CPU has a speed, or none"
+    );
+    let mut percents = speed_percent.to_vec();
+    percents.sort_unstable();
+    percents.dedup();
+    let speed = |percent| {
+        let found = percents.binary_search(percent);
+        found.expect("it is one of those that were sorted")
+    };
+    let speeds = speed_percent.iter().map(speed).collect();
+    let costs = percents.iter().map(|percent| costs.at_speed(*percent));
+    (costs.collect(), speeds)
+}
+
 #[cfg(test)]
 mod tests {
     use plimsoll_mm::topology::CpuPlace;
@@ -102,7 +194,7 @@ mod tests {
             lock_handover_extra_ns: 0,
             word_own_ns: 0,
         };
-        let prices = Prices::new(&costs, &topology);
+        let prices = Prices::new(&costs, &topology, &[]);
         for (from, to) in topology
             .ids()
             .flat_map(|a| topology.ids().map(move |b| (a, b)))
@@ -113,6 +205,7 @@ mod tests {
         assert_eq!(prices.transfer_home(8, 12, 8), 100);
         assert_eq!(prices.transfer_home(8, 12, 0), 190);
         assert_eq!(prices.transfer_home(8, 11, 0), 30);
-        assert_eq!(prices.work_ns[Work::Think as usize], 1);
+        assert_eq!(prices.work(Work::Think), 1);
+        assert!(prices.are_alike());
     }
 }

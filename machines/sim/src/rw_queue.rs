@@ -204,11 +204,11 @@ impl RwQueue {
         self.holder.set((sim.this_cpu(), site));
         self.bring(sim, request);
         let cost = if request.own {
-            sim.prices.lock_own_ns
+            sim.prices.lock_own()
         } else {
-            sim.prices.lock_remote_extra_ns
+            u64::from(sim.prices.lock_remote_extra_ns)
         };
-        sim.clock.set(sim.clock.get() + u64::from(cost));
+        sim.clock.set(sim.clock.get() + cost);
         Self::begin(sim, site)
     }
 
@@ -269,13 +269,20 @@ impl RwQueue {
             site,
             looks: killed.is_some(),
         });
-        let is_killed = || killed.is_some_and(|killed| killed());
+        let is_killed = || {
+            killed.is_some_and(|killed| {
+                let is_killed = killed();
+                // To look may take time: those go first who were earlier.
+                sim.order();
+                is_killed
+            })
+        };
         // Ends when those before have left, or when it is killed.
         while self.start_of(task) == UNKNOWN {
             if is_killed() && self.withdraw(sim, task) {
                 return None;
             }
-            // To look may take time, in which it may have been admitted.
+            // It may have been admitted while it looked.
             if self.start_of(task) == UNKNOWN {
                 self.doze(sim, task, killed.is_some());
             }

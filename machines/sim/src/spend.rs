@@ -16,7 +16,7 @@ impl Inner {
     /// Lets `n` times the price of `work` pass.
     #[inline]
     pub(crate) fn spend(&self, work: Work, n: u32) {
-        let cost = u64::from(self.prices.work_ns[work as usize]) * u64::from(n);
+        let cost = self.prices.work(work) * u64::from(n);
         let then = self.clock.get() + cost;
         if then >= self.deadline.get() {
             return self.spend_slow(work, cost);
@@ -31,7 +31,7 @@ impl Inner {
         if self.outside.get() {
             return;
         }
-        let cost = u64::from(self.prices.work_ns[work as usize]) * u64::from(n);
+        let cost = self.prices.work(work) * u64::from(n);
         self.clock.set(self.clock.get() + cost);
         let total = &self.record.work_ns[work as usize];
         total.set(total.get() + cost);

@@ -353,6 +353,65 @@ cluster = []"#,
 }
 
 #[test]
+fn a_speed_that_cannot_be_is_refused() {
+    const COUNTS: &str = "sockets = 2\ncores_per_llc = 2\nllcs_per_node = 2\n";
+    const SHAPE: &str = r#"write speed = { low = …, mid = …, high = …, source = "…" }"#;
+    let cases = [
+        ("speed = 0.5", "", &*format!("0.5 will not do; {SHAPE}")),
+        (
+            r#"speed = { low = 1, mid = 1, source = "s" }"#,
+            ".high",
+            &format!("missing; {SHAPE}"),
+        ),
+        (
+            "speed = { low = 1, mid = 1, high = 1 }",
+            ".source",
+            r#"missing; write where the numbers come from, or "estimate: …" and why"#,
+        ),
+        (
+            r#"speed = { low = 4.01, mid = 1, high = 1, source = "s" }"#,
+            ".low",
+            "is out of range; a speed is 0.05 to 4",
+        ),
+        (
+            r#"speed = { low = 1, mid = 1, high = 0.04, source = "s" }"#,
+            ".high",
+            "is out of range; a speed is 0.05 to 4",
+        ),
+        (
+            r#"speed = { low = 1, mid = 0.333, high = 0.2, source = "s" }"#,
+            ".mid",
+            "0.333 will not do; write a number with at most two decimals, such as 2.5",
+        ),
+        (
+            r#"speed = { low = 0.5, mid = 0.6, high = 0.2, source = "s" }"#,
+            ".low",
+            "is slower than mid; the low card is the cheapest, so its cores are the fastest",
+        ),
+        (
+            r#"speed = { low = 0.5, mid = 0.4, high = 0.45, source = "s" }"#,
+            ".mid",
+            "is slower than high; the low card is the cheapest, so its cores are the fastest",
+        ),
+        (
+            r#"speed = { low = 1, mid = 1, high = 1, sauce = "s" }"#,
+            ".sauce",
+            "unknown key; did you mean source?",
+        ),
+    ];
+    for (speed, key, why) in cases {
+        let cluster = format!("cluster = [{{ name = \"a\", cores = 2, llc = 0, {speed} }}]\n");
+        let expected = format!("mine.toml:8: topology.cluster[0].speed{key}: {why}");
+        told(&[(COUNTS, &cluster, &expected)]);
+    }
+    told(&[(
+        "sockets = 2",
+        "speed = 0.5",
+        "mine.toml:8: topology.speed: unknown key; docs/machines.md lists the keys",
+    )]);
+}
+
+#[test]
 fn clusters_that_do_not_fit_together_are_refused() {
     told(&[
         (

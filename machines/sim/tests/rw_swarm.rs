@@ -36,6 +36,11 @@ fn the_killed_give_up() {
 }
 
 #[test]
+fn the_killed_look_again() {
+    run(&rw_lock::the_killed_look_again());
+}
+
+#[test]
 fn no_writer_between() {
     run(&rw_lock::no_writer_between());
 }
@@ -137,7 +142,7 @@ impl Herd {
             12 => {
                 let first = |count: &mut u64| {
                     self.write(sim, count);
-                    (*count % 4 > 0).then_some(*count)
+                    (!count.is_multiple_of(4)).then_some(*count)
                 };
                 let then = |count: &u64, before| {
                     assert_eq!(*count, before, "no writer in between");

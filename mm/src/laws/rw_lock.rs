@@ -18,6 +18,8 @@ pub struct Guarded<M: Machine> {
     twins: M::RwLock<Twins<M>>,
     /// Changes that were made.
     changes: M::Word,
+    /// One who waits was killed.
+    killed: M::Word,
 }
 
 struct Twins<M: Machine> {
@@ -66,6 +68,7 @@ impl<M: Machine> Guarded<M> {
         Self {
             twins: machine.rw_lock(LockClass::Mmap, CpuId(0), twins),
             changes: machine.word(0),
+            killed: machine.word(0),
         }
     }
 
@@ -81,8 +84,24 @@ impl<M: Machine> Guarded<M> {
         self.note_change(machine);
     }
 
+    /// The same as somebody who may be killed, but is not.
+    fn change_patiently(&self, machine: &M) {
+        assert_eq!(self.change_unless(machine, never), Some(()), "it gets in");
+    }
+
     fn change_unless(&self, machine: &M, killed: impl Fn() -> bool) -> Option<()> {
+        self.change_unless_then(machine, killed, || ())
+    }
+
+    /// The same; calls `inside` when it is in.
+    fn change_unless_then(
+        &self,
+        machine: &M,
+        killed: impl Fn() -> bool,
+        inside: impl Fn(),
+    ) -> Option<()> {
         let change = |twins: &mut Twins<M>| {
+            inside();
             twins.change(machine);
             self.note_change(machine);
         };
@@ -100,8 +119,22 @@ impl<M: Machine> Guarded<M> {
         self.twins.try_read(machine, Site::Fault, look)
     }
 
+    /// Looks while there is one change at most, if that takes no waiting.
+    fn look_if_free(&self, machine: &M) {
+        let seen = self.try_look(machine);
+        assert!(matches!(seen, None | Some(0 | 1)), "{seen:?}");
+    }
+
+    /// The same as somebody who waits and may be killed, but is not.
+    fn look_patiently(&self, machine: &M) {
+        let look = |twins: &Twins<M>| twins.look(machine);
+        let twins = &self.twins;
+        let seen = twins.read_killable(machine, Site::Fault, never, look);
+        assert!(matches!(seen, Some(0 | 1)), "{seen:?}");
+    }
+
     /// Changes them and goes on looking, if `keeps`.
-    fn change_and_look(&self, machine: &M, keeps: bool) -> Option<Option<()>> {
+    fn change_and_look(&self, machine: &M, keeps: bool) {
         let change = |twins: &mut Twins<M>| {
             let changed = twins.change(machine);
             self.note_change(machine);
@@ -110,8 +143,9 @@ impl<M: Machine> Guarded<M> {
         let look = |twins: &Twins<M>, changed| {
             assert_eq!(twins.look(machine), changed, "another writer was in");
         };
-        self.twins
-            .write_then_read(machine, Site::Munmap, never, change, look)
+        let twins = &self.twins;
+        let outcome = twins.write_then_read(machine, Site::Munmap, never, change, look);
+        assert_eq!(outcome, Some(keeps.then_some(())), "it gets in, and looks");
     }
 
     /// Asks by `ask` as somebody who was killed already: lets in who need not wait, no others.
@@ -128,12 +162,35 @@ impl<M: Machine> Guarded<M> {
         );
     }
 
+    /// Gets in by `enter`, unless somebody who was inside meanwhile has killed it. `enter` is given
+    /// what says so and what to call inside.
+    fn unless_killed(
+        &self,
+        machine: &M,
+        enter: impl FnOnce(&dyn Fn() -> bool, &dyn Fn()) -> Option<()>,
+    ) {
+        let waited = Cell::new(false);
+        // Relaxed: what is asserted was written inside, so the lock orders. Acquire is an order
+        // point in the simulator.
+        let is_killed = || self.killed.load(machine, Acquire) == 1;
+        let killed = || {
+            waited.set(true);
+            is_killed()
+        };
+        let inside = || assert!(!(waited.get() && is_killed()), "it has to look again");
+        let let_in = enter(&killed, &inside);
+        assert!(
+            let_in.is_some() || is_killed(),
+            "who was not killed gets in"
+        );
+    }
+
     /// All changes are there, nothing else is, and nobody is left inside.
     fn is_whole(&self, machine: &M) {
         let changes = self.changes.load(machine, Relaxed);
         assert_eq!(self.try_look(machine), Some(changes), "changes");
         assert!(!self.twins.writer_waits(machine), "nobody waits");
-        assert_eq!(self.change_unless(machine, never), Some(()));
+        self.change_patiently(machine);
     }
 }
 
@@ -145,9 +202,7 @@ pub fn writers_are_alone<M: Machine>() -> Law<M, Guarded<M>> {
         setup: Guarded::new,
         bodies: vec![
             |machine, guarded| guarded.change(machine),
-            |machine, guarded| {
-                assert_eq!(guarded.change_unless(machine, never), Some(()));
-            },
+            |machine, guarded| guarded.change_patiently(machine),
             |machine, guarded| guarded.look(machine),
         ],
         check: |machine, guarded| guarded.is_whole(machine),
@@ -162,17 +217,8 @@ pub fn readers_against_a_writer<M: Machine>() -> Law<M, Guarded<M>> {
         setup: Guarded::new,
         bodies: vec![
             |machine, guarded| guarded.change(machine),
-            |machine, guarded| {
-                let seen = guarded.try_look(machine);
-                assert!(matches!(seen, None | Some(0 | 1)), "{seen:?}");
-            },
-            |machine, guarded| {
-                let look = |twins: &Twins<M>| twins.look(machine);
-                let seen = guarded
-                    .twins
-                    .read_killable(machine, Site::Fault, never, look);
-                assert!(matches!(seen, Some(0 | 1)), "{seen:?}");
-            },
+            |machine, guarded| guarded.look_if_free(machine),
+            |machine, guarded| guarded.look_patiently(machine),
         ],
         check: |machine, guarded| guarded.is_whole(machine),
     }
@@ -201,6 +247,41 @@ pub fn the_killed_give_up<M: Machine>() -> Law<M, Guarded<M>> {
     }
 }
 
+/// One that waits is killed by who is inside.
+#[must_use]
+pub fn the_killed_look_again<M: Machine>() -> Law<M, Guarded<M>> {
+    Law {
+        name: "who has waited and was killed meanwhile does not get in",
+        setup: Guarded::new,
+        bodies: vec![
+            |machine, guarded| {
+                guarded.twins.write(machine, Site::Exit, |twins| {
+                    twins.change(machine);
+                    // Relaxed: see `unless_killed`.
+                    guarded.killed.store(machine, 1, Relaxed);
+                });
+                guarded.note_change(machine);
+            },
+            |machine, guarded| {
+                guarded.unless_killed(machine, |killed, inside| {
+                    guarded.change_unless_then(machine, killed, inside)
+                });
+            },
+            |machine, guarded| {
+                guarded.unless_killed(machine, |killed, inside| {
+                    let look = |twins: &Twins<M>| {
+                        inside();
+                        twins.look(machine);
+                    };
+                    let twins = &guarded.twins;
+                    twins.read_killable(machine, Site::Fault, killed, look)
+                });
+            },
+        ],
+        check: |machine, guarded| guarded.is_whole(machine),
+    }
+}
+
 /// One goes on as a reader while another wants to write.
 #[must_use]
 pub fn no_writer_between<M: Machine>() -> Law<M, Guarded<M>> {
@@ -208,13 +289,9 @@ pub fn no_writer_between<M: Machine>() -> Law<M, Guarded<M>> {
         name: "a writer that goes on as a reader meets no other writer in between",
         setup: Guarded::new,
         bodies: vec![
-            |machine, guarded| {
-                assert_eq!(guarded.change_and_look(machine, true), Some(Some(())));
-            },
+            |machine, guarded| guarded.change_and_look(machine, true),
             |machine, guarded| guarded.change(machine),
-            |machine, guarded| {
-                assert_eq!(guarded.change_and_look(machine, false), Some(None));
-            },
+            |machine, guarded| guarded.change_and_look(machine, false),
         ],
         check: |machine, guarded| guarded.is_whole(machine),
     }

@@ -20,11 +20,13 @@ mod key;
 mod read;
 mod shape;
 mod size;
+mod speed;
 mod text;
 
 pub use builtin::Listed;
 pub use error::{Problem, ProfileError};
 pub use key::{CostKey, UnknownCost};
+pub use speed::{Cluster, Speed};
 pub use text::{Cost, ProfileText, Range, Variant};
 
 /// One machine at one card of costs, ready to simulate.
@@ -42,6 +44,9 @@ pub struct Profile {
     pub node_bytes: Vec<u64>,
     /// What each step costs.
     pub costs: Costs,
+    /// How fast each CPU is, in percent of the core that the costs are for; empty if all are that
+    /// core. Not 0.
+    pub speed_percent: Vec<u32>,
 }
 
 /// Which end of each cost's range a run uses.

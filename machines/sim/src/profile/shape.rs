@@ -8,6 +8,7 @@ use plimsoll_mm::units::NodeId;
 
 use super::error::ProfileError;
 use super::read::Section;
+use super::speed::{self, Cluster};
 
 /// More CPUs than any machine has: a typing error, not a plan.
 const CPUS_MAX: u64 = 4096;
@@ -19,16 +20,25 @@ struct Core {
     llc: u32,
     node: u32,
     socket: u32,
+    /// The number of its cluster; 0 where there are none.
+    cluster: usize,
 }
 
-/// Reads the `[topology]` table.
-pub(super) fn read(section: &Section<'_>) -> Result<Topology, ProfileError> {
-    let cores = match section.get("cluster") {
+/// Reads the `[topology]` table: the CPUs, and the kinds of cores if it lists those.
+pub(super) fn read(section: &Section<'_>) -> Result<(Topology, Vec<Cluster>), ProfileError> {
+    let (cores, mut clusters) = match section.get("cluster") {
         Some(_) => clusters(section)?,
-        None => counts(section)?,
+        None => (counts(section)?, Vec::new()),
     };
     check(section, &cores)?;
-    Ok(number(&cores))
+    let topology = number(&cores);
+    for cpu in topology.ids() {
+        let core = cores[topology.place(cpu).core as usize];
+        if let Some(cluster) = clusters.get_mut(core.cluster) {
+            cluster.cpus.push(cpu);
+        }
+    }
+    Ok((topology, clusters))
 }
 
 fn counts(section: &Section<'_>) -> Result<Vec<Core>, ProfileError> {
@@ -64,13 +74,15 @@ fn counts(section: &Section<'_>) -> Result<Vec<Core>, ProfileError> {
         llc: node * llcs_per_node + nth / cores_per_llc,
         node,
         socket: node / nodes_per_socket,
+        cluster: 0,
     };
     Ok((0..nodes)
         .flat_map(|node| (0..cores_per_node).map(move |nth| core(node, nth)))
         .collect())
 }
 
-fn clusters(section: &Section<'_>) -> Result<Vec<Core>, ProfileError> {
+/// The cores, and their kinds without the CPUs, which have no numbers yet.
+fn clusters(section: &Section<'_>) -> Result<(Vec<Core>, Vec<Cluster>), ProfileError> {
     const LIST: &str = "write [[topology.cluster]] once for each kind of core";
     section.only(&["cluster"]).map_err(|mut error| {
         error.problem = super::Problem::Absurd("counts and clusters cannot be mixed".to_owned());
@@ -78,11 +90,11 @@ fn clusters(section: &Section<'_>) -> Result<Vec<Core>, ProfileError> {
     })?;
     let value = section.need("cluster", LIST)?;
     let list = value.list().ok_or_else(|| value.absurd(LIST.to_owned()))?;
-    let mut cores = Vec::new();
+    let (mut cores, mut clusters) = (Vec::new(), Vec::new());
     for cluster in list {
         let cluster = cluster.section(LIST)?;
-        cluster.only(&["name", "cores", "smt", "llc", "node", "socket"])?;
-        cluster
+        cluster.only(&["name", "cores", "smt", "llc", "node", "socket", "speed"])?;
+        let name = cluster
             .need("name", "write what this kind of core is called")?
             .text("write a name")?;
         let count_here = count(&cluster, "cores", None)?;
@@ -95,11 +107,17 @@ fn clusters(section: &Section<'_>) -> Result<Vec<Core>, ProfileError> {
             socket: cluster
                 .get("socket")
                 .map_or(Ok(0), |socket| socket.number())?,
+            cluster: clusters.len(),
         };
         limit(&cluster, u64::from(count_here) * u64::from(core.smt))?;
         cores.extend(std::iter::repeat_n(core, count_here as usize));
+        clusters.push(Cluster {
+            name: name.to_owned(),
+            cpus: Vec::new(),
+            speed: speed::read(&cluster)?,
+        });
     }
-    Ok(cores)
+    Ok((cores, clusters))
 }
 
 /// A count of at least 1.

@@ -9,6 +9,7 @@ use plimsoll_mm::units::Hz;
 use super::error::{Problem, ProfileError};
 use super::key::CostKey;
 use super::read::{Section, Source};
+use super::speed::{self, Cluster};
 use super::{Card, Costs, Profile, check, shape};
 
 /// Everything one profile says.
@@ -24,6 +25,8 @@ pub struct ProfileText {
     pub hz: Hz,
     /// CPUs and what they share.
     pub topology: Topology,
+    /// Its kinds of cores; empty if it was given by counts.
+    pub clusters: Vec<Cluster>,
     /// Memory of each node in bytes, whole pages.
     pub node_bytes: Vec<u64>,
     /// Every cost of the machine, in the order of [`CostKey::all`]; a distance the machine does
@@ -91,7 +94,7 @@ impl ProfileText {
             "variant",
         ])?;
         let topology = root.need("topology", "write a [topology] table")?;
-        let topology = shape::read(&topology.section("write a [topology] table")?)?;
+        let (topology, clusters) = shape::read(&topology.section("write a [topology] table")?)?;
         Ok(Self {
             name: name(&root)?,
             about: root.need("about", ABOUT)?.text(ABOUT)?.to_owned(),
@@ -101,6 +104,7 @@ impl ProfileText {
             costs: costs(&root, &topology)?,
             variants: variants(&root)?,
             topology,
+            clusters,
         })
     }
 
@@ -187,6 +191,7 @@ impl ProfileText {
             hz: self.hz,
             node_bytes: self.node_bytes.clone(),
             costs,
+            speed_percent: speed::of_cpus(&self.clusters, self.topology.cpus(), card),
         }
     }
 

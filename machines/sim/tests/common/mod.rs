@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test file uses its own part")]
 
+pub(crate) mod rw_scene;
+
 use plimsoll_mm::site::Work;
 use plimsoll_mm::topology::{CpuPlace, Topology};
 use plimsoll_mm::units::{Hz, NodeId};
@@ -33,6 +35,7 @@ pub(crate) fn flat(cpus: u32) -> Profile {
         hz: Hz::new(1000).expect("in range"),
         node_bytes: vec![1 << 30],
         costs: costs(),
+        speed_percent: Vec::new(),
     }
 }
 

@@ -49,6 +49,7 @@ pub(crate) fn profile(topology: Topology, hz: u32) -> Profile {
             lock_handover_extra_ns: 25,
             word_own_ns: 5,
         },
+        speed_percent: Vec::new(),
     }
 }
 

@@ -1,0 +1,144 @@
+//! A lock that readers share, and tasks that come to it at given times.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use plimsoll_mm::machine::{Machine, RwLock};
+use plimsoll_mm::site::{LockClass, Site, Work};
+use plimsoll_mm::units::CpuId;
+use plimsoll_sim::{LockStats, Sim, SimOptions, SimRwLock};
+
+pub(crate) const TRANSFER: u64 = 30;
+pub(crate) const OWN: u64 = 20;
+pub(crate) const REMOTE: u64 = 40;
+pub(crate) const HANDOVER: u64 = 25;
+/// An interrupt and a context switch.
+pub(crate) const WAKE_UP: u64 = 1500;
+pub(crate) const TICK: u64 = 1_000_000;
+
+/// A few CPUs, a lock whose home is CPU 0, and who was inside.
+#[derive(Clone)]
+pub(crate) struct Scene {
+    pub(crate) sim: Sim,
+    pub(crate) lock: Rc<SimRwLock<u32>>,
+    pub(crate) stays: Rc<RefCell<Vec<Stay>>>,
+}
+
+/// Somebody was inside: what it did, its CPU, when it asked, got in, got out and went on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stay {
+    pub(crate) who: (char, u32),
+    pub(crate) asked: u64,
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    pub(crate) after: u64,
+}
+
+/// Never killed.
+pub(crate) const fn never() -> bool {
+    false
+}
+
+impl Scene {
+    pub(crate) fn new() -> Self {
+        Self::with_options(SimOptions::default())
+    }
+
+    pub(crate) fn with_options(options: SimOptions) -> Self {
+        let sim = Sim::new(&super::flat(8), options);
+        let lock = sim.rw_lock(LockClass::Mmap, CpuId(0), 0);
+        Self {
+            sim,
+            lock: Rc::new(lock),
+            stays: Rc::default(),
+        }
+    }
+
+    /// Starts `body` on `cpu` at `at_us`.
+    pub(crate) fn at(&self, cpu: u32, at_us: u32, body: impl FnOnce(&Sim, &Self) + 'static) {
+        let scene = self.clone();
+        self.sim.spawn(CpuId(cpu), move |sim| {
+            let now = u32::try_from(sim.now().0).expect("a task starts early");
+            sim.spend(Work::Think, at_us * 1000 - now);
+            body(sim, &scene);
+        });
+    }
+
+    /// Notes what `enter` does when it calls back, which is to stay for `hold_us`.
+    pub(crate) fn note<R>(
+        &self,
+        sim: &Sim,
+        what: char,
+        hold_us: u32,
+        enter: impl FnOnce(&dyn Fn()) -> R,
+    ) -> R {
+        let asked = sim.now().0;
+        let span = Cell::new(None);
+        let result = enter(&|| {
+            let start = sim.now().0;
+            sim.spend(Work::Think, hold_us * 1000);
+            span.set(Some((start, sim.now().0)));
+        });
+        if let Some((start, end)) = span.get() {
+            self.stays.borrow_mut().push(Stay {
+                who: (what, sim.this_cpu().0),
+                asked,
+                start,
+                end,
+                after: sim.now().0,
+            });
+        }
+        result
+    }
+
+    pub(crate) fn read(&self, sim: &Sim, hold_us: u32) {
+        self.note(sim, 'r', hold_us, |stay| {
+            self.lock.read(sim, Site::Fault, |_| stay());
+        });
+    }
+
+    pub(crate) fn write(&self, sim: &Sim, hold_us: u32) {
+        self.note(sim, 'w', hold_us, |stay| {
+            self.lock.write(sim, Site::Mmap, |writes| {
+                *writes += 1;
+                stay();
+            });
+        });
+    }
+
+    pub(crate) fn write_unless(
+        &self,
+        sim: &Sim,
+        hold_us: u32,
+        killed: impl Fn() -> bool,
+    ) -> Option<()> {
+        self.note(sim, 'w', hold_us, |stay| {
+            self.lock
+                .write_killable(sim, Site::Mmap, killed, |_| stay())
+        })
+    }
+
+    pub(crate) fn reads(&self, cpu: u32, at_us: u32, hold_us: u32) {
+        self.at(cpu, at_us, move |sim, scene| scene.read(sim, hold_us));
+    }
+
+    pub(crate) fn writes(&self, cpu: u32, at_us: u32, hold_us: u32) {
+        self.at(cpu, at_us, move |sim, scene| scene.write(sim, hold_us));
+    }
+
+    /// Runs to the end. Returns who was inside, in the order in which they got in.
+    pub(crate) fn run(&self) -> Vec<Stay> {
+        self.sim.run();
+        let mut stays = self.stays.take();
+        stays.sort_by_key(|stay| (stay.start, stay.who.1));
+        stays
+    }
+
+    pub(crate) fn order(&self) -> Vec<(char, u32)> {
+        self.run().iter().map(|stay| stay.who).collect()
+    }
+
+    pub(crate) fn stats(&self) -> LockStats {
+        self.sim.stats().class(LockClass::Mmap)
+    }
+}
