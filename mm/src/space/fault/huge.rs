@@ -116,7 +116,7 @@ impl<M: Machine> AddressSpace<M> {
         let Pages(pages) = Order::HUGE.pages();
         let pages = i64::from(pages);
         self.rss.add(machine, RssKind::Anon, pages);
-        manager.count_node(machine, NodeItem::AnonMapped, pages);
+        manager.count_each_on_nodes(machine, &[whole.pfn], NodeItem::AnonMapped, pages);
         manager
             .pages()
             .count(machine, whole.pfn, ZoneItem::Anon, pages);

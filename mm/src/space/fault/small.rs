@@ -139,7 +139,7 @@ impl<M: Machine> AddressSpace<M> {
             manager
                 .pages()
                 .count_each(machine, mapped, ZoneItem::Anon, 1);
-            manager.count_node(machine, NodeItem::AnonMapped, pages);
+            manager.count_each_on_nodes(machine, mapped, NodeItem::AnonMapped, 1);
             for &pfn in mapped {
                 spaces.lru.add(machine, manager.pages(), pfn);
             }
