@@ -144,9 +144,16 @@ impl PhaseTree {
         Table {
             title,
             note: note.to_owned(),
-            columns: ["phase", "inclusive %", "self %", "inclusive", "self", "calls"]
-                .map(str::to_owned)
-                .to_vec(),
+            columns: [
+                "phase",
+                "inclusive %",
+                "self %",
+                "inclusive",
+                "self",
+                "calls",
+            ]
+            .map(str::to_owned)
+            .to_vec(),
             rows: rows.iter().map(cells).collect(),
         }
     }
@@ -281,7 +288,14 @@ mod tests {
         let cells: Vec<&str> = table.rows[2].iter().map(String::as_str).collect();
         assert_eq!(
             cells,
-            ["· · folio_remove_rmap_ptes", "10.0 %", "10.0 %", "5 ns", "5 ns", "1"]
+            [
+                "· · folio_remove_rmap_ptes",
+                "10.0 %",
+                "10.0 %",
+                "5 ns",
+                "5 ns",
+                "1"
+            ]
         );
     }
 

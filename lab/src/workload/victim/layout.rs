@@ -182,7 +182,11 @@ fn app(mappings: u32, mut at: u64, rng: &mut Xoshiro256PlusPlus) -> Vec<Part> {
 /// One of an app's small mappings.
 fn small(at: u64, rng: &mut Xoshiro256PlusPlus) -> Part {
     let log2: f64 = rng.random_range(0.0..SMALL_LOG2);
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "1 to 256")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "1 to 256"
+    )]
     let pages = log2.exp2().ceil() as u64;
     let touched = rng.random_range(pages.div_ceil(2)..=pages);
     let whole = Part::resident(at, pages, false);
@@ -283,14 +287,20 @@ mod tests {
     fn an_app_has_some_hundred_mib_of_all_kinds() {
         let contents = Contents::of(&Victim::App { mappings: 3000 }.layout(1));
         let mib = |pages: u64| pages >> 8;
-        assert!((300..700).contains(&mib(contents.resident())), "{contents:?}");
+        assert!(
+            (300..700).contains(&mib(contents.resident())),
+            "{contents:?}"
+        );
         let [private, file, shared, swapped] = [
             contents.private,
             contents.file,
             contents.shared,
             contents.swapped,
         ];
-        assert!(private > file && file > shared && shared > 0, "{contents:?}");
+        assert!(
+            private > file && file > shared && shared > 0,
+            "{contents:?}"
+        );
         assert!(swapped * 10 > private && swapped < private, "{contents:?}");
     }
 

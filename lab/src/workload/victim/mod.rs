@@ -7,4 +7,4 @@ mod layout;
 mod race;
 
 pub use self::layout::{Contents, Kind, Part, Victim};
-pub use self::race::{Help, LockUse, Race, Raced, Who};
+pub use self::race::{Help, LockUse, Race, Raced, START_WITHIN, Who};

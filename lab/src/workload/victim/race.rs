@@ -85,6 +85,9 @@ pub struct Raced {
     pub contents: Contents,
     /// Of everything the run did, the making of the victim included.
     pub hash: u64,
+    /// Work of all CPUs, as far as it has a price of its own: all but waiting, taking locks that are
+    /// free, and moving cache lines.
+    pub worked: Nanos,
     help: Help,
     locks: Vec<LockUse>,
     /// For the last user and for helpers: waits for the locks of page tables, and sleep.
@@ -130,6 +133,7 @@ impl Race {
             tree: recorder.take().finish(),
             contents,
             hash: stats.hash,
+            worked: Nanos(after.work_ns.iter().sum::<u64>() - before.work_ns.iter().sum::<u64>()),
             help: self.help,
             locks: locks(&before, &after),
             waits: [Site::Exit, self.help.site()].map(|site| waits(&before, &after, site)),
@@ -256,7 +260,9 @@ impl Stage {
         let parts: Rc<[Part]> = parts.into();
         for node in 0..topology.nodes() {
             let near = |cpu: &CpuId| topology.place(*cpu).node == NodeId(node);
-            let cpu = Some(home).filter(near).or_else(|| topology.ids().find(near));
+            let cpu = Some(home)
+                .filter(near)
+                .or_else(|| topology.ids().find(near));
             let Some(cpu) = cpu else { continue };
             // Nodes are numbered from that of the last user on.
             let nth = (node + topology.nodes() - topology.place(home).node.0) % topology.nodes();
@@ -408,22 +414,39 @@ mod tests {
         let alone = raced(APP, Reaping::Ascending, 0);
         assert_eq!(alone.table_wait(Who::Exit), Nanos(0));
         assert_eq!(alone.ran(Who::Helpers), Nanos(0));
-        assert!(alone.wall.0 <= alone.ran(Who::Exit).0 + START_WITHIN.0, "{alone:?}");
+        assert!(
+            alone.wall.0 <= alone.ran(Who::Exit).0 + START_WITHIN.0,
+            "{alone:?}"
+        );
     }
 
     #[test]
-    fn in_the_same_direction_they_wait_for_each_other_and_claimed_tables_are_waited_for_by_nobody() {
+    fn in_the_same_direction_they_wait_for_each_other_and_claimed_tables_are_waited_for_by_nobody()
+    {
         let ascending = raced(APP, Reaping::Ascending, 1);
         assert!(ascending.table_wait(Who::Exit).0 + ascending.table_wait(Who::Helpers).0 > 0);
         let ours = raced(APP, Reaping::MeetInTheMiddle, 1);
         assert_eq!(ours.lock(LockClass::PageTable).wait, Nanos(0));
-        assert!(ours.wall < ascending.wall, "{} {}", ours.wall.0, ascending.wall.0);
+        assert!(
+            ours.wall < ascending.wall,
+            "{} {}",
+            ours.wall.0,
+            ascending.wall.0
+        );
     }
 
     #[test]
     fn every_victim_is_gone_in_every_way_with_any_number_of_helpers() {
-        let server = |huge| Victim::Server { pages: 20_000, huge };
-        for victim in [APP, Victim::One { pages: 9000 }, server(false), server(true)] {
+        let server = |huge| Victim::Server {
+            pages: 20_000,
+            huge,
+        };
+        for victim in [
+            APP,
+            Victim::One { pages: 9000 },
+            server(false),
+            server(true),
+        ] {
             for reaping in Reaping::ALL {
                 for helpers in [0, 1, 3] {
                     assert!(raced(victim, reaping, helpers).wall > Nanos(0));
