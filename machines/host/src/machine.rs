@@ -19,7 +19,7 @@ use plimsoll_mm::units::{CpuId, Hz, Nanos, Pages};
 use crate::affinity::{self, CpuMask};
 use crate::cpu::{self, Entered, HostId, PinError};
 use crate::desk::Desk;
-use crate::locks::{OwnerLock, TicketLock};
+use crate::locks::{OwnerLock, SharedLock, TicketLock};
 use crate::topology;
 use crate::words::{CpuWord, HostField, HostOnce, PageTags, SharedLine, SharedWord};
 
@@ -150,6 +150,7 @@ impl Machine for Host {
     type Line = SharedLine;
     type Once<T> = HostOnce<T>;
     type Field = HostField;
+    type RwLock<T> = SharedLock<T>;
 
     #[inline]
     fn topology(&self) -> &Topology {
@@ -188,6 +189,10 @@ impl Machine for Host {
 
     fn cpu_lock<T>(&self, _class: LockClass, _cpu: CpuId, value: T) -> OwnerLock<T> {
         OwnerLock::new(value)
+    }
+
+    fn rw_lock<T>(&self, _class: LockClass, _home: CpuId, value: T) -> SharedLock<T> {
+        SharedLock::new(value)
     }
 
     fn tags(&self, pages: Pages) -> PageTags {

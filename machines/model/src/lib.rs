@@ -8,12 +8,13 @@
 //! Every thread has its own handle, on its own CPU. Time stands still unless a law moves it, and
 //! deferred jobs run when a body runs them, so that a checker chooses when a timer fires.
 //!
-//! `machine` is what both have in common, as a macro over the checker's crate.
+//! `machine` and `rw_lock` are what both have in common, as macros over the checker's crate.
 #![forbid(unsafe_code)]
 
 pub mod jobs;
 pub mod loom;
 mod machine;
+mod rw_lock;
 pub mod shuttle;
 
 use plimsoll_mm::units::Hz;

@@ -10,6 +10,7 @@ use ::loom::{model, thread};
 use plimsoll_mm::laws::Law;
 
 use crate::machine::checked_machine;
+use crate::rw_lock::checked_rw_lock;
 
 /// The most bodies: with more, no law ends within minutes.
 const BODIES_MAX: usize = 3;
@@ -80,3 +81,4 @@ impl Drop for SaysWhich<'_> {
 }
 
 checked_machine!(LoomMachine, loom);
+checked_rw_lock!(LoomMachine, loom);

@@ -118,6 +118,7 @@ macro_rules! checked_machine {
             type Line = ModelLine;
             type Once<T> = ModelOnce<T>;
             type Field = ModelField;
+            type RwLock<T> = ModelRwLock<T>;
 
             fn topology(&self) -> &Topology {
                 &self.shared.topology
@@ -150,6 +151,10 @@ macro_rules! checked_machine {
 
             fn cpu_lock<T>(&self, _class: LockClass, _cpu: CpuId, value: T) -> ModelLock<T> {
                 ModelLock(Mutex::new(value))
+            }
+
+            fn rw_lock<T>(&self, _class: LockClass, _home: CpuId, value: T) -> ModelRwLock<T> {
+                ModelRwLock::new(value)
             }
 
             fn tags(&self, pages: Pages) -> ModelTags {

@@ -10,6 +10,7 @@ use ::shuttle::{Config, Runner, thread};
 use plimsoll_mm::laws::Law;
 
 use crate::machine::checked_machine;
+use crate::rw_lock::checked_rw_lock;
 
 /// Where the random choices start from: a law that failed fails again.
 const SEED: u64 = 0x706c_696d;
@@ -100,3 +101,4 @@ impl Drop for SaysWhich<'_> {
 }
 
 checked_machine!(ShuttleMachine, shuttle);
+checked_rw_lock!(ShuttleMachine, shuttle);

@@ -11,6 +11,7 @@ use crate::handle::Sim;
 use crate::line::SimLine;
 use crate::lock::SimLock;
 use crate::once::SimOnce;
+use crate::rw_lock::SimRwLock;
 use crate::tags::SimTags;
 use crate::word::{SimField, SimLocalWord, SimWord};
 
@@ -23,6 +24,7 @@ impl Machine for Sim {
     type Line = SimLine;
     type Once<T> = SimOnce<T>;
     type Field = SimField;
+    type RwLock<T> = SimRwLock<T>;
 
     fn topology(&self) -> &Topology {
         &self.0.topology
@@ -56,6 +58,10 @@ impl Machine for Sim {
 
     fn cpu_lock<T>(&self, class: LockClass, cpu: CpuId, value: T) -> SimCpuLock<T> {
         SimCpuLock::new(class, cpu, value)
+    }
+
+    fn rw_lock<T>(&self, class: LockClass, home: CpuId, value: T) -> SimRwLock<T> {
+        SimRwLock::new(class, home, value)
     }
 
     fn tags(&self, pages: Pages) -> SimTags {

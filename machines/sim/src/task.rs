@@ -245,7 +245,16 @@ impl Inner {
         }
     }
 
-    fn sleep_until(&self, at: u64) {
+    /// Takes `task` out of the list of sleepers. Returns whether it was there.
+    pub(crate) fn forget_sleeper(&self, task: u32) -> bool {
+        let cpu = &self.cpus[self.tasks.get(task).cpu.get()];
+        let mut sleepers = cpu.sleepers.borrow_mut();
+        let before = sleepers.len();
+        sleepers.retain(|&Reverse((_, _, asleep))| asleep != task);
+        sleepers.len() < before
+    }
+
+    pub(crate) fn sleep_until(&self, at: u64) {
         let id = self.cpu().current.get();
         self.assert_may_sleep();
         self.wake_at(id, at.max(self.now()));

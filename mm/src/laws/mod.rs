@@ -6,6 +6,7 @@
 //! are tiny, because loom visits every interleaving.
 
 pub mod counter;
+pub mod rw_lock;
 pub mod shepherd;
 pub mod under_way;
 mod vma;

@@ -1,16 +1,20 @@
-//! The two locks of the host: [`TicketLock`] first come, first served; [`OwnerLock`] a flag.
+//! The locks of the host: [`TicketLock`] first come, first served; [`OwnerLock`] a flag;
+//! [`SharedLock`], which readers share.
 //!
-//! Both are a raw lock around a value (`guarded`). A raw lock knows how to wait and how to be
+//! The first two are a raw lock around a value (`guarded`). A raw lock knows how to wait and how to be
 //! released by dropping what its acquisition returned, so a panic in a closure releases it.
 //!
-//! Sleeping classes use the same locks: after a bounded spin a waiter yields its CPU, which is
-//! all that sleeping would buy here.
+//! Sleeping classes use the same ticket locks: after a bounded spin a waiter yields its CPU, which
+//! is all that sleeping would buy here. Who waits for a [`SharedLock`], perhaps for long, sleeps.
 
 mod flag;
 mod guarded;
+mod shared;
 mod ticket;
+mod turnstile;
 
 pub use flag::OwnerLock;
+pub use shared::SharedLock;
 pub use ticket::TicketLock;
 
 /// A lock without a value.

@@ -1,0 +1,169 @@
+//! The lock that readers share: `parking_lot`'s behind a turnstile.
+//!
+//! `parking_lot`'s lock alone would not do: a writer that may be killed has to wait in slices, and
+//! loses its place after each. So whoever does not get in at once queues, and only the first of the
+//! queue waits for the lock itself, in slices or not. Nobody passes it: who finds somebody in the
+//! queue joins it.
+//!
+//! So it is first come, first served, for readers and writers, killable or not. Who comes at the
+//! same time as the first of the queue may still get in before.
+
+use std::fmt;
+
+use parking_lot::{RwLock as RawRwLock, RwLockReadGuard, RwLockWriteGuard};
+use plimsoll_mm::machine::RwLock;
+use plimsoll_mm::site::Site;
+
+use super::turnstile::{LOOK_EVERY, Place, Purpose, Turnstile};
+use crate::Host;
+
+/// A lock that readers share and writers do not, first come, first served. Waiters sleep.
+pub struct SharedLock<T> {
+    turnstile: Turnstile,
+    lock: RawRwLock<T>,
+}
+
+impl<T> SharedLock<T> {
+    /// An unlocked `value`.
+    pub fn new(value: T) -> Self {
+        Self {
+            turnstile: Turnstile::default(),
+            lock: RawRwLock::new(value),
+        }
+    }
+
+    #[inline]
+    fn try_reader(&self) -> Option<RwLockReadGuard<'_, T>> {
+        if self.turnstile.is_empty() {
+            self.lock.try_read()
+        } else {
+            None
+        }
+    }
+
+    #[inline]
+    fn try_writer(&self) -> Option<RwLockWriteGuard<'_, T>> {
+        if self.turnstile.is_empty() {
+            self.lock.try_write()
+        } else {
+            None
+        }
+    }
+
+    #[cold]
+    fn reader_slow(&self) -> RwLockReadGuard<'_, T> {
+        let place = self.turnstile.join(Purpose::Read);
+        place.wait();
+        self.lock.read()
+    }
+
+    #[cold]
+    fn writer_slow(&self) -> RwLockWriteGuard<'_, T> {
+        let place = self.turnstile.join(Purpose::Write);
+        place.wait();
+        self.lock.write()
+    }
+
+    /// One that gives up once `killed`.
+    #[cold]
+    fn reader_unless(&self, killed: impl Fn() -> bool) -> Option<RwLockReadGuard<'_, T>> {
+        let place = self.turnstile.join(Purpose::Read);
+        let attempt = || self.lock.try_read_for(LOOK_EVERY);
+        in_slices(&place, killed, attempt)
+    }
+
+    /// One that gives up once `killed`.
+    fn writer_unless(&self, killed: impl Fn() -> bool) -> Option<RwLockWriteGuard<'_, T>> {
+        self.try_writer().or_else(|| {
+            let place = self.turnstile.join(Purpose::Write);
+            let attempt = || self.lock.try_write_for(LOOK_EVERY);
+            in_slices(&place, killed, attempt)
+        })
+    }
+}
+
+/// What `attempt` got from `place` on, if not `killed` by then.
+fn in_slices<G>(
+    place: &Place<'_>,
+    killed: impl Fn() -> bool,
+    attempt: impl Fn() -> Option<G>,
+) -> Option<G> {
+    if !place.wait_unless(&killed) {
+        return None;
+    }
+    let mut got = None;
+    // Ends when those inside have left, as nobody else gets in, or when it is killed.
+    while got.is_none() && !killed() {
+        got = attempt();
+    }
+    // It may have been killed while it waited for this.
+    got.filter(|_| !killed())
+}
+
+impl<T> RwLock<Host, T> for SharedLock<T> {
+    #[inline]
+    fn read<R>(&self, _machine: &Host, _site: Site, f: impl FnOnce(&T) -> R) -> R {
+        let value = self.try_reader().unwrap_or_else(|| self.reader_slow());
+        f(&value)
+    }
+
+    #[inline]
+    fn try_read<R>(&self, _machine: &Host, _site: Site, f: impl FnOnce(&T) -> R) -> Option<R> {
+        self.try_reader().map(|value| f(&value))
+    }
+
+    #[inline]
+    fn read_killable<R>(
+        &self,
+        _machine: &Host,
+        _site: Site,
+        killed: impl Fn() -> bool,
+        f: impl FnOnce(&T) -> R,
+    ) -> Option<R> {
+        let value = self.try_reader().or_else(|| self.reader_unless(killed));
+        value.map(|value| f(&value))
+    }
+
+    #[inline]
+    fn write<R>(&self, _machine: &Host, _site: Site, f: impl FnOnce(&mut T) -> R) -> R {
+        let mut value = self.try_writer().unwrap_or_else(|| self.writer_slow());
+        f(&mut value)
+    }
+
+    #[inline]
+    fn write_killable<R>(
+        &self,
+        _machine: &Host,
+        _site: Site,
+        killed: impl Fn() -> bool,
+        f: impl FnOnce(&mut T) -> R,
+    ) -> Option<R> {
+        self.writer_unless(killed).map(|mut value| f(&mut value))
+    }
+
+    fn write_then_read<A, R>(
+        &self,
+        _machine: &Host,
+        _site: Site,
+        killed: impl Fn() -> bool,
+        first: impl FnOnce(&mut T) -> Option<A>,
+        then: impl FnOnce(&T, A) -> R,
+    ) -> Option<Option<R>> {
+        let mut value = self.writer_unless(killed)?;
+        let Some(kept) = first(&mut value) else {
+            return Some(None);
+        };
+        let value = RwLockWriteGuard::downgrade(value);
+        Some(Some(then(&value, kept)))
+    }
+
+    fn writer_waits(&self, _machine: &Host) -> bool {
+        self.turnstile.writer_waits()
+    }
+}
+
+impl<T> fmt::Debug for SharedLock<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SharedLock").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,176 @@
+//! The lock that readers share on real threads.
+
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::thread;
+use std::time::Duration;
+
+use plimsoll_host::Host;
+use plimsoll_host::law::run_law;
+use plimsoll_mm::laws::rw_lock;
+use plimsoll_mm::machine::{Machine, RwLock};
+use plimsoll_mm::site::{LockClass, Site};
+use plimsoll_mm::units::CpuId;
+
+const ROUNDS: u32 = 3000;
+
+#[test]
+fn writers_are_alone() {
+    run_law(&rw_lock::writers_are_alone(), 3, ROUNDS);
+}
+
+#[test]
+fn readers_against_a_writer() {
+    run_law(&rw_lock::readers_against_a_writer(), 3, ROUNDS);
+}
+
+#[test]
+fn the_killed_give_up() {
+    run_law(&rw_lock::the_killed_give_up(), 3, ROUNDS);
+}
+
+#[test]
+fn no_writer_between() {
+    run_law(&rw_lock::no_writer_between(), 3, ROUNDS);
+}
+
+type Shared = <Host as Machine>::RwLock<u32>;
+
+fn lock(host: &Host) -> Shared {
+    host.rw_lock(LockClass::Mmap, CpuId(0), 0)
+}
+
+/// Readers of which at least one is inside at any time get in until `write` has been in `times`.
+fn write_against_readers(times: u32, write: impl Fn(&Host, &Shared) + Sync) {
+    let host = Host::new();
+    let (lock, done) = (lock(&host), AtomicBool::new(false));
+    thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                // Relaxed: only ends the test.
+                while !done.load(Relaxed) {
+                    // More than a slice, so that one has begun when another ends.
+                    lock.read(&host, Site::Fault, |_| {
+                        thread::sleep(Duration::from_millis(3));
+                    });
+                }
+            });
+        }
+        // Writes must not wait for the readers to stop: these only stop afterwards.
+        for _ in 0..times {
+            write(&host, &lock);
+        }
+        done.store(true, Relaxed);
+    });
+    assert_eq!(lock.read(&host, Site::Control, |writes| *writes), times);
+}
+
+#[test]
+fn a_writer_gets_in_though_readers_keep_coming() {
+    write_against_readers(50, |host, lock| {
+        lock.write(host, Site::Mmap, |writes| *writes += 1);
+    });
+}
+
+#[test]
+fn a_writer_that_may_be_killed_gets_in_though_readers_keep_coming() {
+    write_against_readers(50, |host, lock| {
+        let add = |writes: &mut u32| *writes += 1;
+        let got_in = lock.write_killable(host, Site::Mmap, || false, add);
+        assert_eq!(got_in, Some(()));
+    });
+}
+
+/// Runs `meanwhile` when somebody who `asks` for what a reader has is known to wait.
+fn while_a_writer_waits(
+    asks: impl FnOnce(&Host, &Shared) + Send,
+    meanwhile: impl FnOnce(&Host, &Shared),
+) {
+    let host = Host::new();
+    let lock = lock(&host);
+    thread::scope(|scope| {
+        lock.read(&host, Site::Fault, |_| {
+            scope.spawn(|| asks(&host, &lock));
+            // Ends when the writer has come.
+            while !lock.writer_waits(&host) {
+                thread::yield_now();
+            }
+            meanwhile(&host, &lock);
+        });
+    });
+}
+
+#[test]
+fn a_reader_that_tries_does_not_pass_a_writer_that_waits() {
+    while_a_writer_waits(
+        |host, lock| lock.write(host, Site::Mmap, |value| *value = 1),
+        |host, lock| {
+            for _ in 0..1000 {
+                assert_eq!(lock.try_read(host, Site::Fault, |value| *value), None);
+            }
+        },
+    );
+}
+
+#[test]
+fn a_killed_writer_leaves_and_readers_behind_it_get_in() {
+    let killed = AtomicBool::new(false);
+    while_a_writer_waits(
+        |host, lock| {
+            // Relaxed: says nothing about other memory.
+            let is_killed = || killed.load(Relaxed);
+            let got_in = lock.write_killable(host, Site::Mmap, is_killed, |value| *value = 1);
+            assert_eq!(got_in, None);
+        },
+        |host, lock| {
+            thread::scope(|scope| {
+                let behind = scope.spawn(|| lock.read(host, Site::Fault, |value| *value));
+                thread::sleep(Duration::from_millis(20));
+                assert!(!behind.is_finished(), "it waits behind the writer");
+                killed.store(true, Relaxed);
+                assert_eq!(behind.join().expect("a reader ends"), 0);
+            });
+            assert!(!lock.writer_waits(host), "nobody is left in the queue");
+        },
+    );
+}
+
+#[test]
+fn a_reader_that_may_be_killed_waits_for_a_writer() {
+    let host = Host::new();
+    let lock = lock(&host);
+    let killed = AtomicBool::new(false);
+    thread::scope(|scope| {
+        lock.write(&host, Site::Mmap, |value| {
+            let patient = scope.spawn(|| {
+                let read = |value: &u32| *value;
+                lock.read_killable(&host, Site::Fault, || false, read)
+            });
+            let impatient = scope.spawn(|| {
+                // Relaxed: says nothing about other memory.
+                let is_killed = || killed.load(Relaxed);
+                lock.read_killable(&host, Site::Fault, is_killed, |value| *value)
+            });
+            thread::sleep(Duration::from_millis(20));
+            assert!(!impatient.is_finished() && !patient.is_finished());
+            killed.store(true, Relaxed);
+            assert_eq!(impatient.join().expect("a reader ends"), None);
+            assert!(!patient.is_finished(), "the lock is held");
+            *value = 7;
+            patient
+        })
+        .join()
+        .map(|seen| assert_eq!(seen, Some(7)))
+        .expect("a reader ends");
+    });
+}
+
+#[test]
+fn a_panic_inside_leaves_the_lock_free() {
+    let host = Host::new();
+    let lock = lock(&host);
+    let panics = || lock.write(&host, Site::Mmap, |_| panic!("as it should"));
+    let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(panics));
+    assert!(outcome.is_err());
+    assert_eq!(lock.try_read(&host, Site::Fault, |value| *value), Some(0));
+}
