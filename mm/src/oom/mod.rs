@@ -58,6 +58,6 @@ pub use self::candidate::{
 };
 pub use self::scope::{Constraint, NodeSet, Scope, Standing, Trigger};
 pub use self::select::{
-    Approximate, Batches, Bounded, NoVictim, Outcome, Precise, SelectError, Selecting, Selection,
-    Slot, TwoPass, Victim,
+    Approximate, Bounded, NoVictim, Outcome, Precise, SelectError, Selecting, Selection, Slot,
+    TwoPass, Victim,
 };

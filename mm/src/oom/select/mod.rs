@@ -25,7 +25,7 @@ use core::fmt;
 
 pub use self::approximate::Approximate;
 pub use self::band::Slot;
-pub use self::bounded::{Batches, Bounded};
+pub use self::bounded::Bounded;
 pub use self::precise::Precise;
 pub use self::two_pass::TwoPass;
 use super::badness::{self, POINTS_OF_ORIGIN};
