@@ -105,7 +105,7 @@ impl Bounded {
             best: None,
             precise_sums: 0,
             batches: 0,
-            singles: SINGLES_MIN.max(u64::from(len / candidates.batch_gain().max(1) / 4)),
+            singles_end: 0,
         };
         let outcome = search.rounds().or_else(Stop::outcome)?;
         Ok(Selection {
@@ -130,8 +130,8 @@ struct Search<'a, C: ?Sized> {
     best: Option<Slot>,
     precise_sums: u64,
     batches: u64,
-    /// From how many precise sums on a batch may be cheaper.
-    singles: u64,
+    /// With how many precise sums it is decided whether a batch is cheaper.
+    singles_end: u64,
 }
 
 /// What a round came to.
@@ -156,6 +156,7 @@ impl<C: Candidates + ?Sized> Search<'_, C> {
 
     fn round(&mut self) -> Result<Round, Stop> {
         self.best = None;
+        self.singles_end = self.precise_sums + SINGLES_MIN.max(self.price_of_all() / 4);
         self.read_all()?;
         self.sum_best_first()?;
         let is_settled = self.nearest().is_some_and(|nearest| nearest.is_maximum());
@@ -254,14 +255,18 @@ impl<C: Candidates + ?Sized> Search<'_, C> {
 
     /// Whether all that are left in the band are to be summed together.
     fn is_batch_cheaper(&mut self, bar: Option<Key>) -> bool {
-        if self.precise_sums < self.singles {
+        if self.precise_sums < self.singles_end {
             return false;
         }
+        // Asked once in a round: fewer and fewer are left.
+        self.singles_end = u64::MAX;
         let left = self.band.reaching(bar) as u64;
-        // Counting takes a step per candidate; not again before there are a quarter more sums.
-        self.singles = self.precise_sums + self.precise_sums / 4;
-        let all = u64::from(self.len / self.candidates.batch_gain().max(1));
-        all < left && left <= self.sums_left()
+        self.price_of_all() < left && left <= self.sums_left()
+    }
+
+    /// How many sums cost as much as summing all candidates together.
+    fn price_of_all(&self) -> u64 {
+        u64::from(self.len / self.candidates.batch_gain().max(1))
     }
 
     /// The candidate that is nearest to the maximum, as far as is known.
