@@ -224,9 +224,8 @@ impl<'a> Band<'a> {
         left.iter().copied().max_by_key(Slot::low)
     }
 
-    /// How many of those still here may have more than `bar` and than the floor.
+    /// How many of those still here may have more than `bar`.
     pub(super) fn reaching(&self, bar: Option<Key>) -> usize {
-        let bar = bar.max(self.floor);
         let left = &self.slots[self.next..self.used];
         left.iter().filter(|slot| Some(slot.high()) > bar).count()
     }
@@ -238,11 +237,10 @@ impl<'a> Band<'a> {
         &mut self.slots[self.next - 1..self.next]
     }
 
-    /// Takes out all candidates that may have more than `bar` and than the floor; forgets the
-    /// others.
+    /// Takes out all candidates that may have more than `bar`; forgets the others.
     pub(super) fn take_all(&mut self, bar: Option<Key>) -> &mut [Slot] {
         let first = self.next;
-        let end = self.retain_from(first, bar.max(self.floor));
+        let end = self.retain_from(first, bar);
         (self.next, self.sorted, self.used) = (end, end, end);
         &mut self.slots[first..end]
     }

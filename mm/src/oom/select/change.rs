@@ -176,6 +176,33 @@ fn whoever_is_chosen_before_the_second_look_ends_the_selection() {
 }
 
 #[test]
+fn whoever_exits_before_it_is_summed_is_passed_over_without_beginning_again() {
+    let members = [
+        Member::new(1000, 1000, 50, 50),
+        Member::new(990, 990, 50, 50),
+        Member::new(980, 980, 50, 50),
+    ];
+    // Six questions in the first pass; then 0 is looked at, to be summed.
+    let population = Population::new(members, machine()).changing(6, 0, Change::Exit);
+    let outcome = run(&population, 3);
+    assert!(
+        matches!(outcome, Outcome::Victim(victim) if victim.candidate == 1),
+        "{outcome:?}"
+    );
+    // Two more for each of the others, and the look at the victim.
+    assert_eq!(population.questions(), 6 + 1 + 2 + 2 + 1);
+}
+
+#[test]
+fn the_patch_takes_an_origin_that_it_finds_in_the_second_pass() {
+    let members = [Member::exactly(10), Member::exactly(1000)];
+    let population = Population::new(members, machine()).changing(4, 0, Change::Origin);
+    let selection = TwoPass::PATCH.select(&population, &machine());
+    let outcome = selection.expect("readings are in order").outcome;
+    assert!(matches!(outcome, Outcome::Victim(victim) if victim.candidate == 0));
+}
+
+#[test]
 fn the_patch_keeps_whom_it_chose_when_it_exits_and_waits_for_whom_it_finds_dying() {
     let members = [
         Member::exactly(1000),

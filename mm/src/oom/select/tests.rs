@@ -78,13 +78,17 @@ fn a_hog_is_chosen_without_a_precise_sum() {
         panic!("{selection:?}");
     };
     assert_eq!((victim.candidate, victim.behind), (17, 0));
-    assert_eq!(
-        victim.points,
-        Range {
-            min: 94_000,
-            max: 104_000
-        }
-    );
+    let points = Range {
+        min: 94_000,
+        max: 104_000,
+    };
+    assert_eq!(victim.points, points);
+    // Its own range does not make it doubtful, whoever looks.
+    for selecting in Selecting::ALL {
+        let population = Population::new(members.iter().copied(), machine());
+        let selection = select(selecting, &population, &machine());
+        assert!(matches!(selection.outcome, Outcome::Victim(victim) if victim.behind == 0));
+    }
     assert_all_choose(17, &members, &machine());
 }
 
@@ -325,6 +329,30 @@ fn a_budget_forbids_a_batch_that_is_larger() {
         );
         let regret = population.regret(&selection).expect("all are killable");
         assert!(matches!(selection.outcome, Outcome::Victim(victim) if regret <= victim.behind));
+    }
+}
+
+#[test]
+fn with_one_slot_the_best_is_not_summed_twice_and_a_budget_is_kept() {
+    let member = |pages: i64| Member::new(pages, 500, 500, 500);
+    let mut members = [200, 990, 300, 700, 100].map(member);
+    members[2].reading.range.max = 1200;
+    // The slot keeps candidate 2; then all that reach above its sum, in order.
+    let expected = [(2, 1000), (2, 700), (2, 700), (1, 10), (1, 10), (1, 0)];
+    for (budget, (candidate, behind)) in (0..).zip(expected) {
+        let population = Population::new(members, machine());
+        let rules = Bounded::with_budget(budget);
+        let selection = rules.select(&population, &machine(), &mut [Slot::EMPTY]);
+        let selection = selection.expect("readings are in order");
+        assert_eq!(selection.precise_sums, budget);
+        let Outcome::Victim(victim) = selection.outcome else {
+            panic!("{selection:?}");
+        };
+        assert_eq!(
+            (victim.candidate, victim.behind),
+            (candidate, behind),
+            "budget {budget}"
+        );
     }
 }
 
