@@ -25,9 +25,9 @@
 //! one, where `g` is [`Candidates::batch_gain`]; a few of them cost nearly as much, for what makes it cheap
 //! is that memory is read in its order. So it is a matter of renting or buying. One by one is renting: as long
 //! as fewer than `n / 4g` have been summed, or at most `n / g` are left in the band. Else all that are left
-//! are summed together, and that is the end, whoever they are. The whole never costs more than
+//! are summed together, and that is the end, whoever they are. So the whole costs no more than
 //! `n / 4g + n / g` sums: with a gain of 7 less than a fifth of summing all one by one. And up to
-//! `n / 4g` sums, or 16 if that is more, there is at most one too many.
+//! `n / 4g` sums there is at most one too many. (For `n / 4g` read 16 where that is more.)
 //!
 //! **Slots.** The band is kept in slots of the caller's, 24 bytes each. As many as there are candidates
 //! are always enough; so are as many as can be in the band. With fewer the result is as right: the slots

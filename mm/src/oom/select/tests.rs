@@ -316,6 +316,19 @@ fn if_all_are_in_the_band_most_are_summed_together() {
 }
 
 #[test]
+fn a_band_that_is_cheaper_one_by_one_is_not_summed_together() {
+    // 100 of 2000 are in the band, and together costs as much as 250.
+    let small = (0..1900).map(|_| Member::exactly(1));
+    let members = all_in_the_band().take(100).chain(small);
+    let population = Population::new(members, machine()).gaining(8);
+    let mut slots = vec![Slot::EMPTY; 2000];
+    let selection = Selecting::Bounded.select(&population, &machine(), &mut slots);
+    let selection = selection.expect("readings are in order");
+    assert_eq!((selection.precise_sums, selection.batches), (100, 0));
+    assert_eq!(population.regret(&selection), Some(0));
+}
+
+#[test]
 fn a_budget_forbids_a_batch_that_is_larger() {
     for budget in [70, 1999] {
         let population = Population::new(all_in_the_band(), machine()).gaining(8);
