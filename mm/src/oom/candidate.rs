@@ -44,7 +44,8 @@ pub trait Candidates {
     }
 
     /// How many times cheaper [`Candidates::precise_many`] sums all candidates than
-    /// [`Candidates::precise`] does; 1 if it gains nothing, and is not worth a sum too many.
+    /// [`Candidates::precise`] does in no particular order, which memory likes less than one after
+    /// the other; 1 if it gains nothing, and is not worth a sum too many.
     fn batch_gain(&self) -> u32 {
         1
     }
