@@ -7,6 +7,8 @@
 
 pub mod budget;
 pub mod counter;
+pub mod frontier;
+pub mod reaping;
 pub mod rw_lock;
 pub mod shepherd;
 pub mod under_way;

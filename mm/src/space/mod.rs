@@ -13,7 +13,7 @@ pub mod budget;
 mod error;
 mod exit;
 mod fault;
-mod frontier;
+pub(crate) mod frontier;
 mod gather;
 pub mod lru;
 mod map;
