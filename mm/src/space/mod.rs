@@ -222,12 +222,6 @@ impl<M: Machine> AddressSpace<M> {
         self.mappings
             .read(machine, site, |_| self.tree.find(page).ok().flatten())
     }
-
-    /// So many pages of page tables have gone.
-    fn forget_frames(&self, machine: &M, frames: i64) {
-        // Relaxed: a count.
-        self.table.frames.add(machine, -frames, Relaxed);
-    }
 }
 
 const fn bit(flag: Flag) -> i64 {

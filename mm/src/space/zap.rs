@@ -191,7 +191,7 @@ impl<M: Machine> AddressSpace<M> {
         }
         let mut full = !gather.add(page, Order::HUGE);
         if let Some(frame) = spot.leaf.take_frame(entries) {
-            self.forget_frames(machine, 1);
+            self.table.count(machine, -1);
             full |= !gather.add_table(frame);
         }
         if full {
@@ -212,7 +212,7 @@ impl<M: Machine> AddressSpace<M> {
                 let is_spare = entries.what() == What::Table && entries.used() == 0;
                 is_spare.then(|| spot.leaf.take_frame(entries)).flatten()
             })?;
-        self.forget_frames(machine, 1);
+        self.table.count(machine, -1);
         Some(frame)
     }
 }
