@@ -81,7 +81,8 @@ pub trait Notified<M: Machine>: Send + Sync {
     /// `pages` are empty.
     fn end(&self, machine: &M, pages: &Range<Vpn>);
 
-    /// The address space is about to be emptied for good; it will not be told of single ranges.
+    /// The address space is about to be emptied for good: no translation to any of it may be used
+    /// from now on. Helpers may still tell of ranges, which there is nothing left to do for.
     fn release(&self, machine: &M);
 }
 

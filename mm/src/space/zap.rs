@@ -4,7 +4,8 @@
 //! is full, translations are flushed before the lock is released, then the pages go back, then it
 //! goes on.
 //!
-//! Locks: `PageTable`, for a huge page that is not claimed inside `UpperTable`; `Swap` inside.
+//! Locks: `PageTable`, for a huge page that is not claimed inside `UpperTable`; inside `Swap`, what
+//! counters take, `Pcp` and `Zone` for a page of the gather, and `Lru` when a huge page is split.
 
 use core::ops::Range;
 
