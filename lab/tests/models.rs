@@ -63,11 +63,13 @@ fn lock_models_agree_with_the_memory_manager_inside() {
 /// Without strict order a CPU runs ahead of others on its own page lists and counters, and a
 /// remote access may see them as they will be. Such slips are counted. Here every list is drained
 /// every 2 ms, the worst we could think of: what is reported of the zone lock moves by up to 12 %
-/// when CPUs run ahead by 10 µs, but contentions may halve at the default, which is for speed.
+/// when CPUs run ahead by 10 µs, acquisitions on a phone by 20 %, but figures may move by a third
+/// or more at the default, which is for speed.
 #[test]
 fn running_ahead_moves_what_strict_order_gives_by_little() {
-    for (run_ahead, percent) in [(SimOptions::default().run_ahead, 60), (Nanos(10_000), 15)] {
-        for machine in ["phone-8", "grace-72"] {
+    let far = SimOptions::default().run_ahead;
+    for (run_ahead, percents) in [(far, [60, 60]), (Nanos(10_000), [25, 15])] {
+        for (machine, percent) in ["phone-8", "grace-72"].into_iter().zip(percents) {
             for lock_model in [LockModel::RunAhead, LockModel::ReleaseEvent] {
                 let ahead = SimOptions {
                     run_ahead,

@@ -28,6 +28,19 @@ const BRANCHES_MAX: usize = 10_000;
 /// If the law is broken. Also if it has more bodies than CPUs, more than three, or needs more
 /// steps than loom can try.
 pub fn run_law<S: Send + Sync + 'static>(law: &Law<LoomMachine, S>, cpus: u32) {
+    run_law_within(law, cpus, PREEMPTIONS);
+}
+
+/// The same with at most `preemptions` in one interleaving: for laws with many steps. What a load
+/// may see and who gets a lock next is still tried in every way.
+///
+/// # Panics
+/// As [`run_law`].
+pub fn run_law_within<S: Send + Sync + 'static>(
+    law: &Law<LoomMachine, S>,
+    cpus: u32,
+    preemptions: usize,
+) {
     let Law {
         name,
         setup,
@@ -45,7 +58,7 @@ pub fn run_law<S: Send + Sync + 'static>(law: &Law<LoomMachine, S>, cpus: u32) {
     let _says = SaysWhich { law: name };
     let (setup, bodies, check) = (*setup, bodies.clone(), *check);
     let mut builder = model::Builder::new();
-    builder.preemption_bound.get_or_insert(PREEMPTIONS);
+    builder.preemption_bound.get_or_insert(preemptions);
     builder.max_branches = builder.max_branches.max(BRANCHES_MAX);
     builder.check(move || {
         let machine = LoomMachine::new(cpus);

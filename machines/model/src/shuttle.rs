@@ -18,6 +18,9 @@ const SEED: u64 = 0x706c_696d;
 /// Preemptions that the second half of the iterations looks for.
 const PCT_DEPTH: usize = 3;
 
+/// Bytes of a body's stack: whole address spaces are emptied on it, unoptimised.
+const STACK_BYTES: usize = 256 << 10;
+
 /// Tries `iterations` interleavings of the bodies of `law` on a machine of `cpus` CPUs: half of
 /// them uniformly random, half with few preemptions in rare places (PCT).
 ///
@@ -70,6 +73,7 @@ fn run_schedules<S: Send + Sync + 'static>(
     let mut config = Config::new();
     // It warns that orderings are ignored; the file header does.
     config.silence_warnings = true;
+    config.stack_size = STACK_BYTES;
     Runner::new(scheduler, config).run(move || {
         let machine = ShuttleMachine::new(cpus);
         let state = Arc::new(setup(&machine));

@@ -96,10 +96,10 @@ impl Prices {
     /// From now on `cpu` runs.
     #[inline]
     pub(crate) fn run_on(&self, cpu: usize) {
-        if let Some(speed) = self.speeds.get(cpu) {
-            if *speed != self.speed.get() {
-                self.put_in_front(*speed);
-            }
+        if let Some(speed) = self.speeds.get(cpu)
+            && *speed != self.speed.get()
+        {
+            self.put_in_front(*speed);
         }
     }
 

@@ -7,9 +7,13 @@
 
 pub mod budget;
 pub mod counter;
+mod dying;
+pub mod frontier;
 pub mod parts;
+pub mod reaping;
 pub mod rw_lock;
 pub mod shepherd;
+pub mod touching;
 pub mod under_way;
 mod vma;
 
@@ -27,6 +31,7 @@ use crate::tunables::Knob;
 use crate::units::{CpuId, Order, Pages, Pfn};
 use crate::vmstat::counters::{Counters, Step, ZoneItem};
 
+pub use self::dying::Dying;
 pub use self::vma::{
     FewVmas, cursors_against_splits, readers_against_additions, readers_against_moves,
 };

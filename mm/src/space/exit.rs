@@ -147,7 +147,7 @@ impl<M: Machine> AddressSpace<M> {
             if upper.has_frame()
                 && let Some(frame) = upper.take_frame(machine, site)
             {
-                self.forget_frames(machine, 1);
+                self.table.count(machine, -1);
                 gather.add_table_flushing(frame);
             }
         }

@@ -242,6 +242,7 @@ impl<M: Machine> AddressSpace<M> {
     /// nobody else needs.
     fn empty(&self, memory: Memory<'_, M>, pages: &Range<Vpn>) {
         let machine = memory.machine;
+        self.table.catch_up(machine);
         for notified in &self.notified {
             // Who may wait does not refuse.
             let _waited = notified.start(machine, pages, true);

@@ -13,7 +13,7 @@ pub mod budget;
 mod error;
 mod exit;
 mod fault;
-mod frontier;
+pub(crate) mod frontier;
 mod gather;
 pub mod lru;
 mod map;
@@ -81,7 +81,8 @@ pub trait Notified<M: Machine>: Send + Sync {
     /// `pages` are empty.
     fn end(&self, machine: &M, pages: &Range<Vpn>);
 
-    /// The address space is about to be emptied for good; it will not be told of single ranges.
+    /// The address space is about to be emptied for good: no translation to any of it may be used
+    /// from now on. Helpers may still tell of ranges, which there is nothing left to do for.
     fn release(&self, machine: &M);
 }
 
@@ -221,12 +222,6 @@ impl<M: Machine> AddressSpace<M> {
         // Others change the mappings all the time: wait until they are done.
         self.mappings
             .read(machine, site, |_| self.tree.find(page).ok().flatten())
-    }
-
-    /// So many pages of page tables have gone.
-    fn forget_frames(&self, machine: &M, frames: i64) {
-        // Relaxed: a count.
-        self.table.frames.add(machine, -frames, Relaxed);
     }
 }
 

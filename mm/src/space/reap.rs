@@ -126,6 +126,7 @@ impl<M: Machine> AddressSpace<M> {
             return (Reaped::All, Left::Nothing);
         }
         self.raise(machine, Flag::Unstable);
+        self.table.catch_up(machine);
         let reaped = match memory.spaces.reaping() {
             Reaping::Ascending => self.reap_each(memory, site, Cursor::forward),
             Reaping::DescendingByVma => self.reap_each(memory, site, Cursor::backward),

@@ -4,7 +4,8 @@
 //! is full, translations are flushed before the lock is released, then the pages go back, then it
 //! goes on.
 //!
-//! Locks: `PageTable`, for a huge page that is not claimed inside `UpperTable`; `Swap` inside.
+//! Locks: `PageTable`, for a huge page that is not claimed inside `UpperTable`; inside `Swap`, what
+//! counters take, `Pcp` and `Zone` for a page of the gather, and `Lru` when a huge page is split.
 
 use core::ops::Range;
 
@@ -191,7 +192,7 @@ impl<M: Machine> AddressSpace<M> {
         }
         let mut full = !gather.add(page, Order::HUGE);
         if let Some(frame) = spot.leaf.take_frame(entries) {
-            self.forget_frames(machine, 1);
+            self.table.count(machine, -1);
             full |= !gather.add_table(frame);
         }
         if full {
@@ -212,7 +213,7 @@ impl<M: Machine> AddressSpace<M> {
                 let is_spare = entries.what() == What::Table && entries.used() == 0;
                 is_spare.then(|| spot.leaf.take_frame(entries)).flatten()
             })?;
-        self.forget_frames(machine, 1);
+        self.table.count(machine, -1);
         Some(frame)
     }
 }

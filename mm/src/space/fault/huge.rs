@@ -94,8 +94,8 @@ impl<M: Machine> AddressSpace<M> {
                     (What::Nothing, Some(frame)) => {
                         entries.provide(frame)?;
                         *spare = None;
-                        self.forget_frames(machine, -1);
                         spot.leaf.set_huge(entries, whole);
+                        self.table.count(machine, 1);
                         Ok(Some(Attempt::Done(Faulted::Huge)))
                     }
                     _ => Ok(None),

@@ -4,6 +4,8 @@
 //! taken, and under the lock of the page table the tree is looked at again. Its version tells
 //! whether it has changed; if so, all starts over. So whoever unmaps, or raises
 //! [`Flag::Unstable`], and then empties the table under the same lock, leaves nothing behind.
+//! A table that was not there is counted before that look, and they count too before they look for
+//! tables (`PageTable::catch_up`): so none is missed.
 //! What comes from elsewhere (files, shared memory, devices) is faulted in as a reader of the mappings.
 //!
 //! Locks: `PageTable`, or `UpperTable` and then `PageTable`, with no other lock inside; pages are

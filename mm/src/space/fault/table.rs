@@ -37,7 +37,7 @@ impl<M: Machine> AddressSpace<M> {
         let outcome = spot.upper.frame.with(machine, Site::Fault, |frame| {
             if let Some(page) = upper.take() {
                 upper = spot.upper.provide(frame, page);
-                self.forget_frames(machine, -i64::from(upper.is_none()));
+                self.table.count(machine, i64::from(upper.is_none()));
             }
             spot.leaf.entries.with(machine, Site::Fault, |entries| {
                 if let What::Huge(_) = entries.what() {
@@ -48,8 +48,8 @@ impl<M: Machine> AddressSpace<M> {
                 {
                     entries.provide(frame)?;
                     spare = None;
-                    self.forget_frames(machine, -1);
                     spot.leaf.go_live(entries);
+                    self.table.count(machine, 1);
                 }
                 Ok(true)
             })

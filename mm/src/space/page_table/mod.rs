@@ -17,7 +17,7 @@ mod entry;
 mod sparse;
 mod table;
 
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::Ordering::{AcqRel, Relaxed};
 
 pub(super) use self::entry::{Entry, Page, PageKind};
 use self::sparse::Sparse;
@@ -51,8 +51,8 @@ pub(super) const fn first_page(index: u64) -> Vpn {
 /// See the module.
 pub(super) struct PageTable<M: Machine> {
     uppers: Sparse<M, Upper<M>>,
-    /// Pages that tables are in.
-    pub(super) frames: M::Word,
+    /// Pages that tables are in; also where those who make tables and those who empty them meet.
+    frames: M::Word,
 }
 
 /// What 512 tables have in common.
@@ -137,6 +137,24 @@ impl<M: Machine> PageTable<M> {
     pub(super) fn pages(&self, machine: &M) -> u64 {
         // Relaxed: a count.
         u64::try_from(self.frames.load(machine, Relaxed)).unwrap_or(0)
+    }
+
+    /// Counts pages of tables: some have come and their tables are live, or some have gone.
+    ///
+    /// Of two CPUs, one that makes a table live, counts it and then looks whether it may be filled,
+    /// and one that makes filling wrong, [catches up](Self::catch_up) and then looks for live tables,
+    /// at least one sees what the other did.
+    pub(super) fn count(&self, machine: &M, frames: i64) {
+        // AcqRel: pairs with that in `catch_up`, whichever is first.
+        self.frames.add(machine, frames, AcqRel);
+    }
+
+    /// From here on every table is seen that is filled by somebody who does not see what was done
+    /// before. Without this a table might still look as if it was not there, though nobody waits
+    /// for its lock.
+    pub(super) fn catch_up(&self, machine: &M) {
+        // AcqRel: pairs with that in `count`, whichever is first.
+        self.frames.add(machine, 0, AcqRel);
     }
 
     /// The place of the table that `page` is in, made if need be.

@@ -1,0 +1,91 @@
+//! Emptying dying address spaces under loom and shuttle.
+
+use plimsoll_mm::laws::{frontier, reaping, touching};
+use plimsoll_model::{loom, shuttle};
+
+/// Schedules per law: seconds in a debug build.
+const SCHEDULES: u32 = 2000;
+
+#[test]
+fn loom_meeting_in_the_middle() {
+    loom::run_law(&frontier::meeting_in_the_middle(), 2);
+}
+
+#[test]
+fn loom_handing_back() {
+    loom::run_law(&frontier::handing_back(), 2);
+}
+
+#[test]
+fn loom_two_helpers() {
+    loom::run_law_within(&frontier::two_helpers(), 3, 2);
+}
+
+#[test]
+fn loom_exit_against_reaper() {
+    loom::run_law_within(&reaping::exit_against_reaper(), 2, 1);
+}
+
+#[test]
+fn loom_touched_while_reaped() {
+    loom::run_law_within(&touching::touched_while_reaped(), 2, 2);
+}
+
+#[test]
+fn loom_touched_while_unmapped() {
+    loom::run_law_within(&touching::touched_while_unmapped(), 2, 2);
+}
+
+/// Without preemptions: who looks at mappings while they change meets them in every state already,
+/// and that is the business of another law.
+#[test]
+fn loom_touched_while_replaced() {
+    loom::run_law_within(&touching::touched_while_replaced(), 2, 0);
+}
+
+#[test]
+fn shuttle_helpers_come_and_go() {
+    shuttle::run_law(&frontier::helpers_come_and_go(), 4, SCHEDULES);
+}
+
+#[test]
+fn shuttle_exit_against_reaper() {
+    shuttle::run_law(&reaping::exit_against_reaper(), 2, SCHEDULES);
+}
+
+#[test]
+fn shuttle_exit_against_helpers() {
+    shuttle::run_law(&reaping::exit_against_helpers(), 4, SCHEDULES);
+}
+
+#[test]
+fn shuttle_exit_past_helpers() {
+    shuttle::run_law(&reaping::exit_past_helpers(), 3, SCHEDULES);
+}
+
+#[test]
+fn shuttle_two_exits() {
+    shuttle::run_law(&reaping::two_exits(), 3, SCHEDULES);
+}
+
+#[test]
+fn shuttle_exit_against_refusal() {
+    shuttle::run_law(&reaping::exit_against_refusal(), 3, SCHEDULES);
+}
+
+#[test]
+fn shuttle_touched_while_reaped() {
+    shuttle::run_law(&touching::touched_while_reaped(), 2, SCHEDULES);
+    shuttle::run_law(&touching::many_touched_while_reaped(), 3, SCHEDULES);
+}
+
+#[test]
+fn shuttle_touched_while_unmapped() {
+    shuttle::run_law(&touching::touched_while_unmapped(), 2, SCHEDULES);
+    shuttle::run_law(&touching::many_touched_while_unmapped(), 3, SCHEDULES);
+}
+
+#[test]
+fn shuttle_touched_while_replaced() {
+    shuttle::run_law(&touching::touched_while_replaced(), 2, SCHEDULES);
+}

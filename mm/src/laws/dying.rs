@@ -1,0 +1,258 @@
+//! An address space that is about to end, small enough for every checker, and what has to be true once
+//! it has: nothing is lost, nothing went back twice.
+//!
+//! Two page tables with two pages each, one of them in swap, a shared page, and a mapping without
+//! pages; memory for just that. A page that goes back twice is noticed by the zone.
+
+use alloc::sync::Arc;
+use core::fmt;
+use core::ops::Range;
+use core::sync::atomic::Ordering::{AcqRel, Acquire};
+
+use crate::counter::Counters;
+use crate::design::Design;
+use crate::machine::{Machine, Word};
+use crate::page::{Config, Layout};
+use crate::space::budget::Budget;
+use crate::space::object::{Object, ObjectKind};
+use crate::space::reap::{Reaped, Reaping};
+use crate::space::rss::RssKind;
+use crate::space::{
+    Access, AddressSpace, Backing, ExitError, Exited, FaultError, Faulted, Flag, MapRequest,
+    Memory, Notified, Place, Refused, Spaces,
+};
+use crate::units::{Pages, Vpn};
+use crate::vmstat::Manager;
+use crate::vmstat::counters::{NodeItem, ZoneItem};
+
+/// Pages of the machine: tags of so many are part of every model.
+const ARENA: u32 = 64;
+/// Entries of a page table.
+pub(super) const TABLE: u64 = 512;
+/// Two pages in each of two tables.
+pub(super) const FILLED: Range<u64> = TABLE - 2..TABLE + 2;
+/// Nothing resident, in a table of their own.
+pub(super) const BARE: Range<u64> = 3 * TABLE..3 * TABLE + 4;
+/// Shared memory, in a table with `FILLED`.
+pub(super) const SHARED: Range<u64> = TABLE + 8..TABLE + 10;
+
+/// An address space, and what a machine with it has.
+pub struct Dying<M: Machine> {
+    manager: Manager<M>,
+    spaces: Spaces<M>,
+    space: AddressSpace<M>,
+    budget: Arc<Budget<M>>,
+    shared: Arc<Object<M>>,
+    /// How many calls of `exit` were let in.
+    exits: M::Word,
+    /// How many helpers found everything done.
+    reaps: M::Word,
+}
+
+impl<M: Machine> fmt::Debug for Dying<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Dying").finish_non_exhaustive()
+    }
+}
+
+/// Refuses whatever is in the upper of the two filled tables.
+pub(super) struct Stubborn;
+
+impl<M: Machine> Notified<M> for Stubborn {
+    fn start(&self, _: &M, pages: &Range<Vpn>, may_wait: bool) -> Result<(), Refused> {
+        if pages.start < Vpn(TABLE) || may_wait {
+            Ok(())
+        } else {
+            Err(Refused)
+        }
+    }
+
+    fn end(&self, _: &M, _: &Range<Vpn>) {}
+
+    fn release(&self, _: &M) {}
+}
+
+impl<M: Machine> Dying<M> {
+    /// As the file's header says.
+    pub(super) fn new(machine: &M, reaping: Reaping) -> Self {
+        Self::with(machine, reaping, |space| space)
+    }
+
+    /// The same, with `more` done to the address space first.
+    pub(super) fn with(
+        machine: &M,
+        reaping: Reaping,
+        more: impl FnOnce(AddressSpace<M>) -> AddressSpace<M>,
+    ) -> Self {
+        let dying = Self::empty(machine, reaping, more);
+        dying.fill(machine);
+        dying
+    }
+
+    /// Only the mapping without pages.
+    pub(super) fn bare(machine: &M, reaping: Reaping) -> Self {
+        let dying = Self::empty(machine, reaping, |space| space);
+        dying.map(machine, &BARE, Backing::Anonymous { huge: false });
+        dying
+    }
+
+    fn empty(
+        machine: &M,
+        reaping: Reaping,
+        more: impl FnOnce(AddressSpace<M>) -> AddressSpace<M>,
+    ) -> Self {
+        let design = Design {
+            reaping,
+            ..Design::OURS
+        };
+        let mut config = Config::new(Layout::arena(Pages(ARENA)));
+        config.design = design;
+        let manager = Manager::new(machine, config).expect("a small arena is a layout");
+        let spaces = Spaces::new(machine, &design, 2).expect("few pages can be counted");
+        let memory = Memory::new(machine, &manager, &spaces);
+        let space = AddressSpace::new(memory).expect("there is memory");
+        let budget = Arc::new(Budget::new(machine, u64::from(ARENA)));
+        let shared = Arc::new(Object::new(machine, ObjectKind::Shared));
+        Self {
+            space: more(space.limited(Arc::clone(&budget))),
+            manager,
+            spaces,
+            budget,
+            shared,
+            exits: machine.word(0),
+            reaps: machine.word(0),
+        }
+    }
+
+    fn memory<'m>(&'m self, machine: &'m M) -> Memory<'m, M> {
+        Memory::new(machine, &self.manager, &self.spaces)
+    }
+
+    fn fill(&self, machine: &M) {
+        for pages in [FILLED, BARE] {
+            self.map(machine, &pages, Backing::Anonymous { huge: false });
+        }
+        self.share(machine, SHARED);
+        for pages in [FILLED, SHARED] {
+            let pages = Vpn(pages.start)..Vpn(pages.end);
+            let filled = self.space.populate(self.memory(machine), pages);
+            filled.expect("there is memory");
+        }
+        self.swap_out(machine, FILLED.start);
+        assert_eq!(self.spaces.swap().used(machine), 1, "there is swap");
+    }
+
+    fn map(&self, machine: &M, pages: &Range<u64>, backing: Backing<M>) {
+        let request = MapRequest {
+            place: Place::Replace(Vpn(pages.start)),
+            pages: pages.end - pages.start,
+            backing,
+        };
+        let mapped = self.space.map(self.memory(machine), request);
+        mapped.expect("nothing is in the way");
+    }
+
+    /// Maps shared memory, in place of what is there.
+    pub(super) fn share(&self, machine: &M, pages: Range<u64>) {
+        let object = Arc::clone(&self.shared);
+        self.map(machine, &pages, Backing::Shared { object, offset: 0 });
+    }
+
+    pub(super) fn unmap(&self, machine: &M, pages: Range<u64>) {
+        let count = pages.end - pages.start;
+        let gone = self
+            .space
+            .unmap(self.memory(machine), Vpn(pages.start), count);
+        gone.expect("nothing is in the way");
+    }
+
+    /// Moves a page to swap, if it is there.
+    pub(super) fn swap_out(&self, machine: &M, page: u64) {
+        let pages = Vpn(page)..Vpn(page + 1);
+        self.space.swap_out(self.memory(machine), pages);
+    }
+
+    /// Ends it, if nobody has.
+    pub(super) fn exit(&self, machine: &M) {
+        match self.space.exit(self.memory(machine)) {
+            Ok(Exited::Finished) => assert!(self.space.has(machine, Flag::Ended)),
+            Ok(Exited::LeftToHelpers) => {}
+            Err(ExitError::Ended) => return,
+        }
+        self.exits.add(machine, 1, AcqRel);
+    }
+
+    /// Helps, if nobody is in the way.
+    pub(super) fn reap(&self, machine: &M) {
+        let reaped = self.space.try_reap(self.memory(machine));
+        self.note(machine, reaped);
+    }
+
+    /// Helps in its turn.
+    pub(super) fn release(&self, machine: &M) {
+        let reaped = self.space.release(self.memory(machine), || false);
+        self.note(machine, reaped.expect("nobody killed it"));
+    }
+
+    /// How many helpers found everything done.
+    pub(super) fn reaps(&self, machine: &M) -> i64 {
+        self.reaps.load(machine, Acquire)
+    }
+
+    fn note(&self, machine: &M, reaped: Reaped) {
+        if reaped == Reaped::All {
+            self.reaps.add(machine, 1, AcqRel);
+        }
+    }
+
+    /// Touches a page; whether it is there now.
+    pub(super) fn touch(&self, machine: &M, page: u64) -> bool {
+        let page = Vpn(page);
+        match self.space.fault(self.memory(machine), page, Access::Write) {
+            Ok(Faulted::Mapped { .. } | Faulted::Already) => true,
+            Err(FaultError::Unstable(at) | FaultError::NotMapped(at)) => {
+                assert_eq!(at, page);
+                false
+            }
+            other => panic!("a page is mapped or it may not be touched: {other:?}"),
+        }
+    }
+
+    pub(super) fn touch_all(&self, machine: &M, pages: &[u64]) {
+        for &page in pages {
+            self.touch(machine, page);
+        }
+    }
+
+    /// Pages of a kind, exactly.
+    pub(super) fn counted(&self, machine: &M, kind: RssKind) -> i64 {
+        let counters = self.space.rss().counters();
+        counters.precise_sum(machine, kind as usize)
+    }
+
+    /// Whatever is left goes, and everything is back as it was before.
+    pub(super) fn ends_whole(&self, machine: &M) {
+        self.exit(machine);
+        assert_eq!(self.exits.load(machine, Acquire), 1, "it was ended once");
+        assert!(self.space.has(machine, Flag::Ended), "by whoever was last");
+        assert!(self.space.has(machine, Flag::Skip), "for good");
+        for kind in RssKind::ALL {
+            let left = self.counted(machine, kind);
+            assert_eq!(left, 0, "{} is exact", kind.name());
+        }
+        assert_eq!(self.space.table_pages(machine), 0, "no table is left");
+        assert_eq!(self.spaces.lru().total(machine), 0, "no page is aged");
+        assert_eq!(self.spaces.swap().used(machine), 0, "no slot is taken");
+        assert_eq!(self.budget.used(machine), 0, "no page is charged");
+        for item in [NodeItem::PageTables, NodeItem::AnonMapped] {
+            assert_eq!(self.manager.counted_on_nodes(machine, item), 0);
+        }
+        self.shared.empty(machine, self.manager.pages());
+        self.manager.pages().drain_all_sync(machine);
+        let free = self.manager.pages().counted(machine, ZoneItem::FreePages);
+        let anonymous = self.manager.pages().counted(machine, ZoneItem::Anon);
+        assert_eq!((free, anonymous), (u64::from(ARENA), 0), "no page is lost");
+        let zone = &self.manager.pages().view(machine)[0];
+        assert_eq!(zone.free, Pages(ARENA), "every page is back");
+    }
+}

@@ -1,0 +1,185 @@
+//! What those who empty an address space from both ends may rely on, on their meeting place alone.
+//!
+//! The work is a mark per table, left by whoever claimed it, in a plain way: nothing but the
+//! frontier itself puts the marks in order.
+
+use alloc::boxed::Box;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::fmt;
+use core::sync::atomic::Ordering::Relaxed;
+
+use super::{Body, Law};
+use crate::machine::{Machine, Word};
+use crate::site::Site;
+use crate::space::frontier::{Frontier, Left};
+
+/// A few tables to be emptied.
+pub struct FewTables<M: Machine> {
+    frontier: Frontier<M>,
+    /// For each table, how often it was emptied.
+    emptied: Box<[M::Word]>,
+    /// For each walker, whether it has work of its own.
+    at_work: Box<[M::Word]>,
+    /// How often somebody was told to finish.
+    finished: M::Word,
+}
+
+impl<M: Machine> fmt::Debug for FewTables<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FewTables").finish_non_exhaustive()
+    }
+}
+
+impl<M: Machine> FewTables<M> {
+    fn new(machine: &M, tables: usize, walkers: usize) -> Self {
+        let words = |words| (0..words).map(|_| machine.word(0)).collect();
+        Self {
+            frontier: Frontier::new(machine),
+            emptied: words(tables),
+            at_work: words(walkers),
+            finished: machine.word(0),
+        }
+    }
+
+    /// The last user: upwards, then what was handed back.
+    fn exit(&self, machine: &M) {
+        self.frontier.join_last_user(machine);
+        self.begin(machine);
+        let next = |from| (from < self.tables()).then_some(from);
+        while let Some(table) = self.frontier.claim_low(machine, next) {
+            self.empty(machine, table);
+        }
+        for table in self.frontier.take_back(machine, Site::Exit) {
+            self.empty(machine, table);
+        }
+        self.leave(machine);
+    }
+
+    /// A helper: what was handed back, then downwards. It hands back what it `refuses`.
+    fn help(&self, machine: &M, refuses: impl Fn(u64) -> bool) {
+        if !self.frontier.join(machine) {
+            return;
+        }
+        self.begin(machine);
+        for table in self.frontier.take_back(machine, Site::Reap) {
+            self.empty(machine, table);
+        }
+        let prev = |end: u64| end.min(self.tables()).checked_sub(1);
+        while let Some(table) = self.frontier.claim_high(machine, prev) {
+            if refuses(table) {
+                self.frontier.hand_back(machine, Site::Reap, table);
+            } else {
+                self.empty(machine, table);
+            }
+        }
+        self.leave(machine);
+    }
+
+    fn tables(&self) -> u64 {
+        self.emptied.len() as u64
+    }
+
+    fn begin(&self, machine: &M) {
+        // Relaxed: see the file's header.
+        self.at_work[machine.this_cpu().index()].store(machine, 1, Relaxed);
+    }
+
+    fn empty(&self, machine: &M, table: u64) {
+        let emptied = &self.emptied[usize::try_from(table).expect("few tables")];
+        // A load and a store: whoever has a claim is alone.
+        let before = emptied.load(machine, Relaxed);
+        emptied.store(machine, before + 1, Relaxed);
+    }
+
+    fn leave(&self, machine: &M) {
+        self.at_work[machine.this_cpu().index()].store(machine, 0, Relaxed);
+        if self.frontier.leave(machine) == Left::Finish {
+            self.finish(machine);
+        }
+    }
+
+    /// Nobody is at work, now or later, and all their work is seen; what is left is done.
+    fn finish(&self, machine: &M) {
+        assert_eq!(self.finished.add(machine, 1, Relaxed), 1, "one finishes");
+        for emptied in &self.emptied {
+            let before = emptied.load(machine, Relaxed);
+            emptied.store(machine, before.max(1), Relaxed);
+        }
+        for at_work in &self.at_work {
+            assert_eq!(at_work.load(machine, Relaxed), 0, "all others have left");
+        }
+        assert!(!self.frontier.join(machine), "it is too late to help");
+    }
+
+    fn is_done(&self, machine: &M) {
+        assert_eq!(self.finished.load(machine, Relaxed), 1, "one finished");
+        for emptied in &self.emptied {
+            assert_eq!(emptied.load(machine, Relaxed), 1, "emptied once");
+        }
+    }
+}
+
+fn law<M: Machine>(
+    name: &'static str,
+    setup: fn(&M) -> FewTables<M>,
+    helpers: &[Body<M, FewTables<M>>],
+) -> Law<M, FewTables<M>> {
+    let mut bodies: Vec<Body<M, FewTables<M>>> = vec![|machine, few| few.exit(machine)];
+    bodies.extend(helpers);
+    Law {
+        name,
+        setup,
+        bodies,
+        check: |machine, few| few.is_done(machine),
+    }
+}
+
+/// The last user against one helper.
+#[must_use]
+pub fn meeting_in_the_middle<M: Machine>() -> Law<M, FewTables<M>> {
+    law(
+        "every table is emptied once, and whoever leaves last is told to finish",
+        |machine| FewTables::new(machine, 3, 2),
+        &[|machine, few| few.help(machine, |_| false)],
+    )
+}
+
+/// The last user against one helper who hands a table back.
+#[must_use]
+pub fn handing_back<M: Machine>() -> Law<M, FewTables<M>> {
+    law(
+        "a table that is handed back is emptied once, by whoever comes later",
+        |machine| FewTables::new(machine, 3, 2),
+        &[|machine, few| few.help(machine, |table| table == 1)],
+    )
+}
+
+/// The last user against two helpers.
+#[must_use]
+pub fn two_helpers<M: Machine>() -> Law<M, FewTables<M>> {
+    let helper: Body<M, FewTables<M>> = |machine, few| few.help(machine, |_| false);
+    law(
+        "one of three who leave is told to finish, once all have left",
+        |machine| FewTables::new(machine, 1, 3),
+        &[helper, helper],
+    )
+}
+
+/// The last user against helpers who come and go, one of whom hands a table back.
+#[must_use]
+pub fn helpers_come_and_go<M: Machine>() -> Law<M, FewTables<M>> {
+    let helper: Body<M, FewTables<M>> = |machine, few| few.help(machine, |_| false);
+    law(
+        "one of many who leave is told to finish, whoever comes late and whatever is handed back",
+        |machine| FewTables::new(machine, 5, 4),
+        &[
+            helper,
+            |machine, few| {
+                few.help(machine, |table| table % 2 == 1);
+                few.help(machine, |_| false);
+            },
+            helper,
+        ],
+    )
+}

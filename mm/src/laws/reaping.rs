@@ -1,0 +1,95 @@
+//! What holds when a whole address space is emptied by several at once: every page is back, once, and
+//! somebody says so.
+
+use super::dying::{Dying, Stubborn};
+use super::{Body, Law};
+use crate::machine::Machine;
+use crate::space::AddressSpace;
+use crate::space::reap::Reaping;
+
+fn law<M: Machine>(
+    name: &'static str,
+    setup: fn(&M) -> Dying<M>,
+    bodies: &[Body<M, Dying<M>>],
+) -> Law<M, Dying<M>> {
+    Law {
+        name,
+        setup,
+        bodies: bodies.to_vec(),
+        check: |machine, dying| dying.ends_whole(machine),
+    }
+}
+
+fn meet<M: Machine>(machine: &M) -> Dying<M> {
+    Dying::new(machine, Reaping::MeetInTheMiddle)
+}
+
+/// The last user against one helper.
+#[must_use]
+pub fn exit_against_reaper<M: Machine>() -> Law<M, Dying<M>> {
+    law(
+        "every page is back once, whoever empties what",
+        meet,
+        &[
+            |machine, dying| dying.exit(machine),
+            |machine, dying| dying.reap(machine),
+        ],
+    )
+}
+
+/// The last user against three helpers, one of whom waits for its turn.
+#[must_use]
+pub fn exit_against_helpers<M: Machine>() -> Law<M, Dying<M>> {
+    law(
+        "every page is back once, however many help",
+        meet,
+        &[
+            |machine, dying| dying.exit(machine),
+            |machine, dying| dying.reap(machine),
+            |machine, dying| dying.release(machine),
+            |machine, dying| dying.reap(machine),
+        ],
+    )
+}
+
+/// The same as Linux does it: all go through everything.
+#[must_use]
+pub fn exit_past_helpers<M: Machine>() -> Law<M, Dying<M>> {
+    law(
+        "every page is back once, though all go through everything",
+        |machine| Dying::new(machine, Reaping::DescendingChunks),
+        &[
+            |machine, dying| dying.exit(machine),
+            |machine, dying| dying.reap(machine),
+            |machine, dying| dying.release(machine),
+        ],
+    )
+}
+
+/// Two who take themselves for the last user.
+#[must_use]
+pub fn two_exits<M: Machine>() -> Law<M, Dying<M>> {
+    let exit: Body<M, Dying<M>> = |machine, dying| dying.exit(machine);
+    law(
+        "of two who end an address space one is told that it may not",
+        meet,
+        &[exit, exit, |machine, dying| dying.reap(machine)],
+    )
+}
+
+/// Somebody with translations of its own does not let go of one table.
+#[must_use]
+pub fn exit_against_refusal<M: Machine>() -> Law<M, Dying<M>> {
+    law(
+        "what a helper has to leave goes all the same",
+        |machine| {
+            let stubborn = |space: AddressSpace<M>| space.notifying(Stubborn);
+            Dying::with(machine, Reaping::MeetInTheMiddle, stubborn)
+        },
+        &[
+            |machine, dying| dying.exit(machine),
+            |machine, dying| dying.reap(machine),
+            |machine, dying| dying.release(machine),
+        ],
+    )
+}

@@ -1,0 +1,112 @@
+//! What holds when pages are touched that are about to go, because they are unmapped or reaped.
+//!
+//! Where a page table comes only with the touch, its place has to be found as well: those laws are
+//! small enough for loom.
+
+use alloc::vec;
+
+use super::dying::{BARE, Dying, FILLED, SHARED, TABLE};
+use super::{Body, Law};
+use crate::machine::Machine;
+use crate::space::reap::Reaping;
+use crate::space::rss::RssKind;
+
+fn meet<M: Machine>(machine: &M) -> Dying<M> {
+    Dying::new(machine, Reaping::MeetInTheMiddle)
+}
+
+fn bare<M: Machine>(machine: &M) -> Dying<M> {
+    Dying::bare(machine, Reaping::MeetInTheMiddle)
+}
+
+fn touch_bare<M: Machine>(machine: &M, dying: &Dying<M>) {
+    dying.touch(machine, BARE.start);
+}
+
+/// Nothing private is resident, and the rest goes.
+fn nothing_is_left<M: Machine>(machine: &M, dying: &Dying<M>) {
+    assert_eq!(dying.counted(machine, RssKind::Anon), 0, "a page is left");
+    dying.ends_whole(machine);
+}
+
+/// The same, and nothing may be touched after a helper has been there.
+fn nothing_comes_back<M: Machine>(machine: &M, dying: &Dying<M>) {
+    assert_eq!(dying.reaps(machine), 1, "nobody was in the way");
+    assert!(!dying.touch(machine, BARE.start), "it is gone for good");
+    nothing_is_left(machine, dying);
+}
+
+/// A first page is touched while a helper is at it.
+#[must_use]
+pub fn touched_while_reaped<M: Machine>() -> Law<M, Dying<M>> {
+    Law {
+        name: "no private page is left behind a helper, nor its table missed",
+        setup: bare,
+        bodies: vec![touch_bare, |machine, dying| dying.reap(machine)],
+        check: nothing_comes_back,
+    }
+}
+
+/// A first page is touched while its mapping goes.
+#[must_use]
+pub fn touched_while_unmapped<M: Machine>() -> Law<M, Dying<M>> {
+    Law {
+        name: "no page is left where nothing is mapped any more, nor its table missed",
+        setup: bare,
+        bodies: vec![touch_bare, |machine, dying| dying.unmap(machine, BARE)],
+        check: nothing_is_left,
+    }
+}
+
+/// A first page is touched while shared memory takes the place of its mapping.
+#[must_use]
+pub fn touched_while_replaced<M: Machine>() -> Law<M, Dying<M>> {
+    Law {
+        name: "no page is left of a mapping that another one has replaced, nor its table missed",
+        setup: bare,
+        bodies: vec![touch_bare, |machine, dying| dying.share(machine, BARE)],
+        check: nothing_is_left,
+    }
+}
+
+/// Pages are touched, and another goes to swap, while a helper empties their tables.
+#[must_use]
+pub fn many_touched_while_reaped<M: Machine>() -> Law<M, Dying<M>> {
+    Law {
+        name: "no private page is left behind a helper that went through everything",
+        setup: meet,
+        bodies: vec![
+            |machine, dying| {
+                let pages = [BARE.start, FILLED.start, SHARED.start];
+                dying.touch_all(machine, &pages);
+            },
+            |machine, dying| dying.reap(machine),
+            |machine, dying| dying.swap_out(machine, TABLE),
+        ],
+        check: nothing_comes_back,
+    }
+}
+
+/// Pages are touched, and another goes to swap, while their mappings go one after the other.
+#[must_use]
+pub fn many_touched_while_unmapped<M: Machine>() -> Law<M, Dying<M>> {
+    let touch: Body<M, Dying<M>> = |machine, dying| {
+        let pages = [BARE.start, FILLED.start, TABLE];
+        dying.touch_all(machine, &pages);
+    };
+    Law {
+        name: "no page is left where nothing is mapped any more, whoever is on the way there",
+        setup: meet,
+        bodies: vec![
+            touch,
+            |machine, dying| {
+                dying.unmap(machine, BARE);
+                // In two parts, so that the rest has to be told from what goes.
+                dying.unmap(machine, FILLED.start..FILLED.start + 1);
+                dying.unmap(machine, FILLED);
+            },
+            |machine, dying| dying.swap_out(machine, TABLE),
+        ],
+        check: nothing_is_left,
+    }
+}
