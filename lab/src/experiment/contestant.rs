@@ -21,6 +21,8 @@ pub(super) mod metrics {
     pub(in crate::experiment) const RAN: Metric = Metric::lower("ran_ns", Unit::Nanos);
     pub(in crate::experiment) const TABLE_WAIT: Metric =
         Metric::lower("table_wait_ns", Unit::Nanos);
+    pub(in crate::experiment) const FORGET: Metric =
+        Metric::lower("forget_mappings_ns", Unit::Nanos);
     pub(in crate::experiment) const ZONE_WAIT: Metric = Metric::lower("zone_wait_ns", Unit::Nanos);
     pub(in crate::experiment) const PCP_WAIT: Metric = Metric::lower("pcp_wait_ns", Unit::Nanos);
     pub(in crate::experiment) const LRU_WAIT: Metric = Metric::lower("lru_wait_ns", Unit::Nanos);
@@ -76,6 +78,7 @@ pub(super) fn common(raced: &Raced) -> Vec<(Metric, f64)> {
         (metrics::WALL, raced.wall.0 as f64),
         (metrics::RAN, both(raced, Raced::ran)),
         (metrics::TABLE_WAIT, both(raced, Raced::table_wait)),
+        (metrics::FORGET, both(raced, Raced::forgetting)),
         (metrics::ZONE_WAIT, wait(LockClass::Zone)),
         (metrics::PCP_WAIT, wait(LockClass::Pcp)),
         (metrics::LRU_WAIT, wait(LockClass::Lru)),

@@ -15,7 +15,7 @@ mod targets;
 use plimsoll_mm::space::reap::Reaping;
 use plimsoll_sim::profile::{Card, Profile};
 
-use self::scene::{OF_EVERY_SCENE, Scenes, metrics};
+use self::scene::{Scenes, metrics};
 use super::contestant::metrics::{RAN, TABLE_WAIT, WALL};
 use super::contestant::{self, Contestant};
 use super::{Effort, Experiment, Options};
@@ -258,7 +258,7 @@ fn cards(machine: &str, options: &Options, progress: &Progress) -> Result<Table,
             scenes.measure(&profile, case).0
         })?;
         let equal = scenes.equal();
-        let wanted = OF_EVERY_SCENE.map(|metric| equal.metric(metric));
+        let wanted = [WALL, RAN, TABLE_WAIT].map(|metric| equal.metric(metric));
         for (a, b) in [(ASCENDING, BY_VMA), (ASCENDING, OURS), (ALONE, OURS)] {
             for row in runs.verdicts_between(a, b) {
                 // Whoever exits alone waits for nobody.

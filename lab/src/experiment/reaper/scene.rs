@@ -53,10 +53,11 @@ const MAPPINGS_QUICK: u32 = 600;
 const PAGES_PER_MAPPING: u64 = 50;
 
 /// What is measured of every scene; of the first, all is.
-pub(super) const OF_EVERY_SCENE: [Metric; 3] = [
+pub(super) const OF_EVERY_SCENE: [Metric; 4] = [
     contestant::metrics::WALL,
     contestant::metrics::RAN,
     contestant::metrics::TABLE_WAIT,
+    contestant::metrics::FORGET,
 ];
 
 /// Its scene's name.

@@ -213,6 +213,12 @@ impl Raced {
         self.tree.time(self.root(who), Phase::Rmap)
     }
 
+    /// Time in forgetting mappings, which one CPU does alone in the end.
+    #[must_use]
+    pub fn forgetting(&self, who: Who) -> Nanos {
+        self.tree.time(self.root(who), Phase::ForgetMappings)
+    }
+
     /// Time asleep, waiting for the mmap_lock.
     #[must_use]
     pub fn asleep(&self, who: Who) -> Nanos {
@@ -306,6 +312,10 @@ impl Stage {
         }
     }
 
+    #[expect(
+        clippy::arc_with_non_send_sync,
+        reason = "mappings take objects that threads could share; those of this machine have none"
+    )]
     fn back(&self, sim: &Sim, kind: Kind) -> (Option<ObjectKind>, Backing<Sim>) {
         let object = |kind| {
             let object = Arc::new(Object::new(sim, kind));
@@ -433,6 +443,23 @@ mod tests {
             ours.wall.0,
             ascending.wall.0
         );
+    }
+
+    #[test]
+    fn pages_of_two_nodes_go_back_to_both_whoever_empties() {
+        let profile = Profile::load("epyc-9654-2s", Card::Mid).expect("built in");
+        let race = Race {
+            victim: Victim::Server {
+                pages: 20_000,
+                huge: false,
+            },
+            exit: CpuId(0),
+            helpers: vec![CpuId(96)],
+            help: Help::Asked,
+        };
+        // What is checked is checked by the race: counters of nodes, and free pages.
+        let raced = race.run(&profile, &Design::OURS, 1);
+        assert!(raced.ran(Who::Helpers) > Nanos(0));
     }
 
     #[test]
