@@ -3,10 +3,11 @@
 use super::scene::Scenes;
 use super::{ALONE, ASCENDING, BY_VMA, OURS};
 use crate::compare::Comparison;
-use crate::experiment::contestant::Target;
 use crate::experiment::contestant::metrics::{FORGET, RAN, TABLE_WAIT, WALL};
+use crate::experiment::contestant::{self, Target};
 use crate::metric::Metric;
 use crate::stats;
+use crate::workload::victim::Raced;
 
 /// Waits for page tables, of those of ascending.
 const WAIT_PERCENT_MAX: f64 = 1.0;
@@ -17,8 +18,8 @@ const FASTER_MIN: f64 = 1.8;
 /// How much less one large mapping may gain than many small ones.
 const ONE_MIN: f64 = 0.97;
 
-/// All of them, as `runs` have it.
-pub(super) fn of(runs: &Comparison, scenes: &Scenes) -> Vec<Target> {
+/// All of them, as `runs` have it; `ours` is a race of meet-in-the-middle.
+pub(super) fn of(runs: &Comparison, scenes: &Scenes, ours: &Raced) -> Vec<Target> {
     let equal = |metric| scenes.equal().metric(metric);
     let waits = 100.0 * ratio(runs, ASCENDING, OURS, &equal(TABLE_WAIT));
     let (above, cases) = cases_above(runs, scenes);
@@ -42,7 +43,7 @@ pub(super) fn of(runs: &Comparison, scenes: &Scenes) -> Vec<Target> {
         Target {
             what: "work beyond that of exit alone, equal cores",
             wanted: "3 % at most",
-            measured: format!("{work:+.2} %"),
+            measured: format!("{work:+.2} %; limited by {}", contestant::limiter(ours)),
             is_met: work <= WORK_PERCENT_MAX,
         },
         Target {
