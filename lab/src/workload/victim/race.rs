@@ -6,23 +6,21 @@
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use std::sync::Arc;
 
 use plimsoll_mm::design::Design;
 use plimsoll_mm::event::Phase;
 use plimsoll_mm::machine::Machine;
 use plimsoll_mm::site::{LockClass, Site};
-use plimsoll_mm::space::object::{Object, ObjectKind};
-use plimsoll_mm::space::{Access, AddressSpace, Backing, Flag, MapRequest, Memory, Place, Spaces};
-use plimsoll_mm::units::{CpuId, Nanos, NodeId, Vpn};
-use plimsoll_mm::vmstat::Manager;
+use plimsoll_mm::space::Flag;
+use plimsoll_mm::units::{CpuId, Nanos};
 use plimsoll_mm::vmstat::counters::NodeItem;
 use plimsoll_sim::profile::Profile;
 use plimsoll_sim::{Sim, Stats};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use super::layout::{Contents, Kind, Part, Victim};
+use super::layout::{Contents, Victim};
+use super::stage::Stage;
 use crate::phases::{PhaseRecorder, PhaseTree};
 use crate::room::Room;
 
@@ -94,14 +92,11 @@ pub struct Raced {
     waits: [(Nanos, Nanos); 2],
 }
 
-/// What a task of the race needs.
-struct Stage {
-    mm: Rc<Manager<Sim>>,
-    spaces: Spaces<Sim>,
-    space: AddressSpace<Sim>,
+/// When the kill was, and when all was free.
+#[derive(Default)]
+struct Times {
     killed_at: Cell<Nanos>,
     free_at: Cell<Option<Nanos>>,
-    objects: RefCell<Vec<Arc<Object<Sim>>>>,
 }
 
 impl Race {
@@ -115,21 +110,26 @@ impl Race {
         let parts = self.victim.layout(seed);
         let contents = Contents::of(&parts);
         let free_before = free_pages(&room);
-        let stage = Rc::new(Stage::new(&room, design, &contents));
-        stage.build(&room, self.exit, parts);
+        let stage = Rc::new(Stage::new(&room.sim, &room.mm, design, &contents));
+        stage.build(&room.sim, self.exit, parts);
         let recorder: Rc<RefCell<PhaseRecorder>> = Rc::default();
         let notes = Rc::clone(&recorder);
         room.sim.observe(move |_, cpu, now, event| {
             notes.borrow_mut().note(cpu.index(), now, event);
         });
         let before = room.sim.stats();
-        self.start(&room, &stage, seed);
+        let times = self.start(&room, &stage, seed);
         room.sim.run();
         let after = room.sim.stats();
-        let wall = stage.check(&room.sim, free_before, || free_pages(&room));
+        let stage = Rc::into_inner(stage).expect("everybody has left");
+        stage.end(&room.sim);
+        assert_eq!(free_pages(&room), free_before, "a page is lost");
+        for item in [NodeItem::PageTables, NodeItem::AnonMapped] {
+            assert_eq!(room.mm.counted_on_nodes(&room.sim, item), 0, "{item:?}");
+        }
         let (stats, _) = room.finish();
         Raced {
-            wall,
+            wall: times.wall(),
             tree: recorder.take().finish(),
             contents,
             hash: stats.hash,
@@ -141,31 +141,46 @@ impl Race {
     }
 
     /// Kills, and lets everybody start.
-    fn start(&self, room: &Room, stage: &Rc<Stage>, seed: u64) {
+    fn start(&self, room: &Room, stage: &Rc<Stage>, seed: u64) -> Rc<Times> {
         let kill = room.sim.stats().now + REST;
-        stage.killed_at.set(kill);
+        let times: Rc<Times> = Rc::default();
+        times.killed_at.set(kill);
         // Not the stream of the layout.
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(!seed);
         let mut enter = |cpu: CpuId, work: fn(&Stage, &Sim, Help)| {
-            let (stage, help) = (Rc::clone(stage), self.help);
+            let (stage, help, times) = (Rc::clone(stage), self.help, Rc::clone(&times));
             let at = kill + Nanos(rng.random_range(0..START_WITHIN.0));
             room.sim.spawn(cpu, move |sim| {
                 sim.sleep_until(at);
                 work(&stage, sim, help);
-                stage.note_end(sim);
+                times.note_end(sim, &stage);
             });
         };
-        enter(self.exit, |stage, sim, _| {
-            stage.space.raise(sim, Flag::Killed);
-            let exited = stage.space.exit(stage.memory(sim));
-            exited.expect("a victim ends once");
-        });
+        enter(self.exit, |stage, sim, _| stage.exit(sim));
         for &cpu in &self.helpers {
             enter(cpu, |stage, sim, help| match help {
-                Help::Reaper => drop(stage.space.try_reap(stage.memory(sim))),
+                Help::Reaper => stage.reap(sim),
                 Help::Asked => drop(stage.space.release(stage.memory(sim), || false)),
             });
         }
+        times
+    }
+}
+
+impl Times {
+    /// Somebody has done what there was for them to do.
+    fn note_end(&self, sim: &Sim, stage: &Stage) {
+        let now = sim.now();
+        if stage.space.has(sim, Flag::Ended) {
+            let earliest = self.free_at.get().map_or(now, |earlier| earlier.min(now));
+            self.free_at.set(Some(earliest));
+        }
+    }
+
+    fn wall(&self) -> Nanos {
+        let free_at = self.free_at.get();
+        let free_at = free_at.expect("whoever was last has ended the address space");
+        Nanos(free_at.0 - self.killed_at.get().0)
     }
 }
 
@@ -236,131 +251,6 @@ impl Raced {
             Who::Exit => Phase::Exit,
             Who::Helpers => self.help.phase(),
         }
-    }
-}
-
-impl Stage {
-    fn new(room: &Room, design: &Design, contents: &Contents) -> Self {
-        let slots = u32::try_from(contents.swapped).expect("a victim is smaller than 16 TiB");
-        let spaces = Spaces::new(&room.sim, design, slots).expect("four counters fit");
-        let memory = Memory::new(&room.sim, &room.mm, &spaces);
-        let space = AddressSpace::new(memory).expect("the host has memory for it");
-        Self {
-            mm: Rc::clone(&room.mm),
-            spaces,
-            space,
-            killed_at: Cell::new(Nanos(0)),
-            free_at: Cell::new(None),
-            objects: RefCell::default(),
-        }
-    }
-
-    fn memory<'a>(&'a self, sim: &'a Sim) -> Memory<'a, Sim> {
-        Memory::new(sim, &self.mm, &self.spaces)
-    }
-
-    /// Maps and touches `parts`: on a CPU of each node what threads of that node touch, on `home`
-    /// what those of its node do.
-    fn build(self: &Rc<Self>, room: &Room, home: CpuId, parts: Vec<Part>) {
-        let topology = room.sim.topology();
-        let parts: Rc<[Part]> = parts.into();
-        for node in 0..topology.nodes() {
-            let near = |cpu: &CpuId| topology.place(*cpu).node == NodeId(node);
-            let cpu = Some(home)
-                .filter(near)
-                .or_else(|| topology.ids().find(near));
-            let Some(cpu) = cpu else { continue };
-            // Nodes are numbered from that of the last user on.
-            let nth = (node + topology.nodes() - topology.place(home).node.0) % topology.nodes();
-            let (stage, parts, nodes) = (Rc::clone(self), Rc::clone(&parts), topology.nodes());
-            room.sim.spawn(cpu, move |sim| {
-                let mine = parts.iter().filter(|part| part.node % nodes == nth);
-                mine.for_each(|part| stage.make(sim, part));
-            });
-        }
-        room.sim.run();
-    }
-
-    fn make(&self, sim: &Sim, part: &Part) {
-        let memory = self.memory(sim);
-        let (object, backing) = self.back(sim, part.kind);
-        let request = MapRequest {
-            place: Place::Fixed(part.start),
-            pages: part.pages,
-            backing,
-        };
-        let mapped = self.space.map(memory, request);
-        mapped.expect("a layout's mappings are apart");
-        let enough = "the machine has memory for its victim";
-        let written = part.start..Vpn(part.start.0 + part.written);
-        if object == Some(ObjectKind::File) {
-            for page in written.start.0..written.end.0 {
-                let faulted = self.space.fault(memory, Vpn(page), Access::Write);
-                faulted.expect(enough);
-            }
-        } else {
-            self.space.populate(memory, written.clone()).expect(enough);
-        }
-        for page in written.end.0..part.start.0 + part.touched {
-            let faulted = self.space.fault(memory, Vpn(page), Access::Read);
-            faulted.expect(enough);
-        }
-        if part.swapped > 0 {
-            let pages = part.start..Vpn(part.start.0 + part.swapped);
-            let went = self.space.swap_out(memory, pages);
-            assert_eq!(went, part.swapped, "there is a slot for each page");
-        }
-    }
-
-    #[expect(
-        clippy::arc_with_non_send_sync,
-        reason = "mappings take objects that threads could share; those of this machine have none"
-    )]
-    fn back(&self, sim: &Sim, kind: Kind) -> (Option<ObjectKind>, Backing<Sim>) {
-        let object = |kind| {
-            let object = Arc::new(Object::new(sim, kind));
-            self.objects.borrow_mut().push(Arc::clone(&object));
-            object
-        };
-        match kind {
-            Kind::Anonymous { huge } => (None, Backing::Anonymous { huge }),
-            Kind::PrivateFile => {
-                let (file, offset) = (object(ObjectKind::File), 0);
-                (Some(file.kind()), Backing::PrivateFile { file, offset })
-            }
-            Kind::Shared => {
-                let (object, offset) = (object(ObjectKind::Shared), 0);
-                (Some(object.kind()), Backing::Shared { object, offset })
-            }
-        }
-    }
-
-    /// Somebody has done what there was for them to do.
-    fn note_end(&self, sim: &Sim) {
-        let now = sim.now();
-        if self.space.has(sim, Flag::Ended) {
-            let earliest = self.free_at.get().map_or(now, |earlier| earlier.min(now));
-            self.free_at.set(Some(earliest));
-        }
-    }
-
-    /// Nothing is left; how long that took.
-    fn check(self: Rc<Self>, sim: &Sim, free_before: u64, free: impl Fn() -> u64) -> Nanos {
-        let stage = Rc::into_inner(self).expect("everybody has left");
-        let free_at = stage.free_at.get();
-        let free_at = free_at.expect("whoever was last has ended the address space");
-        assert_eq!(stage.space.table_pages(sim), 0, "a page table is left");
-        assert_eq!(stage.spaces.lru().total(sim), 0, "a page is still aged");
-        assert_eq!(stage.spaces.swap().used(sim), 0, "a slot is still taken");
-        for item in [NodeItem::PageTables, NodeItem::AnonMapped] {
-            assert_eq!(stage.mm.counted_on_nodes(sim, item), 0, "{item:?}");
-        }
-        assert_eq!(stage.space.destroy(sim), Ok(()), "a counter is off");
-        for object in stage.objects.take() {
-            object.empty(sim, stage.mm.pages());
-        }
-        assert_eq!(free(), free_before, "a page is lost");
-        Nanos(free_at.0 - stage.killed_at.get().0)
     }
 }
 
