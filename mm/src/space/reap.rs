@@ -68,6 +68,16 @@ pub enum Reaped {
     Busy,
 }
 
+impl Reaped {
+    /// What both together come to, if `next` was done after this.
+    const fn and(self, next: Self) -> Self {
+        match self {
+            Self::All => next,
+            before => before,
+        }
+    }
+}
+
 /// Pages that [`Reaping::DescendingChunks`] empties before it looks around: 1 GiB.
 const CHUNK: u64 = (ENTRIES as u64) << TABLE_BITS;
 
@@ -242,15 +252,8 @@ impl<M: Machine> AddressSpace<M> {
         let machine = gather.memory().machine;
         let mut reaped = Reaped::All;
         let mut handed_back = self.frontier.take_back(machine, site).into_iter();
-        let prev = |end| self.table.prev(end).map(|spot| spot.index);
-        loop {
-            let handed = handed_back.next();
-            let claim = handed.or_else(|| self.frontier.claim_high(machine, prev));
-            let Some(table) = claim else { return reaped };
-            if self.reap_table(gather, table, site).is_err() {
-                self.frontier.hand_back(machine, site, table);
-                reaped = Reaped::Partly;
-            }
+        while let Some(table) = handed_back.next() {
+            reaped = reaped.and(self.reap_claimed(gather, table, site));
             if self.mappings.writer_waits(machine) {
                 for table in handed_back {
                     self.frontier.hand_back(machine, site, table);
@@ -258,6 +261,27 @@ impl<M: Machine> AddressSpace<M> {
                 return Reaped::GaveWay;
             }
         }
+        let prev = |end| self.table.prev(end).map(|spot| spot.index);
+        while let Some(claim) = self.frontier.claim_high(machine, prev) {
+            if let Some(table) = claim.table {
+                reaped = reaped.and(self.reap_claimed(gather, table, site));
+            }
+            self.conclude_claim(gather, &claim);
+            if self.mappings.writer_waits(machine) {
+                return Reaped::GaveWay;
+            }
+        }
+        reaped
+    }
+
+    /// Empties a claimed table, or hands it back.
+    fn reap_claimed(&self, gather: &mut Gather<'_, M>, table: u64, site: Site) -> Reaped {
+        if self.reap_table(gather, table, site).is_ok() {
+            return Reaped::All;
+        }
+        self.frontier
+            .hand_back(gather.memory().machine, site, table);
+        Reaped::Partly
     }
 
     /// Empties what is private in a table, and gives the table back if nothing is left.
