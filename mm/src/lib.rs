@@ -23,6 +23,7 @@ pub mod design;
 pub mod event;
 pub mod laws;
 pub mod machine;
+pub mod oom;
 pub mod page;
 pub mod site;
 pub mod space;

@@ -1,0 +1,269 @@
+//! Who may be killed in a shortage of what.
+
+use super::badness::{self, TotalPages};
+use super::candidate::{Candidates, Facts, GroupId, Kind, Memory, ScoreAdj};
+use crate::units::NodeId;
+
+/// What there is too little of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scope {
+    /// The memory and swap it is about; one point is one page.
+    pub total: TotalPages,
+    /// Where it is short.
+    pub constraint: Constraint,
+    /// Who asks.
+    pub trigger: Trigger,
+}
+
+impl Scope {
+    /// A shortage of everybody's memory.
+    #[must_use]
+    pub const fn machine(total: TotalPages) -> Self {
+        Self {
+            total,
+            constraint: Constraint::Machine,
+            trigger: Trigger::Shortage,
+        }
+    }
+}
+
+/// Where memory is short (Linux: `enum oom_constraint`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Constraint {
+    /// Everywhere.
+    Machine,
+    /// On these nodes: who may not use any of them would be killed for nothing.
+    Nodes(NodeSet),
+    /// In this memory group and those inside it; nobody else's memory counts.
+    Group(GroupId),
+}
+
+/// Who asks for a victim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trigger {
+    /// An allocation failed. As long as somebody is dying, nobody else has to.
+    Shortage,
+    /// An operator, who wants somebody killed now (Linux: sysrq-f).
+    Operator,
+}
+
+/// Memory nodes, of the first 128.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NodeSet(u128);
+
+impl NodeSet {
+    /// No node.
+    pub const NONE: Self = Self(0);
+    /// Every node there can be.
+    pub const ALL: Self = Self(u128::MAX);
+
+    /// These nodes and `node`, or `None` from node 128 on.
+    #[must_use]
+    pub const fn with(self, node: NodeId) -> Option<Self> {
+        match 1_u128.checked_shl(node.0) {
+            Some(bit) => Some(Self(self.0 | bit)),
+            None => None,
+        }
+    }
+
+    /// Whether some node is in both.
+    #[must_use]
+    pub const fn meets(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+}
+
+/// What a selection does about a candidate, whatever its memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// It is passed over.
+    Exempt,
+    /// It is dying already: no other is chosen before it is gone.
+    Dying,
+    /// It is chosen before all that are counted.
+    Origin,
+    /// It is counted, with this adjustment.
+    Counted(ScoreAdj),
+}
+
+impl Standing {
+    /// The standing of a candidate (Linux: the order of tests in `oom_evaluate_task`). `candidates`
+    /// knows which groups are within which.
+    pub fn of<C: Candidates + ?Sized>(candidates: &C, scope: &Scope, facts: &Facts) -> Self {
+        if facts.kind != Kind::Process || !may_help(candidates, scope.constraint, facts) {
+            return Self::Exempt;
+        }
+        if facts.is_victim && scope.trigger == Trigger::Shortage {
+            return match facts.memory {
+                Memory::Reaped => Self::Exempt,
+                _ => Self::Dying,
+            };
+        }
+        if facts.is_origin {
+            return Self::Origin;
+        }
+        if badness::is_killable(facts) {
+            Self::Counted(facts.adj)
+        } else {
+            Self::Exempt
+        }
+    }
+}
+
+/// Whether memory would come back where it is short.
+fn may_help<C: Candidates + ?Sized>(candidates: &C, constraint: Constraint, facts: &Facts) -> bool {
+    match constraint {
+        Constraint::Machine => true,
+        Constraint::Nodes(nodes) => facts.nodes.meets(nodes),
+        Constraint::Group(group) => candidates.is_within(facts.group, group),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::oom::candidate::Reading;
+
+    /// Groups 10 to 19 are within 1, 20 to 29 within 2.
+    struct Nested;
+
+    impl Candidates for Nested {
+        fn len(&self) -> u32 {
+            0
+        }
+        fn facts(&self, _: u32) -> Option<Facts> {
+            None
+        }
+        fn approximate(&self, _: u32) -> Option<Reading> {
+            None
+        }
+        fn precise(&self, _: u32) -> Option<i64> {
+            None
+        }
+        fn is_within(&self, group: GroupId, ancestor: GroupId) -> bool {
+            group == ancestor || group.0 / 10 == ancestor.0
+        }
+    }
+
+    fn machine() -> Scope {
+        Scope::machine(TotalPages::new(1 << 20).expect("some"))
+    }
+
+    fn standing(facts: Facts) -> Standing {
+        Standing::of(&Nested, &machine(), &facts)
+    }
+
+    const USUAL: Facts = Facts::PROCESS;
+    const COUNTED: Standing = Standing::Counted(ScoreAdj::ZERO);
+
+    #[test]
+    fn the_first_process_and_kernel_threads_are_exempt_whatever_else_they_are() {
+        for kind in [Kind::Init, Kind::KernelThread] {
+            let facts = Facts {
+                kind,
+                is_victim: true,
+                is_origin: true,
+                ..USUAL
+            };
+            assert_eq!(standing(facts), Standing::Exempt);
+        }
+        assert_eq!(standing(USUAL), COUNTED);
+    }
+
+    #[test]
+    fn a_dying_victim_is_waited_for_until_it_is_reaped() {
+        let dying = Facts {
+            is_victim: true,
+            ..USUAL
+        };
+        for memory in [Memory::Own, Memory::Gone, Memory::Parents] {
+            assert_eq!(standing(Facts { memory, ..dying }), Standing::Dying);
+        }
+        let reaped = Facts {
+            memory: Memory::Reaped,
+            ..dying
+        };
+        assert_eq!(standing(reaped), Standing::Exempt);
+        // An operator does not wait; he may even choose it again.
+        let asked = Scope {
+            trigger: Trigger::Operator,
+            ..machine()
+        };
+        assert_eq!(Standing::of(&Nested, &asked, &dying), COUNTED);
+    }
+
+    #[test]
+    fn an_origin_comes_first_even_if_its_adjustment_is_never() {
+        let origin = Facts {
+            is_origin: true,
+            adj: ScoreAdj::NEVER,
+            ..USUAL
+        };
+        assert_eq!(standing(origin), Standing::Origin);
+        assert_eq!(
+            standing(Facts {
+                is_origin: false,
+                ..origin
+            }),
+            Standing::Exempt
+        );
+        assert_eq!(
+            standing(Facts {
+                is_victim: true,
+                ..origin
+            }),
+            Standing::Dying
+        );
+    }
+
+    #[test]
+    fn only_those_who_use_the_short_nodes_are_counted_or_waited_for() {
+        let node = |node| NodeSet::NONE.with(NodeId(node)).expect("below 128");
+        let scope = Scope {
+            constraint: Constraint::Nodes(node(1)),
+            ..machine()
+        };
+        let on = |nodes, is_victim| {
+            Standing::of(
+                &Nested,
+                &scope,
+                &Facts {
+                    nodes,
+                    is_victim,
+                    ..USUAL
+                },
+            )
+        };
+        assert_eq!(
+            on(node(1).with(NodeId(127)).expect("below 128"), false),
+            COUNTED
+        );
+        assert_eq!(on(node(0), false), Standing::Exempt);
+        assert_eq!(on(node(0), true), Standing::Exempt);
+        assert_eq!(on(node(1), true), Standing::Dying);
+        assert_eq!(NodeSet::NONE.with(NodeId(128)), None);
+        assert!(!NodeSet::NONE.meets(NodeSet::ALL));
+    }
+
+    #[test]
+    fn only_members_of_the_group_and_of_groups_within_are_counted() {
+        let scope = Scope {
+            constraint: Constraint::Group(GroupId(1)),
+            ..machine()
+        };
+        let of = |group| {
+            Standing::of(
+                &Nested,
+                &scope,
+                &Facts {
+                    group: GroupId(group),
+                    ..USUAL
+                },
+            )
+        };
+        assert_eq!(
+            [of(1), of(12), of(21)],
+            [COUNTED, COUNTED, Standing::Exempt]
+        );
+    }
+}

@@ -1,0 +1,53 @@
+//! One pass over estimates: fast, and wrong by what the counters are wrong (Linux before 6.18).
+
+use super::key::{Highest, Key};
+use super::{Outcome, SelectError, Selection, Stop, Victim};
+use super::{nobody, read};
+use crate::counter::Range;
+use crate::oom::candidate::Candidates;
+use crate::oom::scope::Scope;
+
+/// Chooses the largest estimate.
+#[derive(Clone, Copy, Debug)]
+pub struct Approximate;
+
+impl Approximate {
+    /// Looks for the victim. How far it is behind follows from all ranges; Linux does not say so.
+    ///
+    /// # Errors
+    /// [`SelectError::Reading`].
+    pub fn select<C: Candidates + ?Sized>(
+        self,
+        candidates: &C,
+        scope: &Scope,
+    ) -> Result<Selection, SelectError> {
+        let outcome = estimate_all(candidates, scope).or_else(Stop::outcome)?;
+        Ok(Selection {
+            outcome,
+            precise_sums: 0,
+            batches: 0,
+        })
+    }
+}
+
+fn estimate_all<C: Candidates + ?Sized>(candidates: &C, scope: &Scope) -> Result<Outcome, Stop> {
+    let mut chosen: Option<(Key, Range)> = None;
+    let mut highest = Highest::default();
+    let len = candidates.len();
+    for candidate in 0..len {
+        let Some(read) = read(candidates, scope, candidate)? else {
+            continue;
+        };
+        highest.see(Key::new(read.range.max, candidate));
+        let key = Key::new(read.estimate, candidate);
+        if chosen.is_none_or(|(most, _)| key > most) {
+            chosen = Some((key, read.range));
+        }
+    }
+    let victim = |(Key { candidate, .. }, points): (Key, Range)| Victim {
+        candidate,
+        points,
+        behind: Key::new(points.min, candidate).behind(highest.except(candidate)),
+    };
+    Ok(chosen.map_or(nobody(len), |chosen| Outcome::Victim(victim(chosen))))
+}

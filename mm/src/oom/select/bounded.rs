@@ -1,0 +1,386 @@
+//! Cheap looks first, then the fewest precise sums that can be known to be enough (ours).
+//!
+//! The first pass reads every range. In the second the candidate that may have the most is summed,
+//! until one of them surely has more than any other may have:
+//!
+//! ```text
+//!              points →
+//!   A        ├──────┤                        out: B alone is surely above
+//!   B                   ├───────────┤        2nd: summed only if C does not settle it
+//!   C                       ├────────────┤   1st: may have the most
+//! ```
+//!
+//! **Right.** At the end the victim's least, or its sum, is above the most of every other candidate,
+//! as last read. Equal points are told apart by number, so that is one candidate.
+//!
+//! **As few sums as can be.** Let `m` be the largest key and `w` the candidate that has it. Whoever
+//! proves that `w` has the most, even by guessing right, has to sum every other candidate whose range
+//! reaches above `m`: unsummed, it might have more. Here, whoever is summed may have the most of all
+//! that are left. If it is not `w`, it may have more than `w` may, and that is `m` or more: it is one of
+//! those. So at most one sum, that of `w`, is not needed by everybody: *sums ≤ least possible + 1*.
+//! Nothing that does not know the sums before can promise less: of two ranges that overlap, either may
+//! be the one whose sum settles it.
+//!
+//! **Batches.** Summing many together, CPU by CPU, is several times cheaper than one by one. But of two
+//! that are summed together the first may make the second unnecessary. So a batch is an eighth of what has
+//! been summed already ([`Batches::Eighth`]). Only the last batch can hold a candidate whose range does not
+//! reach `m`: with it `w` and all before are summed, and that is the end. So up to 16 sums the promise is the
+//! same, and beyond *sums ≤ 9/8 × (least possible + 1)*. The number of batches is logarithmic.
+//!
+//! **Slots.** The band is kept in slots of the caller's, 24 bytes each. As many as there are candidates
+//! are always enough; so are as many as can be in the band. With fewer the result is as right: the slots
+//! keep those that may have the most, and if these do not settle it, all candidates are looked at again,
+//! and those that may have more than the best so far are summed, a window of all slots at a time. Each
+//! candidate is then summed twice at most. Slots of the caller's, because nothing can be allocated when
+//! memory is out, and because a fixed number would be too few for some and too many for most.
+//!
+//! **Change.** Each candidate is looked at again before it is summed, and the victim before it is
+//! returned. If what others were measured against has exited or shrunk meanwhile, everything begins
+//! again, three times at most. What grows is judged by its last look.
+
+use core::cmp::Reverse;
+
+use super::band::{Band, Slot};
+use super::key::Key;
+use super::{NoVictim, Outcome, SelectError, Selection, Stop, Victim};
+use super::{look, nobody, read};
+use crate::oom::badness::{self, POINTS_OF_ORIGIN};
+use crate::oom::candidate::Candidates;
+use crate::oom::scope::{Scope, Standing};
+
+/// How often a selection begins, at most. Twice is one giant that exits while it is looked at.
+const ROUNDS_MAX: u32 = 3;
+
+/// Chooses the maximum, or with a budget of precise sums one that is near it.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounded {
+    budget: u64,
+    batches: Batches,
+}
+
+/// How many precise sums are taken together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Batches {
+    /// One at a time: never more than one sum too many.
+    Single,
+    /// An eighth of what has been summed: the same up to 16 sums, an eighth too many beyond.
+    Eighth,
+}
+
+impl Default for Bounded {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Bounded {
+    /// As many precise sums as needed, in [`Batches::Eighth`].
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            budget: u64::MAX,
+            batches: Batches::Eighth,
+        }
+    }
+
+    /// At most so many precise sums. If they are not enough, the victim is the candidate whose
+    /// distance from the maximum has the smallest bound, and [`Victim::behind`] says it.
+    #[must_use]
+    pub const fn with_budget(self, precise_sums: u64) -> Self {
+        Self {
+            budget: precise_sums,
+            ..self
+        }
+    }
+
+    /// Takes sums together as `batches` says.
+    #[must_use]
+    pub const fn with_batches(self, batches: Batches) -> Self {
+        Self { batches, ..self }
+    }
+
+    /// Looks for the victim. As many slots as there are candidates are always enough; with fewer it
+    /// may take longer.
+    ///
+    /// # Errors
+    /// [`SelectError::NoSlot`], unless there are no candidates; [`SelectError::Reading`].
+    pub fn select<C: Candidates + ?Sized>(
+        self,
+        candidates: &C,
+        scope: &Scope,
+        slots: &mut [Slot],
+    ) -> Result<Selection, SelectError> {
+        let len = candidates.len();
+        if slots.is_empty() && len > 0 {
+            return Err(SelectError::NoSlot);
+        }
+        let mut search = Search {
+            rules: self,
+            candidates,
+            len,
+            scope,
+            band: Band::new(slots),
+            best: None,
+            precise_sums: 0,
+            batches: 0,
+        };
+        let outcome = search.rounds().or_else(Stop::outcome)?;
+        Ok(Selection {
+            outcome,
+            precise_sums: search.precise_sums,
+            batches: search.batches,
+        })
+    }
+}
+
+/// A selection under way.
+struct Search<'a, C: ?Sized> {
+    rules: Bounded,
+    candidates: &'a C,
+    len: u32,
+    scope: &'a Scope,
+    band: Band<'a>,
+    /// The most that was summed, or read exactly, in this round.
+    best: Option<Slot>,
+    precise_sums: u64,
+    batches: u64,
+}
+
+/// What a round came to.
+enum Round {
+    /// There is nothing more to find out.
+    Over(Outcome),
+    /// Something has changed meanwhile; this is the best of what was seen, if it is still there.
+    Changed(Option<Victim>),
+}
+
+impl<C: Candidates + ?Sized> Search<'_, C> {
+    fn rounds(&mut self) -> Result<Outcome, Stop> {
+        let mut seen = None;
+        for _ in 0..ROUNDS_MAX {
+            match self.round()? {
+                Round::Over(outcome) => return Ok(outcome),
+                Round::Changed(victim) => seen = victim,
+            }
+        }
+        Ok(seen.map_or(Outcome::Nobody(NoVictim::Unsettled), Outcome::Victim))
+    }
+
+    fn round(&mut self) -> Result<Round, Stop> {
+        self.best = None;
+        self.read_all()?;
+        self.sum_best_first()?;
+        let is_settled = self.nearest().is_some_and(|nearest| nearest.is_maximum());
+        if self.band.is_short() && !is_settled && self.sums_left() > 0 {
+            self.sum_in_windows()?;
+        }
+        self.answer()
+    }
+
+    /// First pass: who is in the band.
+    fn read_all(&mut self) -> Result<(), Stop> {
+        self.band.clear();
+        for candidate in 0..self.len {
+            if let Some(read) = read(self.candidates, self.scope, candidate)? {
+                self.band.offer(Slot::of(candidate, &read));
+            }
+        }
+        self.band.drop_below_floor();
+        Ok(())
+    }
+
+    /// Second pass: sums those that may have the most, until one surely has, or the band is empty.
+    fn sum_best_first(&mut self) -> Result<(), Stop> {
+        // Ends: each turn takes at least one candidate out of the band.
+        while let Some((top, second)) = self.band.top() {
+            let best = self.best.map(|slot| slot.low());
+            let others = second.max(self.band.rest()).max(best);
+            let is_over = best > Some(top.high()) || Some(top.low()) > others;
+            if is_over || self.sums_left() == 0 {
+                break;
+            }
+            let max = self.batch_max();
+            let batch = self.band.take(max, best);
+            let summed = sum_batch(self.candidates, self.scope, batch)?;
+            self.note(summed);
+        }
+        Ok(())
+    }
+
+    /// Third pass, if slots were short: sums whoever may have more than the best so far, in order.
+    #[cold]
+    fn sum_in_windows(&mut self) -> Result<(), Stop> {
+        let (first, window) = (self.best, self.band.window().len());
+        let (mut used, mut unsummed) = (0, None);
+        for candidate in 0..self.len {
+            if first.is_some_and(|best| best.candidate() == candidate) {
+                continue; // Its sum is known.
+            }
+            let Some(read) = read(self.candidates, self.scope, candidate)? else {
+                continue;
+            };
+            let slot = Slot::of(candidate, &read);
+            if self.best.is_some_and(|best| best.low() > slot.high()) {
+                continue;
+            }
+            if used as u64 >= self.sums_left() {
+                unsummed = unsummed.max(Some(slot.high()));
+                continue;
+            }
+            self.band.window()[used] = slot;
+            used += 1;
+            if used == window {
+                self.sum_window(used)?;
+                used = 0;
+            }
+        }
+        self.sum_window(used)?;
+        if let Some(high) = unsummed {
+            self.band.leave_out(high);
+        }
+        Ok(())
+    }
+
+    fn sum_window(&mut self, used: usize) -> Result<(), Stop> {
+        let batch = &mut self.band.window()[..used];
+        let summed = sum_batch(self.candidates, self.scope, batch)?;
+        self.note(summed);
+        Ok(())
+    }
+
+    fn note(&mut self, Summed { best, count }: Summed) {
+        self.best = [self.best, best]
+            .into_iter()
+            .flatten()
+            .max_by_key(Slot::low);
+        self.precise_sums += count;
+        self.batches += u64::from(count > 1);
+    }
+
+    fn sums_left(&self) -> u64 {
+        self.rules.budget.saturating_sub(self.precise_sums)
+    }
+
+    fn batch_max(&self) -> usize {
+        let wanted = match self.rules.batches {
+            Batches::Single => 1,
+            Batches::Eighth => (self.precise_sums / 8).max(1),
+        };
+        usize::try_from(wanted.min(self.sums_left())).unwrap_or(usize::MAX)
+    }
+
+    /// The candidate that is nearest to the maximum, as far as is known.
+    fn nearest(&mut self) -> Option<Nearest> {
+        let top = self.band.top();
+        let (best, rest) = (self.best, self.band.rest());
+        let nearest = |slot: Slot| {
+            let is_other = |other: &Slot| other.candidate() != slot.candidate();
+            let best = best.filter(is_other).map(|best| best.high());
+            let top = top.and_then(|(top, second)| {
+                if is_other(&top) {
+                    Some(top.high())
+                } else {
+                    second
+                }
+            });
+            let others = best.max(top).max(rest);
+            Nearest { slot, others }
+        };
+        [best, top.map(|(top, _)| top), self.band.surest()]
+            .into_iter()
+            .flatten()
+            .map(nearest)
+            .min_by_key(|nearest| (nearest.behind(), Reverse(nearest.slot.low())))
+    }
+
+    fn answer(&mut self) -> Result<Round, Stop> {
+        let Some(nearest) = self.nearest() else {
+            return Ok(match self.band.rest() {
+                Some(_) => Round::Changed(None),
+                None => Round::Over(nobody(self.len)),
+            });
+        };
+        let slot = nearest.slot;
+        if look(self.candidates, self.scope, slot.candidate())? != slot.standing() {
+            return Ok(Round::Changed(None));
+        }
+        let victim = Victim {
+            candidate: slot.candidate(),
+            points: slot.range(),
+            behind: nearest.behind(),
+        };
+        Ok(if nearest.is_maximum() || self.sums_left() == 0 {
+            Round::Over(Outcome::Victim(victim))
+        } else {
+            Round::Changed(Some(victim))
+        })
+    }
+}
+
+/// A candidate that may be the victim.
+struct Nearest {
+    slot: Slot,
+    /// The most that any other may have.
+    others: Option<Key>,
+}
+
+impl Nearest {
+    fn is_maximum(&self) -> bool {
+        Some(self.slot.low()) > self.others
+    }
+
+    fn behind(&self) -> u64 {
+        self.slot.low().behind(self.others)
+    }
+}
+
+/// What summing some candidates found.
+struct Summed {
+    best: Option<Slot>,
+    count: u64,
+}
+
+/// Sums the candidates in `slots`, except those that need it no longer.
+fn sum_batch<C: Candidates + ?Sized>(
+    candidates: &C,
+    scope: &Scope,
+    slots: &mut [Slot],
+) -> Result<Summed, Stop> {
+    let mut best: Option<Slot> = None;
+    let mut see = |slot: Slot| {
+        if best.is_none_or(|best| slot.low() > best.low()) {
+            best = Some(slot);
+        }
+    };
+    let mut kept = 0;
+    for at in 0..slots.len() {
+        let (candidate, before) = (slots[at].candidate(), slots[at]);
+        match look(candidates, scope, candidate)? {
+            Standing::Exempt | Standing::Dying => {}
+            Standing::Origin => see(Slot::exactly(candidate, Standing::Origin, POINTS_OF_ORIGIN)),
+            standing if standing == before.standing() && before.is_exact() => see(before),
+            Standing::Counted(adj) => {
+                slots[kept] = Slot::to_sum(candidate, adj);
+                kept += 1;
+            }
+        }
+    }
+    let slots = &mut slots[..kept];
+    slots.sort_unstable_by_key(Slot::candidate);
+    match &mut *slots {
+        [] => {}
+        [slot] => match candidates.precise(slot.candidate()) {
+            Some(pages) => slot.add(pages),
+            None => slot.exited(),
+        },
+        many => candidates.precise_many(many),
+    }
+    for slot in &*slots {
+        if let Some((pages, adj)) = slot.summed() {
+            let points = badness::points(pages, adj, scope.total);
+            see(Slot::exactly(slot.candidate(), slot.standing(), points));
+        }
+    }
+    let count = kept as u64;
+    Ok(Summed { best, count })
+}

@@ -1,0 +1,200 @@
+//! Candidates that exit, are chosen, grow or shrink while a selection runs: every change, of every
+//! candidate, before every question.
+//!
+//! What is promised is about the last look at each: the victim's least is not below the most of any
+//! other.
+
+use alloc::vec::Vec;
+
+use super::truth::{Change, Member, Population, Seen, machine};
+use super::*;
+
+const CHANGES: [Change; 8] = [
+    Change::Exit,
+    Change::Chosen,
+    Change::Reaped,
+    Change::Origin,
+    Change::Adj(-1000),
+    Change::Adj(1),
+    Change::Grow(9000),
+    Change::Grow(-9000),
+];
+
+/// Four that differ in how they overlap.
+fn populations() -> [[Member; 4]; 4] {
+    let near = |pages| Member::new(pages, 20_000, 500, 500);
+    [
+        // One giant.
+        [
+            Member::exactly(10_000),
+            near(20_100),
+            Member::exactly(12_000),
+            Member::exactly(15_000),
+        ],
+        // Two, and two far below.
+        [
+            near(20_200),
+            Member::exactly(12_500),
+            near(20_100),
+            Member::new(11_000, 12_000, 900, 1000),
+        ],
+        // All in the band.
+        [near(19_600), near(20_300), near(19_900), near(20_299)],
+        // Each overlaps the next.
+        [
+            Member::new(20_000, 20_000, 600, 600),
+            Member::new(19_400, 19_000, 600, 600),
+            Member::new(17_800, 18_000, 600, 600),
+            Member::new(16_500, 17_000, 600, 600),
+        ],
+    ]
+}
+
+fn run(population: &Population, slots: usize) -> Outcome {
+    let mut slots = alloc::vec![Slot::EMPTY; slots];
+    let selection = Bounded::new().select(population, &machine(), &mut slots);
+    let selection = selection.expect("readings are in order");
+    assert_eq!(selection.precise_sums, population.sums.get());
+    selection.outcome
+}
+
+/// What was promised, whatever has changed.
+fn check(population: &Population, outcome: Outcome, what: &str) {
+    let seen: Vec<_> = (0..4).map(|candidate| population.seen(candidate)).collect();
+    match outcome {
+        Outcome::Victim(victim) => {
+            let at = victim.candidate as usize;
+            let Seen::Range(mine) = seen[at] else {
+                panic!("{what}: {outcome:?} was seen as {:?}", seen[at]);
+            };
+            assert_eq!(mine, victim.points, "{what}: as last read");
+            for (other, seen) in (0..).zip(&seen).filter(|(other, _)| *other != at) {
+                match seen {
+                    Seen::Range(range) => {
+                        let behind = range.max.saturating_sub(mine.min);
+                        let behind = u64::try_from(behind).unwrap_or(0);
+                        assert!(
+                            behind <= victim.behind,
+                            "{what}: {other} may have {behind} more"
+                        );
+                    }
+                    Seen::Exempt => {}
+                    Seen::Dying | Seen::Nothing => panic!("{what}: {other} was {seen:?}"),
+                }
+            }
+        }
+        Outcome::Nobody(NoVictim::Aborted { dying }) => {
+            assert!(matches!(seen[dying as usize], Seen::Dying), "{what}");
+        }
+        Outcome::Nobody(NoVictim::NoneKillable) => {
+            assert!(
+                seen.iter().all(|seen| matches!(seen, Seen::Exempt)),
+                "{what}"
+            );
+        }
+        Outcome::Nobody(_) => panic!("{what}: {outcome:?}"),
+    }
+}
+
+#[test]
+fn one_change_anywhere_leaves_the_victim_the_maximum_of_what_was_last_read() {
+    let mut cases = 0;
+    for (nth, members) in populations().into_iter().enumerate() {
+        for slots in [1, 2, 3, 4] {
+            let calm = Population::new(members, machine());
+            run(&calm, slots);
+            // A change makes it ask again, but not before the change.
+            for at in 0..calm.questions() {
+                for candidate in 0..4 {
+                    for change in CHANGES {
+                        let population =
+                            Population::new(members, machine()).changing(at, candidate, change);
+                        let outcome = run(&population, slots);
+                        let what = alloc::format!(
+                            "population {nth}, {slots} slots, {change:?} of {candidate} at {at}"
+                        );
+                        check(&population, outcome, &what);
+                        if let Outcome::Victim(victim) = outcome {
+                            assert_eq!(victim.behind, 0, "{what}: settled after one change");
+                        }
+                        cases += 1;
+                    }
+                }
+            }
+        }
+    }
+    assert!(cases > 3000, "{cases} cases");
+}
+
+#[test]
+fn two_changes_anywhere_leave_the_promise() {
+    let [_, two, all, _] = populations();
+    for members in [two, all] {
+        let calm = Population::new(members, machine());
+        run(&calm, 4);
+        let last = calm.questions() + 6;
+        for (first, second) in (0..last).flat_map(|at| (at..last).map(move |then| (at, then))) {
+            for (one, other) in (0..4).flat_map(|one| (0..4).map(move |other| (one, other))) {
+                for change in [Change::Exit, Change::Grow(9000), Change::Grow(-9000)] {
+                    let population = Population::new(members, machine())
+                        .changing(first, one, change)
+                        .changing(second, other, Change::Exit);
+                    let outcome = run(&population, 4);
+                    let what = alloc::format!(
+                        "{change:?} of {one} at {first}, exit of {other} at {second}"
+                    );
+                    check(&population, outcome, &what);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_victim_that_always_exits_is_given_up_on() {
+    // Each is the largest when the one before it is gone, and exits when it is looked at again.
+    let members = (0..8).map(|nth| Member::exactly(1000 - nth));
+    let mut population = Population::new(members, machine());
+    let mut at = 0;
+    for gone in 0..8 {
+        // A round asks those that are left for facts and pages, those gone only for facts.
+        at += 8 + (8 - gone);
+        population = population.changing(at, gone, Change::Exit);
+        at += 1;
+    }
+    assert_eq!(run(&population, 8), Outcome::Nobody(NoVictim::Unsettled));
+}
+
+#[test]
+fn whoever_is_chosen_before_the_second_look_ends_the_selection() {
+    let members = [Member::exactly(1000), Member::exactly(500)];
+    let population = Population::new(members, machine()).changing(4, 0, Change::Chosen);
+    let mut slots = [Slot::EMPTY; 2];
+    let selection = Bounded::new().select(&population, &machine(), &mut slots);
+    let outcome = selection.expect("readings are in order").outcome;
+    assert_eq!(outcome, Outcome::Nobody(NoVictim::Aborted { dying: 0 }));
+}
+
+#[test]
+fn the_patch_keeps_whom_it_chose_when_it_exits_and_waits_for_whom_it_finds_dying() {
+    let members = [
+        Member::exactly(1000),
+        Member::exactly(500),
+        Member::exactly(400),
+    ];
+    let select = |population: Population| {
+        let selection = TwoPass::PATCH.select(&population, &machine());
+        selection.expect("readings are in order").outcome
+    };
+    // Six questions in the first pass.
+    let exited = Population::new(members, machine()).changing(6, 0, Change::Exit);
+    assert!(matches!(select(exited), Outcome::Victim(victim) if victim.candidate == 0));
+    let dying = Population::new(members, machine()).changing(6, 2, Change::Chosen);
+    assert_eq!(
+        select(dying),
+        Outcome::Nobody(NoVictim::Aborted { dying: 2 })
+    );
+    let none = members.map(|member| member.with_adj(-1000));
+    let none = Population::new(none, machine());
+    assert_eq!(select(none), Outcome::Nobody(NoVictim::NoneKillable));
+}

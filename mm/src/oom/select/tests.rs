@@ -1,0 +1,301 @@
+//! What selectors choose, case by case.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use super::truth::{Member, Population, machine};
+use super::*;
+use crate::oom::candidate::{Facts, GroupId, Kind};
+use crate::oom::scope::{Constraint, NodeSet};
+use crate::units::NodeId;
+
+fn select(selecting: Selecting, population: &Population, scope: &Scope) -> Selection {
+    let mut slots = [Slot::EMPTY; 64];
+    let selection = selecting.select(population, scope, &mut slots);
+    let selection = selection.expect("readings are in order");
+    assert_eq!(
+        selection.precise_sums,
+        population.sums.get(),
+        "it says what it took"
+    );
+    selection
+}
+
+/// What every selector comes to.
+fn outcomes(members: &[Member], scope: &Scope) -> Vec<Outcome> {
+    let outcome = |selecting| {
+        let population = Population::new(members.iter().copied(), *scope);
+        select(selecting, &population, scope).outcome
+    };
+    Selecting::ALL.into_iter().map(outcome).collect()
+}
+
+/// Every selector chooses `candidate`.
+fn assert_all_choose(candidate: u32, members: &[Member], scope: &Scope) {
+    for outcome in outcomes(members, scope) {
+        let Outcome::Victim(victim) = outcome else {
+            panic!("{outcome:?}");
+        };
+        assert_eq!(victim.candidate, candidate);
+    }
+}
+
+fn assert_nobody(why: NoVictim, members: &[Member], scope: &Scope) {
+    let expected = vec![Outcome::Nobody(why); Selecting::ALL.len()];
+    assert_eq!(outcomes(members, scope), expected);
+}
+
+fn killable(facts: Facts) -> Member {
+    Member {
+        facts,
+        ..Member::exactly(100)
+    }
+}
+
+const USUAL: Facts = Facts::PROCESS;
+
+#[test]
+fn of_nobody_nobody_is_chosen() {
+    assert_nobody(NoVictim::Empty, &[], &machine());
+    let exempt = [
+        killable(Facts {
+            kind: Kind::Init,
+            ..USUAL
+        }),
+        Member::exactly(1 << 40).with_adj(-1000),
+    ];
+    assert_nobody(NoVictim::NoneKillable, &exempt, &machine());
+}
+
+#[test]
+fn a_hog_is_chosen_without_a_precise_sum() {
+    let mut members = vec![Member::new(1000, 900, 500, 500); 50];
+    members[17] = Member::new(100_000, 99_000, 5000, 5000);
+    let population = Population::new(members.iter().copied(), machine());
+    let selection = select(Selecting::Bounded, &population, &machine());
+    assert_eq!(selection.precise_sums, 0);
+    let Outcome::Victim(victim) = selection.outcome else {
+        panic!("{selection:?}");
+    };
+    assert_eq!((victim.candidate, victim.behind), (17, 0));
+    assert_eq!(
+        victim.points,
+        Range {
+            min: 94_000,
+            max: 104_000
+        }
+    );
+    assert_all_choose(17, &members, &machine());
+}
+
+#[test]
+fn of_equal_candidates_the_later_one_is_chosen() {
+    assert_all_choose(2, &[Member::exactly(7); 3], &machine());
+    let members = [Member::new(7, 5, 9, 2); 3];
+    assert_all_choose(2, &members, &machine());
+}
+
+#[test]
+fn a_negative_sum_of_points_can_win() {
+    let members = [-900, -10, -500].map(|adj| Member::exactly(100).with_adj(adj));
+    assert_all_choose(1, &members, &machine());
+}
+
+#[test]
+fn an_adjustment_moves_both_ends_of_a_range() {
+    // 4194 points: more than the ranges are wide.
+    let members = [
+        Member::new(5000, 5000, 900, 900),
+        Member::new(900, 1000, 900, 900).with_adj(1),
+    ];
+    assert_all_choose(1, &members, &machine());
+    assert_all_choose(0, &[members[0], members[1].with_adj(0)], &machine());
+}
+
+#[test]
+fn an_origin_comes_before_all_and_the_last_of_several() {
+    let origin = killable(Facts {
+        is_origin: true,
+        ..USUAL
+    });
+    let giant = Member::exactly(i64::MAX).with_adj(1000);
+    assert_all_choose(0, &[origin, giant], &machine());
+    assert_all_choose(1, &[giant, origin], &machine());
+    assert_all_choose(2, &[origin, giant, origin, giant], &machine());
+    let wide = Member::new(0, 0, 1 << 62, 1 << 62);
+    assert_all_choose(1, &[wide, origin, giant], &machine());
+}
+
+#[test]
+fn as_long_as_a_victim_is_dying_nobody_else_is_chosen() {
+    let dying = killable(Facts {
+        is_victim: true,
+        ..USUAL
+    });
+    let members = [Member::exactly(1000), dying, Member::exactly(2000)];
+    assert_nobody(NoVictim::Aborted { dying: 1 }, &members, &machine());
+    let mut reaped = members;
+    reaped[1].facts.memory = crate::oom::Memory::Reaped;
+    assert_all_choose(2, &reaped, &machine());
+    let asked = Scope {
+        trigger: crate::oom::Trigger::Operator,
+        ..machine()
+    };
+    assert_all_choose(2, &members, &asked);
+}
+
+#[test]
+fn a_constraint_leaves_out_whose_memory_would_not_help() {
+    let node = |node| NodeSet::NONE.with(NodeId(node)).expect("below 128");
+    let here = Facts {
+        nodes: node(3),
+        group: GroupId(5),
+        ..USUAL
+    };
+    let members = [
+        Member::exactly(1000),
+        killable(here),
+        Member::exactly(1 << 30),
+    ]
+    .map(|member| {
+        let nodes = if member.facts == here {
+            here.nodes
+        } else {
+            node(1)
+        };
+        Member {
+            facts: Facts {
+                nodes,
+                ..member.facts
+            },
+            ..member
+        }
+    });
+    let scope = |constraint| Scope {
+        constraint,
+        ..machine()
+    };
+    assert_all_choose(1, &members, &scope(Constraint::Nodes(node(3))));
+    assert_all_choose(1, &members, &scope(Constraint::Group(GroupId(5))));
+    let none = scope(Constraint::Group(GroupId(6)));
+    assert_nobody(NoVictim::NoneKillable, &members, &none);
+}
+
+#[test]
+fn a_range_that_is_not_in_order_is_an_error_that_says_whose() {
+    let wrong = [
+        Reading {
+            estimate: 5,
+            range: Range { min: 6, max: 4 },
+        },
+        Reading {
+            estimate: 5,
+            range: Range { min: 6, max: 9 },
+        },
+        Reading {
+            estimate: 5,
+            range: Range { min: 1, max: 4 },
+        },
+        Reading {
+            estimate: 0,
+            range: Range {
+                min: i64::MAX,
+                max: i64::MIN,
+            },
+        },
+    ];
+    for reading in wrong {
+        let members = [
+            Member::exactly(9),
+            Member {
+                reading,
+                ..Member::exactly(5)
+            },
+        ];
+        for selecting in [
+            Selecting::Approximate,
+            Selecting::TwoPass16,
+            Selecting::Bounded,
+        ] {
+            let population = Population::new(members, machine());
+            let error = selecting.select(&population, &machine(), &mut [Slot::EMPTY; 2]);
+            assert_eq!(
+                error,
+                Err(SelectError::Reading {
+                    candidate: 1,
+                    reading
+                })
+            );
+        }
+        assert_eq!(population_of_who_may_not_be_killed(reading), Ok(nobody(1)));
+    }
+}
+
+/// Nobody reads the memory of whom it may not kill, so nobody sees that it is wrong.
+fn population_of_who_may_not_be_killed(reading: Reading) -> Result<Outcome, SelectError> {
+    let member = Member {
+        reading,
+        ..Member::exactly(5)
+    }
+    .with_adj(-1000);
+    let population = Population::new([member], machine());
+    let selection = Selecting::Bounded.select(&population, &machine(), &mut [Slot::EMPTY; 2]);
+    selection.map(|selection| selection.outcome)
+}
+
+#[test]
+fn no_slot_is_an_error_unless_there_is_nobody_to_put_there() {
+    let select = |population: Population| Bounded::new().select(&population, &machine(), &mut []);
+    let one = Population::new([Member::exactly(1)], machine());
+    assert_eq!(select(one), Err(SelectError::NoSlot));
+    let empty = select(Population::new([], machine())).map(|selection| selection.outcome);
+    assert_eq!(empty, Ok(Outcome::Nobody(NoVictim::Empty)));
+}
+
+#[test]
+fn a_budget_bounds_the_sums_and_the_answer_says_how_far_it_may_be() {
+    // Only sums tell who is the largest: all ranges are 0 to 1000.
+    let member = |pages: i64| Member::new(pages, 500, 500, 500);
+    let members: Vec<_> = [200, 990, 300, 700, 100].map(member).into();
+    let expected = [(4, 1000), (4, 900), (3, 300), (3, 300), (1, 10), (1, 0)];
+    for (budget, (candidate, behind)) in (0..).zip(expected) {
+        let population = Population::new(members.iter().copied(), machine());
+        let rules = Bounded::new().with_budget(budget);
+        let selection = rules.select(&population, &machine(), &mut [Slot::EMPTY; 8]);
+        let selection = selection.expect("readings are in order");
+        assert_eq!(selection.precise_sums, budget);
+        let Outcome::Victim(victim) = selection.outcome else {
+            panic!("{selection:?}");
+        };
+        assert_eq!(
+            (victim.candidate, victim.behind),
+            (candidate, behind),
+            "budget {budget}"
+        );
+    }
+}
+
+#[test]
+fn a_hundred_thousand_candidates_need_a_few_slots() {
+    // Estimates rise, so that everybody is in the band when it is seen.
+    let member = |nth: i64| Member::new(nth, nth, 40, 40);
+    let population = Population::new((0..100_000).map(member), machine());
+    let selection = select(Selecting::Bounded, &population, &machine());
+    assert_eq!(
+        selection.outcome,
+        Outcome::Victim(Victim {
+            candidate: 99_999,
+            points: Range::exactly(99_999),
+            behind: 0,
+        })
+    );
+    // All that may be above the last: the 39 before it; and itself.
+    assert_eq!((population.least_sums(), selection.precise_sums), (40, 40));
+}
+
+#[test]
+fn names_differ() {
+    let mut names = Selecting::ALL.map(Selecting::name);
+    names.sort_unstable();
+    assert!(names.is_sorted_by(|a, b| a < b), "{names:?}");
+}

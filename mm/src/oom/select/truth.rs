@@ -1,0 +1,273 @@
+//! Candidates of whom everything is known, and who note what they are asked: an oracle for tests.
+
+use alloc::vec::Vec;
+use core::cell::{Cell, RefCell};
+
+use super::key::Key;
+use super::{Slot, badness};
+use crate::counter::Range;
+use crate::oom::candidate::{Candidates, Facts, Memory, Reading, ScoreAdj};
+use crate::oom::scope::{Scope, Standing};
+use crate::oom::{Outcome, Selection, TotalPages};
+
+/// A candidate: what it is, what it really has, and what a cheap look shows.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Member {
+    pub(super) facts: Facts,
+    pub(super) pages: i64,
+    pub(super) reading: Reading,
+}
+
+impl Member {
+    /// A process with `pages`, which a cheap look shows as `estimate`, `under` too few to `over` too many.
+    pub(super) fn new(pages: i64, estimate: i64, under: u64, over: u64) -> Self {
+        let range = Range {
+            min: estimate.saturating_sub_unsigned(over),
+            max: estimate.saturating_add_unsigned(under),
+        };
+        assert!(range.contains(pages), "a counter keeps its promise");
+        Self {
+            facts: Facts::PROCESS,
+            pages,
+            reading: Reading { estimate, range },
+        }
+    }
+
+    pub(super) fn exactly(pages: i64) -> Self {
+        Self::new(pages, pages, 0, 0)
+    }
+
+    pub(super) fn with_adj(mut self, adj: i32) -> Self {
+        self.facts.adj = ScoreAdj::new(adj).expect("in range");
+        self
+    }
+}
+
+/// What happens to a candidate while the selection runs.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Change {
+    Exit,
+    Chosen,
+    Reaped,
+    Origin,
+    Adj(i32),
+    /// Pages more or fewer.
+    Grow(i64),
+}
+
+/// What was last read of a candidate.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Seen {
+    Nothing,
+    Exempt,
+    Dying,
+    Range(Range),
+}
+
+/// Candidates, of whom one may change before a certain question.
+#[derive(Debug)]
+pub(super) struct Population {
+    members: RefCell<Vec<Option<Member>>>,
+    /// What was last read of each.
+    seen: RefCell<Vec<(Seen, Standing)>>,
+    scope: Scope,
+    questions: Cell<u32>,
+    changes: Vec<(u32, u32, Change)>,
+    pub(super) sums: Cell<u64>,
+    /// Largest number of candidates summed together.
+    pub(super) batch_max: Cell<usize>,
+}
+
+impl Population {
+    pub(super) fn new(members: impl IntoIterator<Item = Member>, scope: Scope) -> Self {
+        let members: Vec<_> = members.into_iter().map(Some).collect();
+        let seen = members.iter().map(|_| (Seen::Nothing, Standing::Exempt));
+        Self {
+            seen: RefCell::new(seen.collect()),
+            members: RefCell::new(members),
+            scope,
+            questions: Cell::new(0),
+            changes: Vec::new(),
+            sums: Cell::new(0),
+            batch_max: Cell::new(0),
+        }
+    }
+
+    /// Before question `at`, counted from 0, `candidate` changes.
+    pub(super) fn changing(mut self, at: u32, candidate: u32, change: Change) -> Self {
+        self.changes.push((at, candidate, change));
+        self
+    }
+
+    /// How often it was asked anything.
+    pub(super) fn questions(&self) -> u32 {
+        self.questions.get()
+    }
+
+    fn ask(&self, candidate: u32) -> Option<Member> {
+        let now = self.questions.get();
+        self.questions.set(now + 1);
+        let mut members = self.members.borrow_mut();
+        for &(_, who, change) in self.changes.iter().filter(|(at, ..)| *at == now) {
+            let place = &mut members[who as usize];
+            let Some(member) = place else { continue };
+            match change {
+                Change::Exit => *place = None,
+                Change::Chosen => member.facts.is_victim = true,
+                Change::Reaped => member.facts.memory = Memory::Reaped,
+                Change::Origin => member.facts.is_origin = true,
+                Change::Adj(adj) => member.facts.adj = ScoreAdj::new(adj).expect("in range"),
+                Change::Grow(pages) => {
+                    member.pages += pages;
+                    member.reading.estimate += pages;
+                    member.reading.range = member.reading.range + Range::exactly(pages);
+                }
+            }
+        }
+        members[candidate as usize]
+    }
+
+    /// What was last read of a candidate, in points.
+    pub(super) fn seen(&self, candidate: u32) -> Seen {
+        self.seen.borrow()[candidate as usize].0
+    }
+
+    fn note(&self, candidate: u32, pages: Range) {
+        let entry = &mut self.seen.borrow_mut()[candidate as usize];
+        if let Standing::Counted(adj) = entry.1 {
+            let points = |pages| badness::points(pages, adj, self.scope.total);
+            let (min, max) = (points(pages.min), points(pages.max));
+            entry.0 = Seen::Range(Range { min, max });
+        }
+    }
+
+    /// The key of every candidate that may be killed, in their order.
+    pub(super) fn keys(&self) -> Vec<(Key, Key, Key)> {
+        let members = self.members.borrow();
+        let key = |(nth, member): (usize, &Option<Member>)| {
+            let member = member.as_ref()?;
+            let nth = u32::try_from(nth).expect("few");
+            let keys = |low, points, high| {
+                let key = |points| Key::new(points, nth);
+                (key(low), key(points), key(high))
+            };
+            match Standing::of(self, &self.scope, &member.facts) {
+                Standing::Counted(adj) => {
+                    let points = |pages| badness::points(pages, adj, self.scope.total);
+                    let Range { min, max } = member.reading.range;
+                    Some(keys(points(min), points(member.pages), points(max)))
+                }
+                Standing::Origin => Some(keys(i64::MAX, i64::MAX, i64::MAX)),
+                Standing::Exempt | Standing::Dying => None,
+            }
+        };
+        members.iter().enumerate().filter_map(key).collect()
+    }
+
+    /// The one with the most points.
+    pub(super) fn maximum(&self) -> Option<Key> {
+        self.keys().into_iter().map(|(_, key, _)| key).max()
+    }
+
+    /// How many points `selection` is short of the maximum; `None` if it chose nobody.
+    pub(super) fn regret(&self, selection: &Selection) -> Option<u64> {
+        let Outcome::Victim(victim) = selection.outcome else {
+            return None;
+        };
+        let is_it = |key: &Key| key.candidate == victim.candidate;
+        let chosen = self.keys().into_iter().map(|keys| keys.1).find(is_it);
+        let maximum = self.maximum().expect("somebody was chosen");
+        Some(
+            maximum
+                .points
+                .abs_diff(chosen.expect("it was killable").points),
+        )
+    }
+
+    /// The least number of precise sums that prove who has the most, to whoever guesses right which
+    /// ones to take.
+    ///
+    /// All others that may reach above the maximum have to be summed. The maximum itself too, unless all
+    /// that may reach above the least it may have are summed instead.
+    pub(super) fn least_sums(&self) -> u64 {
+        let keys = self.keys();
+        let Some(&(low, maximum, high)) = keys.iter().max_by_key(|(_, key, _)| *key) else {
+            return 0;
+        };
+        let reaching = |bar: Key| {
+            let others = keys.iter().filter(|(_, key, _)| *key != maximum);
+            others.filter(|(.., high)| *high > bar).count() as u64
+        };
+        let all_below = |bar: Key| keys.iter().all(|(_, key, _)| *key == maximum || *key < bar);
+        let with = reaching(maximum) + u64::from(low != high);
+        if all_below(low) {
+            with.min(reaching(low))
+        } else {
+            with
+        }
+    }
+}
+
+impl Candidates for Population {
+    fn len(&self) -> u32 {
+        u32::try_from(self.members.borrow().len()).expect("few")
+    }
+
+    fn facts(&self, candidate: u32) -> Option<Facts> {
+        let facts = self.ask(candidate).map(|member| member.facts);
+        let standing = facts.map_or(Standing::Exempt, |facts| {
+            Standing::of(self, &self.scope, &facts)
+        });
+        let entry = &mut self.seen.borrow_mut()[candidate as usize];
+        entry.1 = standing;
+        match standing {
+            Standing::Exempt => entry.0 = Seen::Exempt,
+            Standing::Dying => entry.0 = Seen::Dying,
+            Standing::Origin => entry.0 = Seen::Range(Range::exactly(i64::MAX)),
+            Standing::Counted(_) => {}
+        }
+        facts
+    }
+
+    fn approximate(&self, candidate: u32) -> Option<Reading> {
+        let reading = self.ask(candidate).map(|member| member.reading);
+        match reading {
+            Some(reading) => self.note(candidate, reading.range),
+            None => self.seen.borrow_mut()[candidate as usize].0 = Seen::Exempt,
+        }
+        reading
+    }
+
+    fn precise(&self, candidate: u32) -> Option<i64> {
+        self.sums.set(self.sums.get() + 1);
+        let pages = self.ask(candidate).map(|member| member.pages);
+        match pages {
+            Some(pages) => self.note(candidate, Range::exactly(pages)),
+            None => self.seen.borrow_mut()[candidate as usize].0 = Seen::Exempt,
+        }
+        pages
+    }
+
+    fn precise_many(&self, slots: &mut [Slot]) {
+        assert!(
+            slots.is_sorted_by(|a, b| a.candidate() < b.candidate()),
+            "in order"
+        );
+        self.batch_max.set(self.batch_max.get().max(slots.len()));
+        for slot in slots {
+            match self.precise(slot.candidate()) {
+                // In parts, as from several CPUs.
+                Some(pages) => {
+                    slot.add(pages / 2);
+                    slot.add(pages - pages / 2);
+                }
+                None => slot.exited(),
+            }
+        }
+    }
+}
+
+/// A machine with 16 GiB: 4194 points per thousandth.
+pub(super) fn machine() -> Scope {
+    Scope::machine(TotalPages::new(4 << 20).expect("some"))
+}

@@ -1,0 +1,148 @@
+//! Two passes over estimates, with at most 16 precise sums (the proposed patch).
+//!
+//! The first pass chooses the largest estimate. The second looks at all again: who cannot be above
+//! the chosen one is out; the others are summed as long as sums are left, and replace it unless that
+//! shows them to be below.
+//!
+//! Kept as proposed, for comparison:
+//!
+//! * When no sums are left, whoever *may* be above the chosen one replaces it, even if he is probably
+//!   below. The next is compared with him: the bar sinks from one to the other, and among some
+//!   hundred similar candidates the choice is as good as drawn by lot.
+//! * What may be above is computed with `over`, how much an estimate may be too large, where `under`
+//!   is meant. It makes no difference while both sides of a comparison are estimates of like
+//!   counters; beside a sum the test is too tight.
+//!
+//! Not kept: the points of nobody and of an origin enter no arithmetic. If the first pass finds
+//! nobody, there is no second one.
+
+use super::key::{Highest, Key};
+use super::{Outcome, Read, SelectError, Selection, Stop, Victim};
+use super::{nobody, read, sum};
+use crate::counter::Range;
+use crate::oom::candidate::Candidates;
+use crate::oom::scope::{Scope, Standing};
+
+/// Chooses the maximum, unless too many are near it.
+#[derive(Clone, Copy, Debug)]
+pub struct TwoPass {
+    /// How many precise sums are taken at most.
+    pub sums_max: u64,
+}
+
+/// The candidate that is to be replaced by a better one.
+#[derive(Clone, Copy, Debug)]
+struct Chosen {
+    key: Key,
+    standing: Standing,
+    /// How much its points may be too few; 0 once it is summed.
+    under: u64,
+    range: Range,
+}
+
+impl TwoPass {
+    /// As proposed: 16 sums.
+    pub const PATCH: Self = Self { sums_max: 16 };
+
+    /// Looks for the victim. How far it is behind follows from all ranges; the patch does not say so.
+    ///
+    /// A victim found dying in either pass ends the selection. Whoever is chosen in the first pass and
+    /// exits before the second stays chosen, as in Linux, where the selection holds a reference.
+    ///
+    /// # Errors
+    /// [`SelectError::Reading`].
+    pub fn select<C: Candidates + ?Sized>(
+        self,
+        candidates: &C,
+        scope: &Scope,
+    ) -> Result<Selection, SelectError> {
+        let mut precise_sums = 0;
+        let outcome = self.passes(candidates, scope, &mut precise_sums);
+        Ok(Selection {
+            outcome: outcome.or_else(Stop::outcome)?,
+            precise_sums,
+            batches: 0,
+        })
+    }
+
+    fn passes<C: Candidates + ?Sized>(
+        self,
+        candidates: &C,
+        scope: &Scope,
+        sums: &mut u64,
+    ) -> Result<Outcome, Stop> {
+        let len = candidates.len();
+        let Some(mut chosen) = estimate_all(candidates, scope, len)? else {
+            return Ok(nobody(len));
+        };
+        let mut highest = Highest::default();
+        for candidate in 0..len {
+            let Some(mut read) = read(candidates, scope, candidate)? else {
+                continue;
+            };
+            if let Standing::Counted(adj) = read.standing
+                && may_replace(&read, &chosen)
+                && *sums < self.sums_max
+            {
+                *sums += 1;
+                let Some(points) = sum(candidates, scope, candidate, adj) else {
+                    continue;
+                };
+                read.estimate = points;
+                read.range = Range::exactly(points);
+            }
+            highest.see(Key::new(read.range.max, candidate));
+            if may_replace(&read, &chosen) {
+                chosen = Chosen::new(candidate, &read);
+            }
+        }
+        let candidate = chosen.key.candidate;
+        Ok(Outcome::Victim(Victim {
+            candidate,
+            points: chosen.range,
+            behind: Key::new(chosen.range.min, candidate).behind(highest.except(candidate)),
+        }))
+    }
+}
+
+impl Chosen {
+    fn new(candidate: u32, read: &Read) -> Self {
+        Self {
+            key: Key::new(read.estimate, candidate),
+            standing: read.standing,
+            under: read.range.max.abs_diff(read.estimate),
+            range: read.range,
+        }
+    }
+}
+
+fn estimate_all<C: Candidates + ?Sized>(
+    candidates: &C,
+    scope: &Scope,
+    len: u32,
+) -> Result<Option<Chosen>, Stop> {
+    let mut chosen: Option<Chosen> = None;
+    for candidate in 0..len {
+        let Some(read) = read(candidates, scope, candidate)? else {
+            continue;
+        };
+        let now = Chosen::new(candidate, &read);
+        if chosen.is_none_or(|chosen| now.key > chosen.key) {
+            chosen = Some(now);
+        }
+    }
+    Ok(chosen)
+}
+
+/// Whether a candidate may be above the chosen one, or level with it, as the patch computes it.
+fn may_replace(read: &Read, chosen: &Chosen) -> bool {
+    match (read.standing, chosen.standing) {
+        (Standing::Origin, _) => true,
+        (_, Standing::Origin) => false,
+        _ => {
+            let over = read.estimate.abs_diff(read.range.min);
+            let most = i128::from(read.estimate) + i128::from(over) + i128::from(chosen.under);
+            most >= i128::from(chosen.key.points)
+        }
+    }
+}
