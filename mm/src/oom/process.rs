@@ -193,10 +193,10 @@ impl<M: Machine> Process<M> {
 
     /// Whether its memory comes back without anybody being killed: it is dying, and so are all of
     /// `all` that use the same memory (Linux: `task_will_free_mem`).
-    pub fn will_free_memory(
-        &self,
+    pub fn will_free_memory<'p>(
+        &'p self,
         machine: &M,
-        all: impl Iterator<Item = &Arc<Self>>,
+        all: impl Iterator<Item = &'p Arc<Self>>,
     ) -> bool {
         let Some(space) = self.space(machine) else {
             return false;

@@ -48,10 +48,10 @@ pub enum ReleaseError {
 ///
 /// # Errors
 /// As [`ReleaseError`] says. Only with [`ReleaseError::Again`] something may be emptied.
-pub fn release<M: Machine>(
+pub fn release<'p, M: Machine>(
     memory: Memory<'_, M>,
-    process: Option<&Process<M>>,
-    all: impl Iterator<Item = &Arc<Process<M>>>,
+    process: Option<&'p Process<M>>,
+    all: impl Iterator<Item = &'p Arc<Process<M>>>,
     flags: u32,
     killed: impl Fn() -> bool,
 ) -> Result<Released, ReleaseError> {
