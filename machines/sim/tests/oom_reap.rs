@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use plimsoll_mm::event::Event;
 use plimsoll_mm::machine::Machine;
-use plimsoll_mm::oom::{How, Kind, ReleaseError, Released, State, release};
+use plimsoll_mm::oom::{How, Kind, Patience, ReleaseError, Released, State, release};
 use plimsoll_mm::space::object::{Object, ObjectKind};
 use plimsoll_mm::space::reap::{Reaped, Reaping};
 use plimsoll_mm::space::rss::RssKind;
@@ -127,13 +127,18 @@ fn who_waits_for_a_victim_does_not_keep_others_waiting() {
     village.ends();
 }
 
-/// A process of four mappings, in a gibibyte each.
-fn wide(reaping: Reaping, exits_after: Option<Nanos>) -> Rc<Village> {
-    let village = Village::new(reaping, exits_after);
-    village.run(|sim, village| {
+/// A process with mappings of so many pages, in a gibibyte each.
+fn wide(reaping: Reaping, pages: &'static [u64]) -> Rc<Village> {
+    // One attempt is all there is.
+    let patience = Patience {
+        attempts_max: 1,
+        ..Patience::LINUX
+    };
+    let village = Village::with_patience(reaping, None, patience);
+    village.run(move |sim, village| {
         let space = village.space(sim, None, None);
-        for number in 0..4 {
-            village.fill(sim, &space, Vpn(START.0 + number * GIB), 8000);
+        for (number, pages) in (0..).zip(pages) {
+            village.fill(sim, &space, Vpn(START.0 + number * GIB), *pages);
         }
         village.enroll(sim, 1, Kind::Process, &space);
     });
@@ -142,13 +147,12 @@ fn wide(reaping: Reaping, exits_after: Option<Nanos>) -> Rc<Village> {
 
 #[test]
 fn giving_way_counts_for_no_attempt() {
-    let village = wide(Reaping::DescendingChunks, None);
+    let village = wide(Reaping::DescendingChunks, &[10, 10, 10, 30_000]);
     let start = village.small.sim.stats().now.0 + MS;
     village.at(0, Nanos(start), |sim, village| {
-        // One attempt is all there is.
         village.kill(sim, 1);
     });
-    // It maps something while the reaper is at it: told to die, but it need not wait for long.
+    // It exits while the reaper is at what is highest, and waits until the reaper is out.
     village.at(3, Nanos(start + DELAY), |sim, village| {
         while village.attempts().is_empty() {
             sim.sleep(Nanos(US));
@@ -319,7 +323,7 @@ fn use_pages(sim: &Sim, village: &Village, space: &Space, number: u64, backing: 
 fn the_exit_and_those_who_release_meet_and_every_page_is_back() {
     for reaping in Reaping::ALL {
         for helpers in 1..=3 {
-            let village = wide(reaping, None);
+            let village = wide(reaping, &[8000; 4]);
             let start = village.small.sim.stats().now.0 + MS;
             let freed: Rc<Cell<u32>> = Rc::default();
             for helper in 1..=helpers {

@@ -7,6 +7,7 @@
 
 pub mod budget;
 pub mod counter;
+pub mod oom;
 pub mod rw_lock;
 pub mod shepherd;
 pub mod under_way;

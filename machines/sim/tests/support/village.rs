@@ -129,6 +129,15 @@ impl Calls {
 impl Village {
     /// Processes exit so long after they were told to die, or never.
     pub(crate) fn new(reaping: Reaping, exits_after: Option<Nanos>) -> Rc<Self> {
+        Self::with_patience(reaping, exits_after, Patience::LINUX)
+    }
+
+    /// The same with another reaper.
+    pub(crate) fn with_patience(
+        reaping: Reaping,
+        exits_after: Option<Nanos>,
+        patience: Patience,
+    ) -> Rc<Self> {
         let design = Design {
             reaping,
             ..Design::OURS
@@ -142,7 +151,7 @@ impl Village {
         };
         let village = Rc::new(Self {
             spaces: Spaces::new(&small.sim, &design, 0).expect("countable"),
-            killer: OomKiller::new(&small.sim, calls, Patience::LINUX),
+            killer: OomKiller::new(&small.sim, calls, patience),
             processes: RefCell::default(),
             done: RefCell::default(),
             reaper_runs: Cell::default(),
