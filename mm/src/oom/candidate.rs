@@ -43,6 +43,12 @@ pub trait Candidates {
         }
     }
 
+    /// How many times cheaper [`Candidates::precise_many`] sums all candidates than
+    /// [`Candidates::precise`] does; 1 if it gains nothing, and is not worth a sum too many.
+    fn batch_gain(&self) -> u32 {
+        1
+    }
+
     /// Whether a member of `group` belongs to `ancestor` as well. Groups that are not nested need
     /// not override it.
     fn is_within(&self, group: GroupId, ancestor: GroupId) -> bool {

@@ -69,6 +69,6 @@ pub use self::reaper::{Done, How, Next, Patience, Reaper, Stepped};
 pub use self::release::{ReleaseError, Released, release};
 pub use self::scope::{Constraint, NodeSet, Scope, Standing, Trigger};
 pub use self::select::{
-    Approximate, Batches, Bounded, NoVictim, Outcome, Precise, SelectError, Selecting, Selection,
-    Slot, TwoPass, Victim,
+    Approximate, Bounded, NoVictim, Outcome, Precise, SelectError, Selecting, Selection, Slot,
+    TwoPass, Victim,
 };

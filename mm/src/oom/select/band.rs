@@ -1,8 +1,8 @@
 //! The candidates that may still have the most points, in slots the caller has supplied.
 //!
 //! A candidate is in the *band* if its points may be more than the *floor*, the most that some
-//! candidate is known to have. All others, and those for which there was no slot, are only
-//! remembered by the most points any of them may have: `rest`.
+//! candidate is known to have. Of all others it is only known that they have less than that; of those
+//! for which there was no slot, that they have `rest` at most.
 //!
 //! ```text
 //! slots: [ settled .. | sorted, largest maximum first .. | not sorted, all below those | unused ]
@@ -141,7 +141,13 @@ impl<'a> Band<'a> {
         (self.floor, self.rest, self.is_short) = (None, None, false);
     }
 
-    /// The most points of any candidate that has no slot.
+    /// The most points that some candidate was seen to have at least; who is not here has less, unless
+    /// [`Band::rest`] says otherwise.
+    pub(super) fn floor(&self) -> Option<Key> {
+        self.floor
+    }
+
+    /// The most points of any candidate that has no slot though it is in the band.
     pub(super) fn rest(&self) -> Option<Key> {
         self.rest
     }
@@ -151,17 +157,24 @@ impl<'a> Band<'a> {
         self.is_short
     }
 
-    /// Counts `high` among those that have no slot.
+    /// Counts `high` among those that have no slot though they are in the band.
     pub(super) fn leave_out(&mut self, high: Key) {
         self.rest = self.rest.max(Some(high));
     }
 
     /// Puts a candidate in, if it is in the band. Before anything was taken out.
+    #[inline]
     pub(super) fn offer(&mut self, slot: Slot) {
+        if Some(slot.high()) >= self.floor {
+            self.offer_slow(slot);
+        }
+    }
+
+    fn offer_slow(&mut self, slot: Slot) {
         debug_assert!(self.next == 0 && self.sorted == 0, "the first pass is over");
         self.floor = self.floor.max(Some(slot.low()));
         // Those left out for want of a slot have at most `rest`: who is kept may have more than any.
-        let is_out = Some(slot.high()) < self.floor || Some(slot.high()) < self.rest;
+        let is_out = Some(slot.high()) < self.rest;
         if is_out || (self.used == self.slots.len() && !self.make_room(slot.high())) {
             return self.leave_out(slot.high());
         }
@@ -169,19 +182,9 @@ impl<'a> Band<'a> {
         self.used += 1;
     }
 
-    /// Leaves out whoever is below the floor by now.
+    /// Forgets whoever is below the floor by now.
     pub(super) fn drop_below_floor(&mut self) {
-        let mut kept = 0;
-        for at in 0..self.used {
-            let slot = self.slots[at];
-            if Some(slot.high()) < self.floor {
-                self.leave_out(slot.high());
-            } else {
-                self.slots[kept] = slot;
-                kept += 1;
-            }
-        }
-        self.used = kept;
+        self.used = self.retain_from(0, self.floor);
     }
 
     /// Frees half of the slots at least, so each costs a constant number of steps; a single one
@@ -221,16 +224,37 @@ impl<'a> Band<'a> {
         left.iter().copied().max_by_key(Slot::low)
     }
 
-    /// Takes out the first candidates, `max` at most: the first one, and those that may have more than
-    /// `bar` and than the floor.
-    pub(super) fn take(&mut self, max: usize, bar: Option<Key>) -> &mut [Slot] {
-        let max = max.min(self.used - self.next);
-        self.sort(max);
-        let bar = bar.max(self.floor);
+    /// How many of those still here may have more than `bar`.
+    pub(super) fn reaching(&self, bar: Option<Key>) -> usize {
+        let left = &self.slots[self.next..self.used];
+        left.iter().filter(|slot| Some(slot.high()) > bar).count()
+    }
+
+    /// Takes out the first candidate, in a slice of one. There must be one.
+    pub(super) fn take_first(&mut self) -> &mut [Slot] {
+        self.sort(1);
+        self.next += 1;
+        &mut self.slots[self.next - 1..self.next]
+    }
+
+    /// Takes out all candidates that may have more than `bar`; forgets the others.
+    pub(super) fn take_all(&mut self, bar: Option<Key>) -> &mut [Slot] {
         let first = self.next;
-        let more = self.slots[first..first + max].iter().skip(1);
-        self.next += 1.min(max) + more.take_while(|slot| Some(slot.high()) > bar).count();
-        &mut self.slots[first..self.next]
+        let end = self.retain_from(first, bar);
+        (self.next, self.sorted, self.used) = (end, end, end);
+        &mut self.slots[first..end]
+    }
+
+    /// Keeps, from slot `first` on, whoever is not below `bar`; where they end.
+    fn retain_from(&mut self, first: usize, bar: Option<Key>) -> usize {
+        let mut kept = first;
+        for at in first..self.used {
+            if Some(self.slots[at].high()) >= bar {
+                self.slots[kept] = self.slots[at];
+                kept += 1;
+            }
+        }
+        kept
     }
 
     /// Sorts so far that the next `wanted` are in order. What is sorted at least doubles each time,

@@ -21,11 +21,13 @@
 //! Nothing that does not know the sums before can promise less: of two ranges that overlap, either may
 //! be the one whose sum settles it.
 //!
-//! **Batches.** Summing many together, CPU by CPU, is several times cheaper than one by one. But of two
-//! that are summed together the first may make the second unnecessary. So a batch is an eighth of what has
-//! been summed already ([`Batches::Eighth`]). Only the last batch can hold a candidate whose range does not
-//! reach `m`: with it `w` and all before are summed, and that is the end. So up to 16 sums the promise is the
-//! same, and beyond *sums ≤ 9/8 × (least possible + 1)*. The number of batches is logarithmic.
+//! **Batches.** Summing all `n` candidates together, CPU by CPU, costs as much as `n / g` of them one by
+//! one, where `g` is [`Candidates::batch_gain`]; a few of them cost nearly as much, for what makes it cheap
+//! is that memory is read in its order. So it is a matter of renting or buying. One by one is renting: as long
+//! as fewer than `n / 4g` have been summed, or at most `n / g` are left in the band. Else all that are left
+//! are summed together, and that is the end, whoever they are. So the whole costs no more than
+//! `n / 4g + n / g` sums: with a gain of 7 less than a fifth of summing all one by one. And up to
+//! `n / 4g` sums there is at most one too many. (For `n / 4g` read 16 where that is more.)
 //!
 //! **Slots.** The band is kept in slots of the caller's, 24 bytes each. As many as there are candidates
 //! are always enough; so are as many as can be in the band. With fewer the result is as right: the slots
@@ -55,16 +57,6 @@ const ROUNDS_MAX: u32 = 3;
 #[derive(Clone, Copy, Debug)]
 pub struct Bounded {
     budget: u64,
-    batches: Batches,
-}
-
-/// How many precise sums are taken together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Batches {
-    /// One at a time: never more than one sum too many.
-    Single,
-    /// An eighth of what has been summed: the same up to 16 sums, an eighth too many beyond.
-    Eighth,
 }
 
 impl Default for Bounded {
@@ -74,29 +66,19 @@ impl Default for Bounded {
 }
 
 impl Bounded {
-    /// As many precise sums as needed, in [`Batches::Eighth`].
+    /// As many precise sums as needed.
     #[must_use]
     pub const fn new() -> Self {
-        Self {
-            budget: u64::MAX,
-            batches: Batches::Eighth,
-        }
+        Self::with_budget(u64::MAX)
     }
 
     /// At most so many precise sums. If they are not enough, the victim is the candidate whose
     /// distance from the maximum has the smallest bound, and [`Victim::behind`] says it.
     #[must_use]
-    pub const fn with_budget(self, precise_sums: u64) -> Self {
+    pub const fn with_budget(precise_sums: u64) -> Self {
         Self {
             budget: precise_sums,
-            ..self
         }
-    }
-
-    /// Takes sums together as `batches` says.
-    #[must_use]
-    pub const fn with_batches(self, batches: Batches) -> Self {
-        Self { batches, ..self }
     }
 
     /// Looks for the victim. As many slots as there are candidates are always enough; with fewer it
@@ -123,6 +105,7 @@ impl Bounded {
             best: None,
             precise_sums: 0,
             batches: 0,
+            singles_end: 0,
         };
         let outcome = search.rounds().or_else(Stop::outcome)?;
         Ok(Selection {
@@ -132,6 +115,9 @@ impl Bounded {
         })
     }
 }
+
+/// So many sums are taken one by one in any case.
+const SINGLES_MIN: u64 = 16;
 
 /// A selection under way.
 struct Search<'a, C: ?Sized> {
@@ -144,6 +130,8 @@ struct Search<'a, C: ?Sized> {
     best: Option<Slot>,
     precise_sums: u64,
     batches: u64,
+    /// With how many precise sums it is decided whether a batch is cheaper.
+    singles_end: u64,
 }
 
 /// What a round came to.
@@ -168,6 +156,7 @@ impl<C: Candidates + ?Sized> Search<'_, C> {
 
     fn round(&mut self) -> Result<Round, Stop> {
         self.best = None;
+        self.singles_end = self.precise_sums + SINGLES_MIN.max(self.price_of_all() / 4);
         self.read_all()?;
         self.sum_best_first()?;
         let is_settled = self.nearest().is_some_and(|nearest| nearest.is_maximum());
@@ -194,13 +183,16 @@ impl<C: Candidates + ?Sized> Search<'_, C> {
         // Ends: each turn takes at least one candidate out of the band.
         while let Some((top, second)) = self.band.top() {
             let best = self.best.map(|slot| slot.low());
-            let others = second.max(self.band.rest()).max(best);
+            let others = second.max(best).max(self.left_out(top.low()));
             let is_over = best > Some(top.high()) || Some(top.low()) > others;
             if is_over || self.sums_left() == 0 {
                 break;
             }
-            let max = self.batch_max();
-            let batch = self.band.take(max, best);
+            let batch = if self.is_batch_cheaper(best) {
+                self.band.take_all(best)
+            } else {
+                self.band.take_first()
+            };
             let summed = sum_batch(self.candidates, self.scope, batch)?;
             self.note(summed);
         }
@@ -261,21 +253,29 @@ impl<C: Candidates + ?Sized> Search<'_, C> {
         self.rules.budget.saturating_sub(self.precise_sums)
     }
 
-    fn batch_max(&self) -> usize {
-        let wanted = match self.rules.batches {
-            Batches::Single => 1,
-            Batches::Eighth => (self.precise_sums / 8).max(1),
-        };
-        usize::try_from(wanted.min(self.sums_left())).unwrap_or(usize::MAX)
+    /// Whether all that are left in the band are to be summed together.
+    fn is_batch_cheaper(&mut self, bar: Option<Key>) -> bool {
+        if self.precise_sums < self.singles_end {
+            return false;
+        }
+        // Asked once in a round: fewer and fewer are left.
+        self.singles_end = u64::MAX;
+        let left = self.band.reaching(bar) as u64;
+        self.price_of_all() < left && left <= self.sums_left()
+    }
+
+    /// How many sums cost as much as summing all candidates together.
+    fn price_of_all(&self) -> u64 {
+        u64::from(self.len / self.candidates.batch_gain().max(1))
     }
 
     /// The candidate that is nearest to the maximum, as far as is known.
     fn nearest(&mut self) -> Option<Nearest> {
         let top = self.band.top();
-        let (best, rest) = (self.best, self.band.rest());
+        let best = self.best;
         let nearest = |slot: Slot| {
             let is_other = |other: &Slot| other.candidate() != slot.candidate();
-            let best = best.filter(is_other).map(|best| best.high());
+            let best = best.filter(is_other).map(|best| best.low());
             let top = top.and_then(|(top, second)| {
                 if is_other(&top) {
                     Some(top.high())
@@ -283,7 +283,7 @@ impl<C: Candidates + ?Sized> Search<'_, C> {
                     second
                 }
             });
-            let others = best.max(top).max(rest);
+            let others = best.max(top).max(self.left_out(slot.low()));
             Nearest { slot, others }
         };
         [best, top.map(|(top, _)| top), self.band.surest()]
@@ -293,11 +293,19 @@ impl<C: Candidates + ?Sized> Search<'_, C> {
             .min_by_key(|nearest| (nearest.behind(), Reverse(nearest.slot.low())))
     }
 
+    /// The most that any candidate without a slot may have, as far as it matters to one with `low`.
+    fn left_out(&self, low: Key) -> Option<Key> {
+        let below_floor = self.band.floor().filter(|floor| *floor > low);
+        below_floor.max(self.band.rest())
+    }
+
     fn answer(&mut self) -> Result<Round, Stop> {
         let Some(nearest) = self.nearest() else {
-            return Ok(match self.band.rest() {
-                Some(_) => Round::Changed(None),
-                None => Round::Over(nobody(self.len)),
+            // Whoever was seen has exited since; those below need another look.
+            return Ok(if self.band.floor().max(self.band.rest()).is_some() {
+                Round::Changed(None)
+            } else {
+                Round::Over(nobody(self.len))
             });
         };
         let slot = nearest.slot;

@@ -6,6 +6,9 @@
 
 use alloc::vec::Vec;
 
+use proptest::collection::vec;
+use proptest::prelude::*;
+
 use super::truth::{Change, Member, Population, Seen, machine};
 use super::*;
 
@@ -60,7 +63,8 @@ fn run(population: &Population, slots: usize) -> Outcome {
 
 /// What was promised, whatever has changed.
 fn check(population: &Population, outcome: Outcome, what: &str) {
-    let seen: Vec<_> = (0..4).map(|candidate| population.seen(candidate)).collect();
+    let all = 0..population.len();
+    let seen: Vec<_> = all.map(|candidate| population.seen(candidate)).collect();
     match outcome {
         Outcome::Victim(victim) => {
             let at = victim.candidate as usize;
@@ -92,7 +96,8 @@ fn check(population: &Population, outcome: Outcome, what: &str) {
                 "{what}"
             );
         }
-        Outcome::Nobody(_) => panic!("{what}: {outcome:?}"),
+        Outcome::Nobody(NoVictim::Unsettled) => {}
+        Outcome::Nobody(NoVictim::Empty) => assert!(seen.is_empty(), "{what}"),
     }
 }
 
@@ -114,6 +119,7 @@ fn one_change_anywhere_leaves_the_victim_the_maximum_of_what_was_last_read() {
                             "population {nth}, {slots} slots, {change:?} of {candidate} at {at}"
                         );
                         check(&population, outcome, &what);
+                        assert_ne!(outcome, Outcome::Nobody(NoVictim::Unsettled), "{what}");
                         if let Outcome::Victim(victim) = outcome {
                             assert_eq!(victim.behind, 0, "{what}: settled after one change");
                         }
@@ -144,9 +150,42 @@ fn two_changes_anywhere_leave_the_promise() {
                         "{change:?} of {one} at {first}, exit of {other} at {second}"
                     );
                     check(&population, outcome, &what);
+                    assert_ne!(outcome, Outcome::Nobody(NoVictim::Unsettled), "{what}");
                 }
             }
         }
+    }
+}
+
+fn any_change() -> impl Strategy<Value = Change> {
+    prop_oneof![
+        4 => Just(Change::Exit),
+        1 => Just(Change::Reaped),
+        1 => Just(Change::Origin),
+        1 => (-1000_i32..=1000).prop_map(Change::Adj),
+        8 => (-3000_i64..3000).prop_map(Change::Grow),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    #[test]
+    fn many_changes_leave_the_promise(
+        members in vec((0_i64..3000, -1000_i64..1000), 1..20),
+        changes in vec((0_u32..120, 0_u32..20, any_change()), 0..30),
+        slots in 1_usize..20,
+        gain in 1_u32..20,
+    ) {
+        let member = |(pages, off)| Member::new(pages, pages + off, 1000, 1000);
+        let members: Vec<_> = members.into_iter().map(member).collect();
+        let len = u32::try_from(members.len()).expect("few");
+        let mut population = Population::new(members, machine()).gaining(gain);
+        for (at, candidate, change) in changes {
+            population = population.changing(at, candidate % len, change);
+        }
+        let outcome = run(&population, slots);
+        check(&population, outcome, "many changes");
     }
 }
 
@@ -173,6 +212,33 @@ fn whoever_is_chosen_before_the_second_look_ends_the_selection() {
     let selection = Bounded::new().select(&population, &machine(), &mut slots);
     let outcome = selection.expect("readings are in order").outcome;
     assert_eq!(outcome, Outcome::Nobody(NoVictim::Aborted { dying: 0 }));
+}
+
+#[test]
+fn whoever_exits_before_it_is_summed_is_passed_over_without_beginning_again() {
+    let members = [
+        Member::new(1000, 1000, 50, 50),
+        Member::new(990, 990, 50, 50),
+        Member::new(980, 980, 50, 50),
+    ];
+    // Six questions in the first pass; then 0 is looked at, to be summed.
+    let population = Population::new(members, machine()).changing(6, 0, Change::Exit);
+    let outcome = run(&population, 3);
+    assert!(
+        matches!(outcome, Outcome::Victim(victim) if victim.candidate == 1),
+        "{outcome:?}"
+    );
+    // Two more for each of the others, and the look at the victim.
+    assert_eq!(population.questions(), 6 + 1 + 2 + 2 + 1);
+}
+
+#[test]
+fn the_patch_takes_an_origin_that_it_finds_in_the_second_pass() {
+    let members = [Member::exactly(10), Member::exactly(1000)];
+    let population = Population::new(members, machine()).changing(4, 0, Change::Origin);
+    let selection = TwoPass::PATCH.select(&population, &machine());
+    let outcome = selection.expect("readings are in order").outcome;
+    assert!(matches!(outcome, Outcome::Victim(victim) if victim.candidate == 0));
 }
 
 #[test]

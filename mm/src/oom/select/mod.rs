@@ -11,8 +11,8 @@
 //! they have read. What they have read may have changed when they return: every statement is about
 //! the last look at each candidate.
 //!
-//! Ties: of equal points the later candidate is chosen. So no two candidates are equal, and a
-//! [`Key`], points and then number, has one largest.
+//! Of equal points the later candidate is chosen. So no two candidates are equal, and by points and
+//! then number there is one largest.
 
 mod approximate;
 mod band;
@@ -25,7 +25,7 @@ use core::fmt;
 
 pub use self::approximate::Approximate;
 pub use self::band::Slot;
-pub use self::bounded::{Batches, Bounded};
+pub use self::bounded::Bounded;
 pub use self::precise::Precise;
 pub use self::two_pass::TwoPass;
 use super::badness::{self, POINTS_OF_ORIGIN};

@@ -80,12 +80,14 @@ fn population() -> impl Strategy<Value = Vec<Member>> {
 }
 
 fn run(
-    bounded: Bounded,
+    budget: u64,
     members: &[Member],
     slots: usize,
+    gain: u32,
 ) -> Result<(Population, Selection), TestCaseError> {
-    let population = Population::new(members.iter().copied(), machine());
-    let selection = bounded.select(&population, &machine(), &mut vec![Slot::EMPTY; slots]);
+    let population = Population::new(members.iter().copied(), machine()).gaining(gain);
+    let selection =
+        Bounded::with_budget(budget).select(&population, &machine(), &mut vec![Slot::EMPTY; slots]);
     let selection = selection.expect("readings are in order");
     prop_assert_eq!(selection.precise_sums, population.sums.get());
     Ok((population, selection))
@@ -129,34 +131,40 @@ proptest! {
     fn bounded_finds_the_maximum_with_at_most_one_sum_more_than_the_least(
         members in population(),
     ) {
-        let slots = members.len();
-        let (population, selection) =
-            run(Bounded::new().with_batches(Batches::Single), &members, slots)?;
+        let (population, selection) = run(u64::MAX, &members, members.len(), 1)?;
         assert_is(&selection, population.maximum())?;
         let least = population.least_sums();
         prop_assert!(selection.precise_sums <= least + 1, "{} of {least}", selection.precise_sums);
+        prop_assert_eq!(selection.batches, 0);
     }
 
     #[test]
-    fn batches_take_at_most_an_eighth_more(members in population()) {
-        let (population, selection) = run(Bounded::new(), &members, members.len())?;
+    fn a_batch_is_taken_only_when_many_sums_were_needed_and_many_are_left(
+        members in population(),
+        gain in 2_u32..40,
+    ) {
+        let (population, selection) = run(u64::MAX, &members, members.len(), gain)?;
         assert_is(&selection, population.maximum())?;
-        let needed = population.least_sums() + 1;
-        let most = needed + needed / 8;
-        prop_assert!(selection.precise_sums <= most, "{} of {needed}", selection.precise_sums);
+        let (sums, least) = (selection.precise_sums, population.least_sums());
+        let all = members.len() as u64 / u64::from(gain);
+        let together = population.batch_max.get() as u64;
+        prop_assert!(sums <= least + 1 || least + 1 >= 16.max(all / 4), "{sums} of {least}");
+        prop_assert!(selection.batches <= 1);
+        prop_assert!(together == 0 || together > all);
+        let singles = sums - together;
+        prop_assert!(singles <= 16.max(all / 4) + all, "{singles} one by one, {all}");
     }
 
     #[test]
     fn with_few_slots_it_is_as_right_and_sums_nobody_more_than_twice(
         members in population(),
         slots in 1_usize..20,
+        gain in 1_u32..40,
     ) {
-        for batches in [Batches::Single, Batches::Eighth] {
-            let (population, selection) = run(Bounded::new().with_batches(batches), &members, slots)?;
-            assert_is(&selection, population.maximum())?;
-            prop_assert!(selection.precise_sums <= 2 * members.len() as u64);
-            prop_assert!(population.batch_max.get() <= slots);
-        }
+        let (population, selection) = run(u64::MAX, &members, slots, gain)?;
+        assert_is(&selection, population.maximum())?;
+        prop_assert!(selection.precise_sums <= 2 * members.len() as u64);
+        prop_assert!(population.batch_max.get() <= slots);
     }
 
     #[test]
@@ -173,8 +181,9 @@ proptest! {
         members in population(),
         budget in 0_u64..20,
         slots in 1_usize..40,
+        gain in 1_u32..40,
     ) {
-        let (population, selection) = run(Bounded::new().with_budget(budget), &members, slots)?;
+        let (population, selection) = run(budget, &members, slots, gain)?;
         prop_assert!(selection.precise_sums <= budget);
         check_bound(&population, &selection)?;
         for selecting in Selecting::ALL {
@@ -190,8 +199,7 @@ proptest! {
     fn more_budget_never_makes_the_bound_worse(members in population()) {
         let mut before = u64::MAX;
         for budget in 0..=members.len() as u64 {
-            let rules = Bounded::new().with_batches(Batches::Single).with_budget(budget);
-            let (_, selection) = run(rules, &members, members.len())?;
+            let (_, selection) = run(budget, &members, members.len(), 1)?;
             if let Outcome::Victim(victim) = selection.outcome {
                 prop_assert!(victim.behind <= before, "{} > {before}", victim.behind);
                 before = victim.behind;

@@ -78,13 +78,17 @@ fn a_hog_is_chosen_without_a_precise_sum() {
         panic!("{selection:?}");
     };
     assert_eq!((victim.candidate, victim.behind), (17, 0));
-    assert_eq!(
-        victim.points,
-        Range {
-            min: 94_000,
-            max: 104_000
-        }
-    );
+    let points = Range {
+        min: 94_000,
+        max: 104_000,
+    };
+    assert_eq!(victim.points, points);
+    // Its own range does not make it doubtful, whoever looks.
+    for selecting in Selecting::ALL {
+        let population = Population::new(members.iter().copied(), machine());
+        let selection = select(selecting, &population, &machine());
+        assert!(matches!(selection.outcome, Outcome::Victim(victim) if victim.behind == 0));
+    }
     assert_all_choose(17, &members, &machine());
 }
 
@@ -260,7 +264,7 @@ fn a_budget_bounds_the_sums_and_the_answer_says_how_far_it_may_be() {
     let expected = [(4, 1000), (4, 900), (3, 300), (3, 300), (1, 10), (1, 0)];
     for (budget, (candidate, behind)) in (0..).zip(expected) {
         let population = Population::new(members.iter().copied(), machine());
-        let rules = Bounded::new().with_budget(budget);
+        let rules = Bounded::with_budget(budget);
         let selection = rules.select(&population, &machine(), &mut [Slot::EMPTY; 8]);
         let selection = selection.expect("readings are in order");
         assert_eq!(selection.precise_sums, budget);
@@ -291,6 +295,87 @@ fn a_hundred_thousand_candidates_need_a_few_slots() {
     );
     // All that may be above the last: the 39 before it; and itself.
     assert_eq!((population.least_sums(), selection.precise_sums), (40, 40));
+}
+
+/// 2000 candidates of whom only sums tell who is the largest.
+fn all_in_the_band() -> impl Iterator<Item = Member> {
+    (0..2000).map(|nth| Member::new(nth * 37 % 2000, 1000, 1000, 1000))
+}
+
+#[test]
+fn if_all_are_in_the_band_most_are_summed_together() {
+    let population = Population::new(all_in_the_band(), machine()).gaining(8);
+    let mut slots = vec![Slot::EMPTY; 2000];
+    let selection = Selecting::Bounded.select(&population, &machine(), &mut slots);
+    let selection = selection.expect("readings are in order");
+    assert_eq!(population.regret(&selection), Some(0));
+    assert_eq!(selection.batches, 1);
+    // Together costs as much as 2000 / 8 one by one, and a quarter of that comes before.
+    let together = population.batch_max.get() as u64;
+    assert_eq!((selection.precise_sums - together, together), (62, 1938));
+}
+
+#[test]
+fn a_band_that_is_cheaper_one_by_one_is_not_summed_together() {
+    // 100 of 2000 are in the band, and together costs as much as 250.
+    let small = (0..1900).map(|_| Member::exactly(1));
+    let members = all_in_the_band().take(100).chain(small);
+    let population = Population::new(members, machine()).gaining(8);
+    let mut slots = vec![Slot::EMPTY; 2000];
+    let selection = Selecting::Bounded.select(&population, &machine(), &mut slots);
+    let selection = selection.expect("readings are in order");
+    assert_eq!((selection.precise_sums, selection.batches), (100, 0));
+    assert_eq!(population.regret(&selection), Some(0));
+}
+
+#[test]
+fn a_budget_forbids_a_batch_that_is_larger() {
+    for budget in [70, 1999] {
+        let population = Population::new(all_in_the_band(), machine()).gaining(8);
+        let rules = Bounded::with_budget(budget);
+        let selection = rules.select(&population, &machine(), &mut vec![Slot::EMPTY; 2000]);
+        let selection = selection.expect("readings are in order");
+        assert!(
+            selection.precise_sums <= budget,
+            "{} of {budget}",
+            selection.precise_sums
+        );
+        let regret = population.regret(&selection).expect("all are killable");
+        assert!(matches!(selection.outcome, Outcome::Victim(victim) if regret <= victim.behind));
+    }
+}
+
+#[test]
+fn with_one_slot_the_best_is_not_summed_twice_and_a_budget_is_kept() {
+    let member = |pages: i64| Member::new(pages, 500, 500, 500);
+    let mut members = [200, 990, 300, 700, 100].map(member);
+    members[2].reading.range.max = 1200;
+    // The slot keeps candidate 2; then all that reach above its sum, in order.
+    let expected = [(2, 1000), (2, 700), (2, 700), (1, 10), (1, 10), (1, 0)];
+    for (budget, (candidate, behind)) in (0..).zip(expected) {
+        let population = Population::new(members, machine());
+        let rules = Bounded::with_budget(budget);
+        let selection = rules.select(&population, &machine(), &mut [Slot::EMPTY]);
+        let selection = selection.expect("readings are in order");
+        assert_eq!(selection.precise_sums, budget);
+        let Outcome::Victim(victim) = selection.outcome else {
+            panic!("{selection:?}");
+        };
+        assert_eq!(
+            (victim.candidate, victim.behind),
+            (candidate, behind),
+            "budget {budget}"
+        );
+    }
+}
+
+#[test]
+fn few_slots_make_batches_of_all_of_them() {
+    let population = Population::new(all_in_the_band(), machine()).gaining(8);
+    let selection = select(Selecting::Bounded, &population, &machine());
+    assert_eq!(population.regret(&selection), Some(0));
+    assert_eq!(population.batch_max.get(), 64);
+    assert!(selection.precise_sums < 2000 + 64);
 }
 
 #[test]

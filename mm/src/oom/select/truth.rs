@@ -74,6 +74,7 @@ pub(super) struct Population {
     questions: Cell<u32>,
     changes: Vec<(u32, u32, Change)>,
     pub(super) sums: Cell<u64>,
+    pub(super) batch_gain: u32,
     /// Largest number of candidates summed together.
     pub(super) batch_max: Cell<usize>,
 }
@@ -89,6 +90,7 @@ impl Population {
             questions: Cell::new(0),
             changes: Vec::new(),
             sums: Cell::new(0),
+            batch_gain: 1,
             batch_max: Cell::new(0),
         }
     }
@@ -96,6 +98,12 @@ impl Population {
     /// Before question `at`, counted from 0, `candidate` changes.
     pub(super) fn changing(mut self, at: u32, candidate: u32, change: Change) -> Self {
         self.changes.push((at, candidate, change));
+        self
+    }
+
+    /// Sums together are so much cheaper.
+    pub(super) fn gaining(mut self, batch_gain: u32) -> Self {
+        self.batch_gain = batch_gain;
         self
     }
 
@@ -246,6 +254,10 @@ impl Candidates for Population {
             None => self.seen.borrow_mut()[candidate as usize].0 = Seen::Exempt,
         }
         pages
+    }
+
+    fn batch_gain(&self) -> u32 {
+        self.batch_gain
     }
 
     fn precise_many(&self, slots: &mut [Slot]) {
