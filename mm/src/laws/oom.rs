@@ -126,8 +126,18 @@ impl<M: Machine> TwoProcesses<M> {
         [&heard.kills, &heard.due].map(|word| word.load(machine, Relaxed))
     }
 
+    /// Both were told, and their space was handed over, once.
+    fn is_queued_once(&self, machine: &M) {
+        assert_eq!(self.heard(machine), [2, 1], "kills, hand-overs");
+        assert_eq!(self.killer.reaper().queued(machine), 1);
+        assert_eq!(self.killer.victims(machine), 2);
+        assert!(self.space.has(machine, Flag::Killed));
+    }
+
     /// Nobody waits, lives, or has kept anything.
     fn is_over(&self, machine: &M) {
+        let [kills, due] = self.heard(machine);
+        assert!(kills <= 1 && due <= 1, "{kills} kills, {due} hand-overs");
         let steps = (0..4).map(|_| self.step(machine));
         let idle = steps.filter(|next| *next == Next::Idle).count();
         assert!(idle > 0, "the reaper ends");
@@ -147,14 +157,9 @@ pub fn two_kills_at_once<M: Machine>() -> Law<M, TwoProcesses<M>> {
         name: "a space is queued once, and each who uses it is told once, whoever kills at once",
         setup: |machine| TwoProcesses::new(machine, 2),
         bodies: vec![|machine, two| two.kill(machine, 0), |machine, two| {
-            two.kill(machine, 1)
+            two.kill(machine, 1);
         }],
-        check: |machine, two| {
-            assert_eq!(two.heard(machine), [2, 1], "kills, hand-overs");
-            assert_eq!(two.killer.reaper().queued(machine), 1);
-            assert_eq!(two.killer.victims(machine), 2);
-            assert!(two.space.has(machine, Flag::Killed));
-        },
+        check: |machine, two| two.is_queued_once(machine),
     }
 }
 
@@ -165,13 +170,9 @@ pub fn kill_against_exit<M: Machine>() -> Law<M, TwoProcesses<M>> {
         name: "whoever is made a victim while it leaves is waited for until it has left, no longer",
         setup: |machine| TwoProcesses::new(machine, 1),
         bodies: vec![|machine, two| two.kill(machine, 0), |machine, two| {
-            two.exit(machine, 0)
+            two.exit(machine, 0);
         }],
-        check: |machine, two| {
-            let [kills, due] = two.heard(machine);
-            assert!(kills <= 1 && due <= 1, "{kills} kills, {due} hand-overs");
-            two.is_over(machine);
-        },
+        check: |machine, two| two.is_over(machine),
     }
 }
 
