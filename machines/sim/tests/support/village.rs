@@ -11,15 +11,17 @@ use plimsoll_mm::machine::Machine;
 use plimsoll_mm::oom::{
     Done, Killed, Kind, Next, OomKiller, Parted, Patience, Process, Signals, State,
 };
+use plimsoll_mm::page::{Config, Layout};
 use plimsoll_mm::space::budget::Budget;
 use plimsoll_mm::space::reap::Reaping;
 use plimsoll_mm::space::{
-    AddressSpace, Backing, Flag, MapRequest, Memory, Notified, Place, Refused, Spaces,
+    AddressSpace, Backing, ExitError, Flag, MapRequest, Memory, Notified, Place, Refused, Spaces,
 };
+use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{CpuId, Nanos, Pages, ProcessId, Vpn};
-use plimsoll_sim::Sim;
+use plimsoll_sim::{Sim, SimOptions};
 
-use super::Small;
+use super::{Small, small};
 
 /// Memory of the machine.
 const PAGES: u32 = 1 << 17;
@@ -106,7 +108,9 @@ impl Calls {
         let (village, process) = (self.village(), Arc::clone(process));
         sim.spawn(CpuId(1), move |sim| {
             sim.sleep(after);
-            village.exit(sim, &process);
+            // It may have left by itself meanwhile.
+            let exited = village.killer.exit(village.memory(sim), &process);
+            assert!(matches!(exited, Ok(_) | Err(ExitError::Ended)));
         });
     }
 
@@ -138,11 +142,24 @@ impl Village {
         exits_after: Option<Nanos>,
         patience: Patience,
     ) -> Rc<Self> {
+        let options = SimOptions::default();
+        Self::with_options(options, reaping, exits_after, patience)
+    }
+
+    pub(crate) fn with_options(
+        options: SimOptions,
+        reaping: Reaping,
+        exits_after: Option<Nanos>,
+        patience: Patience,
+    ) -> Rc<Self> {
         let design = Design {
             reaping,
             ..Design::OURS
         };
-        let small = Small::flat(4, PAGES, design);
+        let mut config = Config::new(Layout::arena(Pages(PAGES)));
+        config.design = design;
+        let profile = small::profile(Topology::flat(4), 1000);
+        let small = Small::with_options(&profile, config, options);
         let calls = Calls {
             log: RefCell::default(),
             exits_after,
