@@ -166,6 +166,10 @@ fn memory_of_the_first_process_is_neither_reaped_nor_chosen_again() {
 }
 
 #[test]
+#[expect(
+    clippy::arc_with_non_send_sync,
+    reason = "on real machines they are both; a simulated one has one thread"
+)]
 fn a_group_that_dies_together_does_so_but_for_who_is_exempt() {
     let village = Village::new(Reaping::MeetInTheMiddle, None);
     village.run(|sim, village| {
