@@ -13,7 +13,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use super::{Body, Law};
 use crate::machine::{Machine, Word};
 use crate::site::Site;
-use crate::space::frontier::{Frontier, Left};
+use crate::space::frontier::{Frontier, Left, NotJoined};
 
 /// A few tables to be emptied.
 pub struct FewTables<M: Machine> {
@@ -67,7 +67,7 @@ impl<M: Machine> FewTables<M> {
 
     /// A helper: what was handed back, then downwards. It hands back what it `refuses`.
     fn help(&self, machine: &M, refuses: impl Fn(u64) -> bool) {
-        if !self.frontier.join(machine) {
+        if self.frontier.join(machine).is_err() {
             return;
         }
         self.begin(machine);
@@ -134,7 +134,8 @@ impl<M: Machine> FewTables<M> {
             assert_eq!(at_work.load(machine, Relaxed), 0, "all others have left");
         }
         self.forget(machine, self.frontier.claimed_before_exit());
-        assert!(!self.frontier.join(machine), "it is too late to help");
+        let late = self.frontier.join(machine);
+        assert_eq!(late, Err(NotJoined::TooLate), "it is too late to help");
     }
 
     fn is_done(&self, machine: &M) {

@@ -58,6 +58,15 @@ struct State {
     finishing: bool,
 }
 
+/// Why a helper is not needed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NotJoined {
+    /// Somebody finishes, or has finished.
+    TooLate,
+    /// As many as can be counted are at work.
+    TooMany,
+}
+
 /// What whoever leaves has to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
@@ -118,15 +127,27 @@ impl<M: Machine> Frontier<M> {
         }
     }
 
-    /// A helper begins; `false` if it is too late, or too many are at work.
-    pub(crate) fn join(&self, machine: &M) -> bool {
-        // One place is kept for the last user.
-        self.change(machine, |state| {
-            let may = !state.finishing && state.at_work < AT_WORK_MASK - 1;
+    /// A helper begins.
+    ///
+    /// # Errors
+    /// Why it may not.
+    pub(crate) fn join(&self, machine: &M) -> Result<(), NotJoined> {
+        let refusal = |state: State| {
+            if state.finishing {
+                Some(NotJoined::TooLate)
+            } else if state.at_work >= AT_WORK_MASK - 1 {
+                // One place is kept for the last user.
+                Some(NotJoined::TooMany)
+            } else {
+                None
+            }
+        };
+        let joined = self.change(machine, |state| {
             let at_work = state.at_work + 1;
-            may.then_some((State { at_work, ..state }, ()))
-        })
-        .is_some()
+            let after = State { at_work, ..state };
+            Some(refusal(state).map_or((after, Ok(())), |refusal| (state, Err(refusal))))
+        });
+        joined.map_or(Ok(()), |(_, outcome)| outcome)
     }
 
     /// The last user begins.

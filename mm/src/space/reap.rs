@@ -8,7 +8,7 @@
 
 use core::ops::Range;
 
-use super::frontier::Left;
+use super::frontier::{Left, NotJoined};
 use super::gather::Gather;
 use super::memory::Memory;
 use super::page_table::{ENTRIES, Spot, TABLE_BITS, first_page};
@@ -58,13 +58,13 @@ impl Reaping {
 /// How far a helper came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reaped {
-    /// Nothing is left for a helper.
+    /// Nothing is left for a helper. Others may still be emptying what they have claimed.
     All,
     /// Somebody who holds translations of their own refused to give up some; the rest is done.
     Partly,
     /// It gave way to somebody who waits to change the mappings; more is left.
     GaveWay,
-    /// The mappings were being changed; nothing is done.
+    /// The mappings were being changed, or more helpers are at it than can be; nothing is done.
     Busy,
 }
 
@@ -237,8 +237,10 @@ impl<M: Machine> AddressSpace<M> {
     /// Table by table from the highest on, as far as nobody else has; first those handed back.
     fn reap_downwards(&self, memory: Memory<'_, M>, site: Site) -> (Reaped, Left) {
         let machine = memory.machine;
-        if !self.frontier.join(machine) {
-            return (Reaped::All, Left::Nothing);
+        match self.frontier.join(machine) {
+            Ok(()) => {}
+            Err(NotJoined::TooLate) => return (Reaped::All, Left::Nothing),
+            Err(NotJoined::TooMany) => return (Reaped::Busy, Left::Nothing),
         }
         let mut gather = Gather::new(memory, self.budget.as_deref());
         machine.emit(Event::Begin(Phase::Unmap));
