@@ -1,7 +1,7 @@
 //! What the manager tells observers. Names follow Linux tracepoints where there is one.
 
 use crate::site::Site;
-use crate::units::{CpuId, Order, Pages, Pfn};
+use crate::units::{CpuId, Order, Pages, Pfn, ProcessId};
 
 /// Something an observer of a run may want to know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -62,6 +62,19 @@ pub enum Event {
         /// What was asked for.
         order: Order,
     },
+    /// The OOM killer is about to send `SIGKILL` to a process (Linux counts `OOM_KILL`).
+    OomKill(ProcessId),
+    /// A process that was told to die may use the memory reserves (Linux: `oom:mark_victim`).
+    MarkVictim(ProcessId),
+    /// The reaper's delay has passed, and the process still has memory (Linux: `oom:wake_reaper`).
+    WakeReaper(ProcessId),
+    /// The reaper makes an attempt (Linux: `oom:start_task_reaping`, once it has the lock).
+    StartTaskReaping(ProcessId),
+    /// An attempt has ended in which something was emptied (Linux: `oom:finish_task_reaping`).
+    FinishTaskReaping(ProcessId),
+    /// An attempt has ended because mappings were being changed, or nothing was to be had (Linux:
+    /// `oom:skip_task_reaping`).
+    SkipTaskReaping(ProcessId),
 }
 
 /// What a CPU does while it empties an address space, as a profile would show it.

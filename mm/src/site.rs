@@ -257,6 +257,9 @@ pub enum Work {
     SwapFree,
     /// Adding, changing or removing one mapping, without its pages.
     MapEdit,
+    /// Dropping what one mapping has when its address space ends: its record, its links to a file or
+    /// to anonymous memory.
+    ForgetMapping,
     /// One zone visited by a vmstat refresh.
     RefreshZone,
     /// One CPU looked at: differentials, page counts or counters in its cache lines.
@@ -277,7 +280,7 @@ pub enum Work {
 
 impl Work {
     /// Every kind, in declaration order.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 24] = [
         Self::PcpAlloc,
         Self::PcpFree,
         Self::BuddyAlloc,
@@ -293,6 +296,7 @@ impl Work {
         Self::TlbFlush,
         Self::SwapFree,
         Self::MapEdit,
+        Self::ForgetMapping,
         Self::RefreshZone,
         Self::ScanCpu,
         Self::Count,
@@ -322,6 +326,7 @@ impl Work {
             Self::TlbFlush => "tlb_flush",
             Self::SwapFree => "swap_free",
             Self::MapEdit => "map_edit",
+            Self::ForgetMapping => "forget_mapping",
             Self::RefreshZone => "refresh_zone",
             Self::ScanCpu => "scan_cpu",
             Self::Count => "count",

@@ -279,6 +279,12 @@ fn kind_of(event: Event) -> u64 {
         }
         Event::Kick { cpu } => 3 ^ u64::from(cpu.0) << 24,
         Event::OutOfMemory { order } => 4 ^ u64::from(order.get()) << 4,
+        Event::OomKill(process) => 8 ^ u64::from(process.0) << 4,
+        Event::MarkVictim(process) => 9 ^ u64::from(process.0) << 4,
+        Event::WakeReaper(process) => 10 ^ u64::from(process.0) << 4,
+        Event::StartTaskReaping(process) => 11 ^ u64::from(process.0) << 4,
+        Event::FinishTaskReaping(process) => 12 ^ u64::from(process.0) << 4,
+        Event::SkipTaskReaping(process) => 13 ^ u64::from(process.0) << 4,
         Event::Begin(phase) => 6 ^ (phase as u64) << 4,
         Event::End(phase) => 7 ^ (phase as u64) << 4,
         Event::PageSplit { pfn, order } => 5 ^ u64::from(order.get()) << 4 ^ u64::from(pfn.0) << 24,

@@ -7,18 +7,21 @@ use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt;
+use core::ops::Range;
 use core::sync::atomic::Ordering::Relaxed;
 
 use super::{Body, Law};
 use crate::machine::{Machine, Word};
 use crate::site::Site;
-use crate::space::frontier::{Frontier, Left};
+use crate::space::frontier::{Frontier, Left, NotJoined};
 
 /// A few tables to be emptied.
 pub struct FewTables<M: Machine> {
     frontier: Frontier<M>,
     /// For each table, how often it was emptied.
     emptied: Box<[M::Word]>,
+    /// For each table, how often what begins in it was forgotten.
+    forgotten: Box<[M::Word]>,
     /// For each walker, whether it has work of its own.
     at_work: Box<[M::Word]>,
     /// How often somebody was told to finish.
@@ -37,6 +40,7 @@ impl<M: Machine> FewTables<M> {
         Self {
             frontier: Frontier::new(machine),
             emptied: words(tables),
+            forgotten: words(tables),
             at_work: words(walkers),
             finished: machine.word(0),
         }
@@ -47,8 +51,13 @@ impl<M: Machine> FewTables<M> {
         self.frontier.join_last_user(machine);
         self.begin(machine);
         let next = |from| (from < self.tables()).then_some(from);
-        while let Some(table) = self.frontier.claim_low(machine, next) {
-            self.empty(machine, table);
+        while let Some(claim) = self.frontier.claim_low(machine, next) {
+            assert!(claim.exiting, "the last user has come");
+            claim
+                .table
+                .into_iter()
+                .for_each(|table| self.empty(machine, table));
+            self.forget(machine, claim.range);
         }
         for table in self.frontier.take_back(machine, Site::Exit) {
             self.empty(machine, table);
@@ -58,7 +67,7 @@ impl<M: Machine> FewTables<M> {
 
     /// A helper: what was handed back, then downwards. It hands back what it `refuses`.
     fn help(&self, machine: &M, refuses: impl Fn(u64) -> bool) {
-        if !self.frontier.join(machine) {
+        if self.frontier.join(machine).is_err() {
             return;
         }
         self.begin(machine);
@@ -66,11 +75,16 @@ impl<M: Machine> FewTables<M> {
             self.empty(machine, table);
         }
         let prev = |end: u64| end.min(self.tables()).checked_sub(1);
-        while let Some(table) = self.frontier.claim_high(machine, prev) {
-            if refuses(table) {
-                self.frontier.hand_back(machine, Site::Reap, table);
-            } else {
-                self.empty(machine, table);
+        while let Some(claim) = self.frontier.claim_high(machine, prev) {
+            match claim.table {
+                Some(table) if refuses(table) => {
+                    self.frontier.hand_back(machine, Site::Reap, table);
+                }
+                Some(table) => self.empty(machine, table),
+                None => {}
+            }
+            if claim.exiting {
+                self.forget(machine, claim.range);
             }
         }
         self.leave(machine);
@@ -92,6 +106,16 @@ impl<M: Machine> FewTables<M> {
         emptied.store(machine, before + 1, Relaxed);
     }
 
+    /// What begins in those tables of `range` that are looked at is forgotten.
+    fn forget(&self, machine: &M, range: Range<u64>) {
+        for table in range.start..range.end.min(self.tables()) {
+            let forgotten = &self.forgotten[usize::try_from(table).expect("few tables")];
+            // As in `empty`.
+            let before = forgotten.load(machine, Relaxed);
+            forgotten.store(machine, before + 1, Relaxed);
+        }
+    }
+
     fn leave(&self, machine: &M) {
         self.at_work[machine.this_cpu().index()].store(machine, 0, Relaxed);
         if self.frontier.leave(machine) == Left::Finish {
@@ -109,13 +133,18 @@ impl<M: Machine> FewTables<M> {
         for at_work in &self.at_work {
             assert_eq!(at_work.load(machine, Relaxed), 0, "all others have left");
         }
-        assert!(!self.frontier.join(machine), "it is too late to help");
+        self.forget(machine, self.frontier.claimed_before_exit());
+        let late = self.frontier.join(machine);
+        assert_eq!(late, Err(NotJoined::TooLate), "it is too late to help");
     }
 
     fn is_done(&self, machine: &M) {
         assert_eq!(self.finished.load(machine, Relaxed), 1, "one finished");
         for emptied in &self.emptied {
             assert_eq!(emptied.load(machine, Relaxed), 1, "emptied once");
+        }
+        for forgotten in &self.forgotten {
+            assert_eq!(forgotten.load(machine, Relaxed), 1, "forgotten once");
         }
     }
 }

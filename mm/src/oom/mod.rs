@@ -1,11 +1,14 @@
-//! Out of memory: whom to kill.
+//! Out of memory: whom to kill, and what comes after.
 //!
 //! [`badness()`] says how much would be gained by killing a process, in points, and [`Standing`] who
 //! may be killed at all. A selector ([`Selecting`], in `select/`) looks for the candidate with the
 //! most points. Memory is counted by [`counter`](crate::counter)s that are cheap to read but only
 //! within bounds, so the selectors differ in what they do about that.
 //!
-//! Nothing here knows a machine, takes a lock or allocates. A caller describes its processes, or its
+//! [`OomKiller`] kills, with all who have to die as well; its [`Reaper`] empties what a victim does not
+//! give back soon, and [`release()`] does so at once for whoever asks.
+//!
+//! No selection knows a machine, takes a lock or allocates. A caller describes its processes, or its
 //! tenants, by the trait [`Candidates`]:
 //!
 //! ```
@@ -45,10 +48,14 @@
 //! # }
 //! ```
 //!
-//! Locks: none. Who selects holds the lock that keeps a second selection away.
+//! Locks: `ReapQueue`, by the reaper. Who selects holds the lock that keeps a second selection away.
 
 mod badness;
 mod candidate;
+mod kill;
+mod process;
+mod reaper;
+mod release;
 mod scope;
 mod select;
 
@@ -56,6 +63,10 @@ pub use self::badness::{NoPages, POINTS_MAX, POINTS_MIN, TotalPages, Usage, badn
 pub use self::candidate::{
     AdjOutOfRange, Candidates, Facts, GroupId, Kind, Memory, Reading, ScoreAdj,
 };
+pub use self::kill::{Aftermath, Killed, OomKiller, Signals};
+pub use self::process::{Parted, Process, State};
+pub use self::reaper::{Done, How, Next, Patience, Reaper, Stepped};
+pub use self::release::{ReleaseError, Released, release};
 pub use self::scope::{Constraint, NodeSet, Scope, Standing, Trigger};
 pub use self::select::{
     Approximate, Bounded, NoVictim, Outcome, Precise, SelectError, Selecting, Selection, Slot,

@@ -9,12 +9,14 @@
 //!
 //! Locks: `Mmap`, then those of `zap`.
 
+use core::ops::Range;
+
 use super::AddressSpace;
 use super::error::ExitError;
-use super::frontier::Left;
+use super::frontier::{Claim, Left};
 use super::gather::Gather;
 use super::memory::Memory;
-use super::page_table::{ENTRIES, first_page};
+use super::page_table::{ENTRIES, TABLES, first_page};
 use super::reap::Reaping;
 use super::vma_tree::Cursor;
 use super::zap::Whose;
@@ -85,8 +87,11 @@ impl<M: Machine> AddressSpace<M> {
         let mut gather = Gather::new(memory, self.budget.as_deref());
         machine.emit(Event::Begin(Phase::Unmap));
         let next = |from| self.table.next(from).map(|spot| spot.index);
-        while let Some(table) = self.frontier.claim_low(machine, next) {
-            self.empty_table(&mut gather, table, Site::Exit);
+        while let Some(claim) = self.frontier.claim_low(machine, next) {
+            if let Some(table) = claim.table {
+                self.empty_table(&mut gather, table, Site::Exit);
+            }
+            self.conclude_claim(&mut gather, &claim);
         }
         for table in self.frontier.take_back(machine, Site::Exit) {
             self.empty_table(&mut gather, table, Site::Exit);
@@ -94,6 +99,35 @@ impl<M: Machine> AddressSpace<M> {
         machine.emit(Event::End(Phase::Unmap));
         gather.finish();
         self.frontier.leave(machine)
+    }
+
+    /// What else is to be done with a claim: mappings that begin there are forgotten, if the last
+    /// user has come, and pages go back at once, so that nobody is left with many when all is claimed.
+    pub(super) fn conclude_claim(&self, gather: &mut Gather<'_, M>, claim: &Claim) {
+        if claim.exiting {
+            self.forget_mappings(gather.memory().machine, &claim.range);
+        }
+        if !claim.alone {
+            gather.flush_many();
+        }
+    }
+
+    /// Drops what the mappings have that begin in the tables of `range`. They stay in the tree, which
+    /// goes as a whole.
+    fn forget_mappings(&self, machine: &M, range: &Range<u64>) {
+        let (start, end) = (first_page(range.start), first_page(range.end));
+        let mut cursor = Cursor::at(&self.tree, start);
+        let mut forgotten = 0;
+        while let Ok(Some(vma)) = cursor.forward()
+            && vma.start < end
+        {
+            forgotten += u32::from(vma.start >= start);
+        }
+        if forgotten > 0 {
+            machine.emit(Event::Begin(Phase::ForgetMappings));
+            machine.spend(Work::ForgetMapping, forgotten);
+            machine.emit(Event::End(Phase::ForgetMappings));
+        }
     }
 
     /// Empties a table, whatever is mapped there, and gives it back.
@@ -116,14 +150,19 @@ impl<M: Machine> AddressSpace<M> {
             let mut gather = Gather::new(memory, self.budget.as_deref());
             self.free_tables(&mut gather, site);
             gather.finish();
-            machine.emit(Event::Begin(Phase::ForgetMappings));
-            machine.spend(Work::MapEdit, mappings.editor.mappings());
+            // Of a frontier most was forgotten by those who claimed it.
+            let unforgotten = match memory.spaces.reaping() {
+                Reaping::MeetInTheMiddle => self.frontier.claimed_before_exit(),
+                Reaping::Ascending | Reaping::DescendingByVma | Reaping::DescendingChunks => {
+                    0..TABLES
+                }
+            };
+            self.forget_mappings(machine, &unforgotten);
             let cleared = self
                 .tree
                 .clear(machine, &mut mappings.editor, Vpn(0)..END, |_| {});
             debug_assert_eq!(cleared, Ok(()), "no mapping is cut, so no memory is needed");
             mappings.clear();
-            machine.emit(Event::End(Phase::ForgetMappings));
         });
         self.raise(machine, Flag::Ended);
     }

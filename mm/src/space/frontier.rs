@@ -15,16 +15,32 @@
 //! Locks: `LeftOver`, with nothing inside.
 
 use alloc::vec::Vec;
+use core::ops::Range;
 use core::sync::atomic::Ordering::{AcqRel, Acquire};
 
 use super::page_table::TABLES;
-use crate::machine::{Lock, Machine, Word};
+use crate::machine::{Field, Lock, Machine, Word};
 use crate::site::{LockClass, Site};
 
 /// See the file's header.
 pub(crate) struct Frontier<M: Machine> {
     word: M::Word,
+    /// Tables from here on were claimed before the last user came. It writes it; who finishes reads
+    /// it, ordered by the word.
+    claimed_before: M::Field,
     left_over: M::Lock<Vec<u64>>,
+}
+
+/// What somebody has claimed: all tables of a range, of which one at most was ever made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Claim {
+    /// The one that was made.
+    pub(crate) table: Option<u64>,
+    pub(crate) range: Range<u64>,
+    /// Whether the last user has come, so that nothing there will be used again.
+    pub(crate) exiting: bool,
+    /// Whether nobody else is at work.
+    pub(crate) alone: bool,
 }
 
 /// What the word says.
@@ -40,6 +56,15 @@ struct State {
     exiting: bool,
     /// Whether somebody was told to finish.
     finishing: bool,
+}
+
+/// Why a helper is not needed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NotJoined {
+    /// Somebody finishes, or has finished.
+    TooLate,
+    /// As many as can be counted are at work.
+    TooMany,
 }
 
 /// What whoever leaves has to do.
@@ -97,66 +122,114 @@ impl<M: Machine> Frontier<M> {
         let here = machine.this_cpu();
         Self {
             word: machine.word(state.encode()),
+            claimed_before: machine.field(TABLES),
             left_over: machine.lock(LockClass::LeftOver, here, Vec::new()),
         }
     }
 
-    /// A helper begins; `false` if it is too late, or too many are at work.
-    pub(crate) fn join(&self, machine: &M) -> bool {
-        // One place is kept for the last user.
-        self.change(machine, |state| {
-            let may = !state.finishing && state.at_work < AT_WORK_MASK - 1;
-            may.then_some(State {
-                at_work: state.at_work + 1,
-                ..state
-            })
-        })
-        .is_some()
+    /// A helper begins.
+    ///
+    /// # Errors
+    /// Why it may not.
+    pub(crate) fn join(&self, machine: &M) -> Result<(), NotJoined> {
+        let refusal = |state: State| {
+            if state.finishing {
+                Some(NotJoined::TooLate)
+            } else if state.at_work >= AT_WORK_MASK - 1 {
+                // One place is kept for the last user.
+                Some(NotJoined::TooMany)
+            } else {
+                None
+            }
+        };
+        let joined = self.change(machine, |state| {
+            let at_work = state.at_work + 1;
+            let after = State { at_work, ..state };
+            Some(refusal(state).map_or((after, Ok(())), |refusal| (state, Err(refusal))))
+        });
+        joined.map_or(Ok(()), |(_, outcome)| outcome)
     }
 
     /// The last user begins.
     pub(crate) fn join_last_user(&self, machine: &M) {
         let joined = self.change(machine, |state| {
-            Some(State {
+            let after = State {
                 at_work: state.at_work + 1,
                 exiting: true,
                 ..state
-            })
+            };
+            Some((after, ()))
         });
-        debug_assert!(joined.is_some(), "nothing is in the way of the last user");
+        if let Some((state, ())) = joined {
+            self.claimed_before.set(state.high);
+        }
     }
 
-    /// Claims the lowest table that is nobody's and that `next` finds, given where to look from.
-    pub(crate) fn claim_low(&self, machine: &M, next: impl Fn(u64) -> Option<u64>) -> Option<u64> {
-        let claimed = self.change(machine, |state| {
-            let table = next(state.low).filter(|&table| table < state.high)?;
-            let low = table + 1;
-            Some(State { low, ..state })
-        })?;
-        Some(claimed.low - 1)
+    /// Claims everything up to the lowest table that was made, which `next` finds, given where to
+    /// look from. `None` when nothing is left to claim.
+    pub(crate) fn claim_low(
+        &self,
+        machine: &M,
+        next: impl Fn(u64) -> Option<u64>,
+    ) -> Option<Claim> {
+        self.claim(machine, |state| {
+            let table = next(state.low).filter(|&table| table < state.high);
+            let low = table.map_or(state.high, |table| table + 1);
+            (table, state.low..low, State { low, ..state })
+        })
     }
 
-    /// Claims the highest table that is nobody's and that `prev` finds below where it is told.
-    pub(crate) fn claim_high(&self, machine: &M, prev: impl Fn(u64) -> Option<u64>) -> Option<u64> {
-        let claimed = self.change(machine, |state| {
-            let high = prev(state.high).filter(|&table| table >= state.low)?;
-            Some(State { high, ..state })
+    /// Claims everything down to the highest table that was made, which `prev` finds below where it
+    /// is told. `None` when nothing is left to claim.
+    pub(crate) fn claim_high(
+        &self,
+        machine: &M,
+        prev: impl Fn(u64) -> Option<u64>,
+    ) -> Option<Claim> {
+        self.claim(machine, |state| {
+            let table = prev(state.high).filter(|&table| table >= state.low);
+            let high = table.unwrap_or(state.low);
+            (table, high..state.high, State { high, ..state })
+        })
+    }
+
+    fn claim(
+        &self,
+        machine: &M,
+        take: impl Fn(State) -> (Option<u64>, Range<u64>, State),
+    ) -> Option<Claim> {
+        let (_, claim) = self.change(machine, |state| {
+            let (table, range, after) = take(state);
+            let claim = Claim {
+                table,
+                range,
+                exiting: state.exiting,
+                alone: state.at_work == 1,
+            };
+            (!claim.range.is_empty()).then_some((after, claim))
         })?;
-        Some(claimed.high)
+        Some(claim)
+    }
+
+    /// Tables that were claimed before the last user came. For who finishes.
+    pub(crate) fn claimed_before_exit(&self) -> Range<u64> {
+        self.claimed_before.get()..TABLES
     }
 
     /// Whoever was at work leaves, with no claim left.
     pub(crate) fn leave(&self, machine: &M) -> Left {
         let left = self.change(machine, |state| {
             let at_work = state.at_work - 1;
-            Some(State {
+            let finishing = state.finishing || state.exiting && at_work == 0;
+            let after = State {
                 at_work,
-                finishing: state.finishing || state.exiting && at_work == 0,
+                finishing,
                 ..state
-            })
+            };
+            Some((after, ()))
         });
         match left {
-            Some(state) if state.finishing => Left::Finish,
+            Some((state, ())) if state.finishing => Left::Finish,
             _ => Left::Nothing,
         }
     }
@@ -175,18 +248,22 @@ impl<M: Machine> Frontier<M> {
         self.left_over.with(machine, site, core::mem::take)
     }
 
-    /// Moves on in one step, if `to` wants to; returns where to.
-    fn change(&self, machine: &M, to: impl Fn(State) -> Option<State>) -> Option<State> {
+    /// Moves on in one step, if `to` wants to; returns where to, and what else `to` says.
+    fn change<T>(
+        &self,
+        machine: &M,
+        to: impl Fn(State) -> Option<(State, T)>,
+    ) -> Option<(State, T)> {
         // Acquire here and AcqRel below pair with each other: what was done before a step is seen by
         // whoever comes later, above all by who finishes.
         let mut word = self.word.load(machine, Acquire);
         loop {
-            let state = to(State::decode(word))?;
+            let (state, more) = to(State::decode(word))?;
             match self
                 .word
                 .compare_exchange(machine, word, state.encode(), AcqRel)
             {
-                Ok(_) => return Some(state),
+                Ok(_) => return Some((state, more)),
                 Err(others) => word = others,
             }
         }

@@ -158,6 +158,13 @@ impl<'m, M: Machine> Gather<'m, M> {
         machine.emit(Event::End(Phase::FreePages));
     }
 
+    /// The same if as much was gathered as goes back before others may run.
+    pub(super) fn flush_many(&mut self) {
+        if self.pages.len() >= CHUNK {
+            self.flush();
+        }
+    }
+
     /// Lets everything go, batches too (Linux: `tlb_finish_mmu`).
     pub(super) fn finish(mut self) {
         self.flush();

@@ -63,6 +63,7 @@ pub struct AddressSpace<M: Machine> {
     table: PageTable<M>,
     rss: Rss<M>,
     flags: M::Word,
+    users: M::Word,
     frontier: Frontier<M>,
     budget: Option<Arc<Budget<M>>>,
     notified: Vec<Box<dyn Notified<M>>>,
@@ -133,6 +134,7 @@ impl<M: Machine> AddressSpace<M> {
             table: PageTable::new(machine),
             rss: Rss::new(machine, memory.spaces.plan())?,
             flags: machine.word(0),
+            users: machine.word(0),
             frontier: Frontier::new(machine),
             budget: None,
             notified: Vec::new(),
@@ -204,6 +206,25 @@ impl<M: Machine> AddressSpace<M> {
             }
         }
         false
+    }
+
+    /// One process more uses it (Linux: `mmget`).
+    pub(crate) fn add_user(&self, machine: &M) {
+        debug_assert!(!self.has(machine, Flag::Exiting), "it is not over yet");
+        // Relaxed: who adds a user is one, or made the space; nothing is handed over.
+        self.users.add(machine, 1, Relaxed);
+    }
+
+    /// A process does not use it any more; whether it was the last one (Linux: `mmput`).
+    pub(crate) fn remove_user(&self, machine: &M) -> bool {
+        // AcqRel: pairs with itself, so that the last one sees all that others did before.
+        self.users.add(machine, -1, AcqRel) == 0
+    }
+
+    /// Processes that use it (Linux: `mm_users`).
+    pub(crate) fn users(&self, machine: &M) -> i64 {
+        // Relaxed: it may be another number at once.
+        self.users.load(machine, Relaxed)
     }
 
     /// Gives the counters back once everything has ended (Linux: `mmdrop`).

@@ -8,7 +8,7 @@
 
 use core::ops::Range;
 
-use super::frontier::Left;
+use super::frontier::{Left, NotJoined};
 use super::gather::Gather;
 use super::memory::Memory;
 use super::page_table::{ENTRIES, Spot, TABLE_BITS, first_page};
@@ -58,14 +58,24 @@ impl Reaping {
 /// How far a helper came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reaped {
-    /// Nothing is left for a helper.
+    /// Nothing is left for a helper. Others may still be emptying what they have claimed.
     All,
     /// Somebody who holds translations of their own refused to give up some; the rest is done.
     Partly,
     /// It gave way to somebody who waits to change the mappings; more is left.
     GaveWay,
-    /// The mappings were being changed; nothing is done.
+    /// The mappings were being changed, or more helpers are at it than can be; nothing is done.
     Busy,
+}
+
+impl Reaped {
+    /// What both together come to, if `next` was done after this.
+    const fn and(self, next: Self) -> Self {
+        match self {
+            Self::All => next,
+            before => before,
+        }
+    }
 }
 
 /// Pages that [`Reaping::DescendingChunks`] empties before it looks around: 1 GiB.
@@ -227,8 +237,10 @@ impl<M: Machine> AddressSpace<M> {
     /// Table by table from the highest on, as far as nobody else has; first those handed back.
     fn reap_downwards(&self, memory: Memory<'_, M>, site: Site) -> (Reaped, Left) {
         let machine = memory.machine;
-        if !self.frontier.join(machine) {
-            return (Reaped::All, Left::Nothing);
+        match self.frontier.join(machine) {
+            Ok(()) => {}
+            Err(NotJoined::TooLate) => return (Reaped::All, Left::Nothing),
+            Err(NotJoined::TooMany) => return (Reaped::Busy, Left::Nothing),
         }
         let mut gather = Gather::new(memory, self.budget.as_deref());
         machine.emit(Event::Begin(Phase::Unmap));
@@ -242,15 +254,8 @@ impl<M: Machine> AddressSpace<M> {
         let machine = gather.memory().machine;
         let mut reaped = Reaped::All;
         let mut handed_back = self.frontier.take_back(machine, site).into_iter();
-        let prev = |end| self.table.prev(end).map(|spot| spot.index);
-        loop {
-            let handed = handed_back.next();
-            let claim = handed.or_else(|| self.frontier.claim_high(machine, prev));
-            let Some(table) = claim else { return reaped };
-            if self.reap_table(gather, table, site).is_err() {
-                self.frontier.hand_back(machine, site, table);
-                reaped = Reaped::Partly;
-            }
+        while let Some(table) = handed_back.next() {
+            reaped = reaped.and(self.reap_claimed(gather, table, site));
             if self.mappings.writer_waits(machine) {
                 for table in handed_back {
                     self.frontier.hand_back(machine, site, table);
@@ -258,6 +263,27 @@ impl<M: Machine> AddressSpace<M> {
                 return Reaped::GaveWay;
             }
         }
+        let prev = |end| self.table.prev(end).map(|spot| spot.index);
+        while let Some(claim) = self.frontier.claim_high(machine, prev) {
+            if let Some(table) = claim.table {
+                reaped = reaped.and(self.reap_claimed(gather, table, site));
+            }
+            self.conclude_claim(gather, &claim);
+            if self.mappings.writer_waits(machine) {
+                return Reaped::GaveWay;
+            }
+        }
+        reaped
+    }
+
+    /// Empties a claimed table, or hands it back.
+    fn reap_claimed(&self, gather: &mut Gather<'_, M>, table: u64, site: Site) -> Reaped {
+        if self.reap_table(gather, table, site).is_ok() {
+            return Reaped::All;
+        }
+        self.frontier
+            .hand_back(gather.memory().machine, site, table);
+        Reaped::Partly
     }
 
     /// Empties what is private in a table, and gives the table back if nothing is left.

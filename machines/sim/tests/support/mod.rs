@@ -14,6 +14,8 @@ pub(crate) mod dice;
 pub(crate) mod scene;
 pub(crate) mod seeds;
 pub(crate) mod small;
+pub(crate) mod village;
 
 pub(crate) use self::dice::Dice;
 pub(crate) use self::small::Small;
+pub(crate) use self::village::Village;

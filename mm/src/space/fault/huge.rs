@@ -51,6 +51,7 @@ impl<M: Machine> AddressSpace<M> {
         kind: PageKind,
     ) -> Result<Option<Attempt>, FaultError> {
         let machine = memory.machine;
+        self.add_upper(memory, spot)?;
         // Kept for the parts, should it be split.
         let mut spare = Some(self.table_page(memory)?);
         let request = self.request(machine, Order::HUGE).urgent(Urgency::NoWait);

@@ -22,23 +22,9 @@ impl<M: Machine> AddressSpace<M> {
             "pages of an address space are below its end"
         );
         let machine = memory.machine;
+        self.add_upper(memory, spot)?;
         let mut spare = Some(self.table_page(memory)?);
-        let mut upper = None;
-        if !spot.upper.has_frame() {
-            upper = self
-                .table_page(memory)
-                .inspect_err(|_| {
-                    spare
-                        .take()
-                        .inspect(|&spare| memory.give_back_tables(&[spare]));
-                })?
-                .into();
-        }
-        let outcome = spot.upper.frame.with(machine, Site::Fault, |frame| {
-            if let Some(page) = upper.take() {
-                upper = spot.upper.provide(frame, page);
-                self.table.count(machine, i64::from(upper.is_none()));
-            }
+        let outcome = spot.upper.frame.with(machine, Site::Fault, |_| {
             spot.leaf.entries.with(machine, Site::Fault, |entries| {
                 if let What::Huge(_) = entries.what() {
                     return Ok(false);
@@ -54,10 +40,32 @@ impl<M: Machine> AddressSpace<M> {
                 Ok(true)
             })
         });
-        for frame in spare.into_iter().chain(upper) {
-            memory.give_back_tables(&[frame]);
+        if let Some(spare) = spare {
+            memory.give_back_tables(&[spare]);
         }
         outcome.map_err(|NoMemory| FaultError::NoMemory)
+    }
+
+    /// Gives the upper table a page to be in, if it has none.
+    pub(super) fn add_upper(
+        &self,
+        memory: Memory<'_, M>,
+        spot: Spot<'_, M>,
+    ) -> Result<(), FaultError> {
+        if spot.upper.has_frame() {
+            return Ok(());
+        }
+        let machine = memory.machine;
+        let page = self.table_page(memory)?;
+        let left = spot.upper.frame.with(machine, Site::Fault, |frame| {
+            let left = spot.upper.provide(frame, page);
+            self.table.count(machine, i64::from(left.is_none()));
+            left
+        });
+        if let Some(left) = left {
+            memory.give_back_tables(&[left]);
+        }
+        Ok(())
     }
 
     pub(super) fn table_page(&self, memory: Memory<'_, M>) -> Result<Pfn, FaultError> {

@@ -1,0 +1,193 @@
+//! Two tenants share a machine. One grows beyond its budget and is killed; it is stuck and does not
+//! exit, so the reaper takes its memory, and the other one goes on.
+//!
+//! `cargo run --release -p plimsoll-host --example oom_kill`
+#![expect(clippy::print_stdout, reason = "printing is what it is for")]
+
+use std::error::Error;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use plimsoll_host::Host;
+use plimsoll_mm::design::Design;
+use plimsoll_mm::machine::Machine;
+use plimsoll_mm::oom::{How, Kind, Next, OomKiller, Patience, Process, Signals, State};
+use plimsoll_mm::page::{Config, Layout};
+use plimsoll_mm::space::budget::Budget;
+use plimsoll_mm::space::{
+    Access, AddressSpace, Backing, FaultError, MapRequest, Memory, Place, Spaces,
+};
+use plimsoll_mm::topology::Topology;
+use plimsoll_mm::units::{Nanos, Pages, ProcessId, Vpn};
+use plimsoll_mm::vmstat::Manager;
+
+/// 256 MiB.
+const PAGES: Pages = Pages(1 << 16);
+const MODEST_PAGES: u64 = 5_000;
+const BUDGET_PAGES: u64 = 20_000;
+const START: Vpn = Vpn(1 << 20);
+
+/// How tenants are told to die: theirs is a thread that looks when it has time.
+struct Tenants;
+
+impl Signals<Host> for Tenants {
+    fn kill(&self, _host: &Host, process: &Arc<Process<Host>>) {
+        println!("tenant {} is told to die", process.id());
+    }
+
+    fn thaw(&self, _host: &Host, _process: &Arc<Process<Host>>) {}
+
+    /// The main thread looks by itself.
+    fn reap_at(&self, _host: &Host, _at: Nanos) {}
+}
+
+/// A request that takes long: who waits for it does not exit.
+#[derive(Default)]
+struct Stuck {
+    is_over: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Stuck {
+    fn wait(&self) {
+        let is_over = self.is_over.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self.changed.wait_while(is_over, |is_over| !*is_over);
+        drop(waited);
+    }
+
+    fn end(&self) {
+        *self.is_over.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.changed.notify_all();
+    }
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let host = Host::with_topology(Topology::flat(2));
+    let manager = Manager::new(&host, Config::new(Layout::arena(PAGES)))?;
+    let spaces = Spaces::new(&host, &Design::OURS, 0)?;
+    let memory = Memory::new(&host, &manager, &spaces);
+    // Linux waits 2 s; nobody here waits for locks in the victim's memory.
+    let patience = Patience {
+        delay: Nanos(20_000_000),
+        ..Patience::LINUX
+    };
+    let killer = OomKiller::new(&host, Tenants, patience);
+
+    let modest = tenant(memory, &killer, 1, u64::MAX)?;
+    let greedy = tenant(memory, &killer, 2, BUDGET_PAGES)?;
+    use_pages(memory, &modest, MODEST_PAGES)?;
+    let stuck = Stuck::default();
+    thread::scope(|scope| -> Result<(), Box<dyn Error>> {
+        let grows = scope.spawn(|| -> Result<(), String> {
+            // More than it may: the page that is one too many is refused, and its budget is out of
+            // memory. It is the only one there, so it is the victim.
+            let refused = use_pages(memory, &greedy, u64::from(PAGES.0));
+            let Err(FaultError::OverBudget(over)) = refused else {
+                return Err(format!("it has a budget: {refused:?}"));
+            };
+            println!("tenant 2: {over}");
+            let all = [Arc::clone(&modest), Arc::clone(&greedy)];
+            let budget = greedy.space(&host).and_then(|space| space.budget());
+            let killed = killer.kill(memory, &greedy, &all.iter(), budget);
+            assert_eq!(killed.signalled, 1, "nobody shares its memory");
+            print_free(memory, "killed, but stuck");
+            stuck.wait();
+            let exited = killer.exit(memory, &greedy);
+            exited.map_or_else(|error| Err(error.to_string()), |_| Ok(()))
+        });
+        let reaped = reap(memory, &killer);
+        print_free(memory, "reaped");
+        stuck.end();
+        grows.join().map_err(|_| "the tenant panicked")??;
+        assert_eq!(reaped, Some(How::Emptied), "it did not exit in time");
+        Ok(())
+    })?;
+    assert_eq!(killer.victims(&host), 0, "it has exited");
+
+    // What the other one has is untouched, and there is room for it.
+    use_pages(memory, &modest, 2 * MODEST_PAGES)?;
+    killer.exit(memory, &modest)?;
+    for tenant in [modest, greedy] {
+        killer.retire(&host, tenant)?;
+    }
+    let free = print_free(memory, "both gone");
+    assert_eq!(free, PAGES, "every page is back");
+    Ok(())
+}
+
+type Killer = OomKiller<Host, Tenants>;
+
+/// A tenant that may have `limit` pages.
+fn tenant(
+    memory: Memory<'_, Host>,
+    killer: &Killer,
+    id: u32,
+    limit: u64,
+) -> Result<Arc<Process<Host>>, Box<dyn Error>> {
+    let budget = Arc::new(Budget::new(memory.machine, limit));
+    let space = AddressSpace::new(memory)?.limited(budget);
+    space.map(
+        memory,
+        MapRequest {
+            place: Place::Fixed(START),
+            pages: u64::from(PAGES.0),
+            backing: Backing::Anonymous { huge: false },
+        },
+    )?;
+    let space = Some(Arc::new(space));
+    let process = killer.enroll(memory.machine, ProcessId(id), Kind::Process, space);
+    process.map_err(|_| "no memory for a process".into())
+}
+
+/// Touches the first `pages` pages, as long as it may.
+fn use_pages(
+    memory: Memory<'_, Host>,
+    process: &Process<Host>,
+    pages: u64,
+) -> Result<(), FaultError> {
+    let Some(space) = process.space(memory.machine) else {
+        return Err(FaultError::Ended);
+    };
+    for page in START.0..START.0 + pages {
+        if process.is(memory.machine, State::Killed) {
+            return Err(FaultError::Killed);
+        }
+        space.fault(memory, Vpn(page), Access::Write)?;
+    }
+    let resident = space.rss().resident_precise(memory.machine);
+    println!("tenant {} uses {resident} pages", process.id());
+    Ok(())
+}
+
+/// Plays the reaper's thread until it is done with somebody: how that went. Not for longer than ten
+/// seconds.
+fn reap(memory: Memory<'_, Host>, killer: &Killer) -> Option<How> {
+    let host = memory.machine;
+    let end = host.now().0 + 10_000_000_000;
+    while host.now().0 < end {
+        let stepped = killer.reaper().step(memory);
+        if let Some(done) = stepped.done {
+            return Some(done.how);
+        }
+        let pause = match stepped.next {
+            Next::At(at) => at.0.saturating_sub(host.now().0),
+            Next::Idle => 1_000_000,
+        };
+        thread::sleep(Duration::from_nanos(pause));
+    }
+    None
+}
+
+/// Says how much memory nobody uses.
+fn print_free(memory: Memory<'_, Host>, when: &str) -> Pages {
+    memory.manager.pages().drain_all_sync(memory.machine);
+    let free = memory.manager.pages().view(memory.machine)[0].free;
+    println!("{when}: {free} of {PAGES} pages are free");
+    free
+}
+
+#[test]
+fn it_runs() -> Result<(), Box<dyn Error>> {
+    main()
+}

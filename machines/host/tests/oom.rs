@@ -1,0 +1,21 @@
+//! Kills, exits and the reaper on real threads.
+
+use plimsoll_host::law::run_law;
+use plimsoll_mm::laws::oom;
+
+const ROUNDS: u32 = 2000;
+
+#[test]
+fn two_kills_at_once() {
+    run_law(&oom::two_kills_at_once(), 2, ROUNDS);
+}
+
+#[test]
+fn kill_against_exit() {
+    run_law(&oom::kill_against_exit(), 2, ROUNDS);
+}
+
+#[test]
+fn reaper_against_exit() {
+    run_law(&oom::reaper_against_exit(), 3, ROUNDS);
+}

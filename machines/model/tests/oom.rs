@@ -1,0 +1,32 @@
+//! Kills, exits and the reaper under loom and shuttle.
+
+use plimsoll_mm::laws::oom;
+use plimsoll_model::{loom, shuttle};
+
+/// Schedules that shuttle tries of each law.
+const SCHEDULES: u32 = 2000;
+
+#[test]
+fn loom_two_kills_at_once() {
+    loom::run_law(&oom::two_kills_at_once(), 2);
+}
+
+#[test]
+fn loom_kill_against_exit() {
+    loom::run_law(&oom::kill_against_exit(), 2);
+}
+
+#[test]
+fn shuttle_two_kills_at_once() {
+    shuttle::run_law(&oom::two_kills_at_once(), 2, SCHEDULES);
+}
+
+#[test]
+fn shuttle_kill_against_exit() {
+    shuttle::run_law(&oom::kill_against_exit(), 2, SCHEDULES);
+}
+
+#[test]
+fn shuttle_reaper_against_exit() {
+    shuttle::run_law(&oom::reaper_against_exit(), 3, SCHEDULES);
+}

@@ -1,0 +1,385 @@
+//! Processes with memory on a small machine, an OOM killer, and its reaper in a task of its own.
+
+use std::cell::{Cell, RefCell};
+use std::ops::Range;
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+
+use plimsoll_mm::design::Design;
+use plimsoll_mm::event::Event;
+use plimsoll_mm::machine::Machine;
+use plimsoll_mm::oom::{
+    Done, Killed, Kind, Next, OomKiller, Parted, Patience, Process, Signals, State,
+};
+use plimsoll_mm::page::{Config, Layout};
+use plimsoll_mm::space::budget::Budget;
+use plimsoll_mm::space::reap::Reaping;
+use plimsoll_mm::space::{
+    AddressSpace, Backing, ExitError, Flag, MapRequest, Memory, Notified, Place, Refused, Spaces,
+};
+use plimsoll_mm::topology::Topology;
+use plimsoll_mm::units::{CpuId, Nanos, Pages, ProcessId, Vpn};
+use plimsoll_sim::{Sim, SimOptions};
+
+use super::{Small, small};
+
+/// Memory of the machine.
+const PAGES: u32 = 1 << 17;
+/// Where mappings begin.
+pub(crate) const START: Vpn = Vpn(1 << 20);
+
+pub(crate) type Killer = OomKiller<Sim, Calls>;
+pub(crate) type Space = Arc<AddressSpace<Sim>>;
+
+/// A machine with processes.
+pub(crate) struct Village {
+    pub(crate) small: Small,
+    pub(crate) spaces: Spaces<Sim>,
+    pub(crate) killer: Killer,
+    pub(crate) processes: RefCell<Vec<Arc<Process<Sim>>>>,
+    /// When the reaper was done with whom.
+    pub(crate) done: RefCell<Vec<(Nanos, Done)>>,
+    reaper_runs: Cell<bool>,
+    free_at_first: Pages,
+}
+
+/// What the OOM killer has asked for.
+pub(crate) struct Calls {
+    pub(crate) log: RefCell<Vec<Call>>,
+    /// How long after it was told to die a process begins to exit; it does not if it is frozen.
+    exits_after: Option<Nanos>,
+    /// Whether the reaper has a task of its own.
+    reaps: Cell<bool>,
+    village: RefCell<Weak<Village>>,
+}
+
+/// What was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Call {
+    /// To die; with whether it was counted, and a victim, by then.
+    Kill(u32, Counted, Marked),
+    Thaw(u32),
+    ReapAt(Nanos),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Counted(pub(crate) bool);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Marked(pub(crate) bool);
+
+impl Signals<Sim> for Calls {
+    fn kill(&self, sim: &Sim, process: &Arc<Process<Sim>>) {
+        let village = self.village();
+        let told = |call: &&Call| matches!(call, Call::Kill(..));
+        let told = self.log.borrow().iter().filter(told).count();
+        let counted = Counted(village.killer.kills(sim) == told as u64 + 1);
+        let marked = Marked(process.is(sim, State::Victim));
+        let call = Call::Kill(process.id().0, counted, marked);
+        self.log.borrow_mut().push(call);
+        if !process.is(sim, State::Frozen) {
+            self.exits(sim, process);
+        }
+    }
+
+    fn thaw(&self, sim: &Sim, process: &Arc<Process<Sim>>) {
+        self.log.borrow_mut().push(Call::Thaw(process.id().0));
+        self.exits(sim, process);
+    }
+
+    fn reap_at(&self, sim: &Sim, at: Nanos) {
+        self.log.borrow_mut().push(Call::ReapAt(at));
+        if self.reaps.get() {
+            self.village().start_reaper(sim, at);
+        }
+    }
+}
+
+impl Calls {
+    fn village(&self) -> Rc<Village> {
+        self.village.borrow().upgrade().expect("it is there")
+    }
+
+    /// Processes that are told to die do so, if they do.
+    fn exits(&self, sim: &Sim, process: &Arc<Process<Sim>>) {
+        let Some(after) = self.exits_after else {
+            return;
+        };
+        let (village, process) = (self.village(), Arc::clone(process));
+        sim.spawn(CpuId(1), move |sim| {
+            sim.sleep(after);
+            // It may have left by itself meanwhile.
+            let exited = village.killer.exit(village.memory(sim), &process);
+            assert!(matches!(exited, Ok(_) | Err(ExitError::Ended)));
+        });
+    }
+
+    /// From now on the test calls the reaper itself.
+    pub(crate) fn without_reaper(&self) {
+        self.reaps.set(false);
+    }
+
+    /// Those who were told to die.
+    pub(crate) fn killed(&self) -> Vec<u32> {
+        let log = self.log.borrow();
+        let killed = log.iter().filter_map(|call| match call {
+            Call::Kill(id, ..) => Some(*id),
+            Call::Thaw(_) | Call::ReapAt(_) => None,
+        });
+        killed.collect()
+    }
+}
+
+impl Village {
+    /// Processes exit so long after they were told to die, or never.
+    pub(crate) fn new(reaping: Reaping, exits_after: Option<Nanos>) -> Rc<Self> {
+        Self::with_patience(reaping, exits_after, Patience::LINUX)
+    }
+
+    /// The same with another reaper.
+    pub(crate) fn with_patience(
+        reaping: Reaping,
+        exits_after: Option<Nanos>,
+        patience: Patience,
+    ) -> Rc<Self> {
+        let options = SimOptions::default();
+        Self::with_options(options, reaping, exits_after, patience)
+    }
+
+    pub(crate) fn with_options(
+        options: SimOptions,
+        reaping: Reaping,
+        exits_after: Option<Nanos>,
+        patience: Patience,
+    ) -> Rc<Self> {
+        let design = Design {
+            reaping,
+            ..Design::OURS
+        };
+        let mut config = Config::new(Layout::arena(Pages(PAGES)));
+        config.design = design;
+        let profile = small::profile(Topology::flat(4), 1000);
+        let small = Small::with_options(&profile, config, options);
+        let calls = Calls {
+            log: RefCell::default(),
+            exits_after,
+            reaps: Cell::new(true),
+            village: RefCell::default(),
+        };
+        let village = Rc::new(Self {
+            spaces: Spaces::new(&small.sim, &design, 0).expect("countable"),
+            killer: OomKiller::new(&small.sim, calls, patience),
+            processes: RefCell::default(),
+            done: RefCell::default(),
+            reaper_runs: Cell::default(),
+            free_at_first: small.zone().free,
+            small,
+        });
+        let weak = Rc::downgrade(&village);
+        village.killer.signals().village.replace(weak);
+        village
+    }
+
+    pub(crate) fn memory<'m>(&'m self, sim: &'m Sim) -> Memory<'m, Sim> {
+        Memory::new(sim, &self.small.mm, &self.spaces)
+    }
+
+    /// Runs `body` on CPU 0 to its end, and all that it starts.
+    pub(crate) fn run(self: &Rc<Self>, body: impl FnOnce(&Sim, &Self) + 'static) {
+        let village = Rc::clone(self);
+        self.small.on(0, move |sim, _| body(sim, &village));
+    }
+
+    /// Runs `body` on `cpu` at `at`, once the machine runs.
+    pub(crate) fn at(
+        self: &Rc<Self>,
+        cpu: u32,
+        at: Nanos,
+        body: impl FnOnce(&Sim, &Self) + 'static,
+    ) {
+        let village = Rc::clone(self);
+        self.small.sim.spawn(CpuId(cpu), move |sim| {
+            sim.sleep_until(at);
+            body(sim, &village);
+        });
+    }
+
+    /// An empty address space, under `budget`, that `notified` hears of.
+    #[expect(
+        clippy::arc_with_non_send_sync,
+        reason = "on real machines they are both; a simulated one has one thread"
+    )]
+    pub(crate) fn space(
+        &self,
+        sim: &Sim,
+        budget: Option<&Arc<Budget<Sim>>>,
+        notified: Option<Device>,
+    ) -> Space {
+        let mut space = AddressSpace::new(self.memory(sim)).expect("there is memory");
+        if let Some(budget) = budget {
+            space = space.limited(Arc::clone(budget));
+        }
+        if let Some(notified) = notified {
+            space = space.notifying(notified);
+        }
+        Arc::new(space)
+    }
+
+    /// The same with `pages` in use.
+    pub(crate) fn filled(&self, sim: &Sim, pages: u64) -> Space {
+        let space = self.space(sim, None, None);
+        self.fill(sim, &space, START, pages);
+        space
+    }
+
+    /// Maps `pages` pages from `start` on, and uses them.
+    pub(crate) fn fill(&self, sim: &Sim, space: &Space, start: Vpn, pages: u64) -> Range<Vpn> {
+        let request = MapRequest {
+            place: Place::Fixed(start),
+            pages,
+            backing: Backing::Anonymous { huge: false },
+        };
+        let range = start..Vpn(start.0 + pages);
+        let memory = self.memory(sim);
+        space.map(memory, request).expect("nothing is there");
+        space.populate(memory, range.clone()).expect("it fits");
+        range
+    }
+
+    /// Process `id`, which uses `space`.
+    pub(crate) fn enroll(
+        &self,
+        sim: &Sim,
+        id: u32,
+        kind: Kind,
+        space: &Space,
+    ) -> Arc<Process<Sim>> {
+        let space = Some(Arc::clone(space));
+        let process = self.killer.enroll(sim, ProcessId(id), kind, space);
+        let process = process.expect("there is memory");
+        self.processes.borrow_mut().push(Arc::clone(&process));
+        process
+    }
+
+    pub(crate) fn process(&self, id: u32) -> Arc<Process<Sim>> {
+        let processes = self.processes.borrow();
+        let found = processes.iter().find(|process| process.id().0 == id);
+        Arc::clone(found.expect("it was enrolled"))
+    }
+
+    pub(crate) fn space_of(&self, sim: &Sim, id: u32) -> Space {
+        let process = self.process(id);
+        Arc::clone(process.space(sim).expect("it has not left"))
+    }
+
+    pub(crate) fn kill(&self, sim: &Sim, id: u32) -> Killed {
+        self.kill_for(sim, id, None)
+    }
+
+    pub(crate) fn kill_for(&self, sim: &Sim, id: u32, domain: Option<&Arc<Budget<Sim>>>) -> Killed {
+        let (victim, all) = (self.process(id), self.processes.borrow().clone());
+        self.killer
+            .kill(self.memory(sim), &victim, &all.iter(), domain)
+    }
+
+    pub(crate) fn exit(&self, sim: &Sim, process: &Process<Sim>) -> Parted {
+        let parted = self.killer.exit(self.memory(sim), process);
+        parted.expect("it did not exit before")
+    }
+
+    /// The reaper, in a task that ends when nothing waits for it.
+    fn start_reaper(self: &Rc<Self>, sim: &Sim, at: Nanos) {
+        if self.reaper_runs.replace(true) {
+            return;
+        }
+        let village = Rc::clone(self);
+        sim.spawn(CpuId(2), move |sim| {
+            let mut next = Next::At(at);
+            while let Next::At(at) = next {
+                sim.sleep_until(at);
+                let stepped = village.killer.reaper().step(village.memory(sim));
+                if let Some(done) = stepped.done {
+                    village.done.borrow_mut().push((sim.now(), done));
+                }
+                next = stepped.next;
+            }
+            village.reaper_runs.set(false);
+        });
+    }
+
+    /// Events of the OOM killer and the reaper, with their times.
+    pub(crate) fn events(&self) -> Vec<(Nanos, Event)> {
+        let seen = self.small.seen.borrow();
+        let ours = seen.iter().filter(|(_, _, event)| {
+            matches!(
+                event,
+                Event::OomKill(_)
+                    | Event::MarkVictim(_)
+                    | Event::WakeReaper(_)
+                    | Event::StartTaskReaping(_)
+                    | Event::FinishTaskReaping(_)
+                    | Event::SkipTaskReaping(_)
+            )
+        });
+        ours.map(|&(_, at, event)| (at, event)).collect()
+    }
+
+    /// When the reaper made attempts.
+    pub(crate) fn attempts(&self) -> Vec<Nanos> {
+        let started = |event: &Event| matches!(event, Event::StartTaskReaping(_));
+        let events = self.events();
+        let attempts = events.iter().filter(|(_, event)| started(event));
+        attempts.map(|&(at, _)| at).collect()
+    }
+
+    /// All that have not exited do so, and are given back: then every page is back in its zone, and
+    /// every count is 0.
+    pub(crate) fn ends(self: Rc<Self>) {
+        self.run(|sim, village| {
+            let processes = village.processes.take();
+            for process in &processes {
+                let space = process.space(sim).cloned();
+                if !process.is(sim, State::Left) && village.exit(sim, process) != Parted::Shared {
+                    let ended = space.is_some_and(|space| space.has(sim, Flag::Ended));
+                    assert!(ended, "nobody uses it");
+                }
+            }
+            for process in processes {
+                let retired = village.killer.retire(sim, process);
+                assert_eq!(retired, Ok(()), "pages of every kind");
+            }
+            assert_eq!(village.killer.victims(sim), 0);
+            assert_eq!(village.killer.reaper().queued(sim), 0);
+            assert_eq!(village.spaces.lru().total(sim), 0);
+            village.small.mm.pages().drain_all_sync(sim);
+        });
+        let zone = self.small.zone();
+        assert_eq!(zone.free, self.free_at_first, "every page is back");
+        let bad = |done: &&(Nanos, Done)| done.1.bad_rss.is_some();
+        assert!(!self.done.borrow().iter().any(|done| bad(&done)));
+    }
+}
+
+/// What holds translations of its own.
+#[derive(Clone, Copy)]
+pub(crate) enum Device {
+    /// Gives up none without waiting.
+    Refuses,
+    /// Gives up all, but takes its time if it may: until then.
+    BusyUntil(Nanos),
+}
+
+impl Notified<Sim> for Device {
+    fn start(&self, sim: &Sim, _pages: &Range<Vpn>, may_wait: bool) -> Result<(), Refused> {
+        match *self {
+            Self::Refuses if !may_wait => return Err(Refused),
+            Self::BusyUntil(until) if may_wait => sim.sleep_until(until),
+            Self::Refuses | Self::BusyUntil(_) => {}
+        }
+        Ok(())
+    }
+
+    fn end(&self, _sim: &Sim, _pages: &Range<Vpn>) {}
+
+    fn release(&self, _sim: &Sim) {}
+}

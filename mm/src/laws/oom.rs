@@ -1,0 +1,195 @@
+//! What kills, exits and the reaper promise each other when they meet.
+//!
+//! Two processes share an address space. Delays are 0, so whoever is queued is due.
+
+use alloc::sync::Arc;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::fmt;
+use core::sync::atomic::Ordering::Relaxed;
+
+use super::Law;
+use crate::design::Design;
+use crate::machine::{Machine, Word};
+use crate::oom::{Kind, Next, OomKiller, Patience, Process, Signals, State};
+use crate::page::{Config, Layout};
+use crate::space::{AddressSpace, Backing, Flag, MapRequest, Memory, Place, Spaces};
+use crate::units::{Nanos, Pages, ProcessId, Vpn};
+use crate::vmstat::Manager;
+
+/// Memory of the machine: some for the page tables.
+const PAGES: Pages = Pages(64);
+
+/// Two processes with one address space, and an OOM killer.
+pub struct TwoProcesses<M: Machine> {
+    manager: Manager<M>,
+    spaces: Spaces<M>,
+    killer: OomKiller<M, Heard<M>>,
+    space: Arc<AddressSpace<M>>,
+    processes: Vec<Arc<Process<M>>>,
+}
+
+/// How often somebody was told something.
+struct Heard<M: Machine> {
+    kills: M::Word,
+    due: M::Word,
+}
+
+impl<M: Machine> Signals<M> for Heard<M> {
+    fn kill(&self, machine: &M, process: &Arc<Process<M>>) {
+        assert!(process.is(machine, State::Killed), "it is dying");
+        // Relaxed: counts, looked at when all have ended.
+        self.kills.add(machine, 1, Relaxed);
+    }
+
+    fn thaw(&self, _machine: &M, _process: &Arc<Process<M>>) {}
+
+    fn reap_at(&self, machine: &M, _at: Nanos) {
+        self.due.add(machine, 1, Relaxed);
+    }
+}
+
+impl<M: Machine> fmt::Debug for TwoProcesses<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TwoProcesses").finish_non_exhaustive()
+    }
+}
+
+impl<M: Machine> TwoProcesses<M> {
+    /// With `users` of the space.
+    fn new(machine: &M, users: u32) -> Self {
+        let manager = Manager::new(machine, Config::new(Layout::arena(PAGES)));
+        let manager = manager.expect("a small arena is a layout");
+        let spaces = Spaces::new(machine, &Design::OURS, 0).expect("countable");
+        let heard = Heard {
+            kills: machine.word(0),
+            due: machine.word(0),
+        };
+        let now = Patience {
+            delay: Nanos(0),
+            pause: Nanos(0),
+            attempts_max: 2,
+        };
+        let killer = OomKiller::new(machine, heard, now);
+        let space = AddressSpace::new(Memory::new(machine, &manager, &spaces));
+        let space = Arc::new(space.expect("there is memory"));
+        let enroll = |id| {
+            let space = Some(Arc::clone(&space));
+            let process = killer.enroll(machine, ProcessId(id), Kind::Process, space);
+            process.expect("there is memory")
+        };
+        Self {
+            processes: (0..users).map(enroll).collect(),
+            manager,
+            spaces,
+            killer,
+            space,
+        }
+    }
+
+    /// With one user of the space, and a page in it.
+    fn with_a_page(machine: &M) -> Self {
+        let two = Self::new(machine, 1);
+        let start = Vpn(512);
+        let request = MapRequest {
+            place: Place::Fixed(start),
+            pages: 1,
+            backing: Backing::Anonymous { huge: false },
+        };
+        let memory = two.memory(machine);
+        two.space.map(memory, request).expect("nothing is there");
+        let used = two.space.populate(memory, start..Vpn(start.0 + 1));
+        used.expect("there is memory");
+        two
+    }
+
+    fn memory<'m>(&'m self, machine: &'m M) -> Memory<'m, M> {
+        Memory::new(machine, &self.manager, &self.spaces)
+    }
+
+    fn kill(&self, machine: &M, nth: usize) {
+        let (victim, all) = (&self.processes[nth], self.processes.iter());
+        self.killer.kill(self.memory(machine), victim, &all, None);
+    }
+
+    fn exit(&self, machine: &M, nth: usize) {
+        let exited = self.killer.exit(self.memory(machine), &self.processes[nth]);
+        assert!(exited.is_ok(), "it exits once: {exited:?}");
+    }
+
+    fn step(&self, machine: &M) -> Next {
+        self.killer.reaper().step(self.memory(machine)).next
+    }
+
+    fn heard(&self, machine: &M) -> [i64; 2] {
+        let heard = self.killer.signals();
+        [&heard.kills, &heard.due].map(|word| word.load(machine, Relaxed))
+    }
+
+    /// Both were told, and their space was handed over, once.
+    fn is_queued_once(&self, machine: &M) {
+        assert_eq!(self.heard(machine), [2, 1], "kills, hand-overs");
+        assert_eq!(self.killer.reaper().queued(machine), 1);
+        assert_eq!(self.killer.victims(machine), 2);
+        assert!(self.space.has(machine, Flag::Killed));
+    }
+
+    /// Nobody waits, lives, or has kept anything.
+    fn is_over(&self, machine: &M) {
+        let [kills, due] = self.heard(machine);
+        assert!(kills <= 1 && due <= 1, "{kills} kills, {due} hand-overs");
+        let steps = (0..4).map(|_| self.step(machine));
+        let idle = steps.filter(|next| *next == Next::Idle).count();
+        assert!(idle > 0, "the reaper ends");
+        assert_eq!(self.killer.victims(machine), 0, "no victim is left");
+        assert!(self.space.has(machine, Flag::Ended), "nobody uses it");
+        assert_eq!(self.space.rss().resident_precise(machine), 0);
+        self.manager.pages().drain_all_sync(machine);
+        let free = self.manager.pages().view(machine)[0].free;
+        assert_eq!(free, PAGES, "every page is back");
+    }
+}
+
+/// Two kill at once what shares an address space.
+#[must_use]
+pub fn two_kills_at_once<M: Machine>() -> Law<M, TwoProcesses<M>> {
+    Law {
+        name: "a space is queued once, and each who uses it is told once, whoever kills at once",
+        setup: |machine| TwoProcesses::new(machine, 2),
+        bodies: vec![|machine, two| two.kill(machine, 0), |machine, two| {
+            two.kill(machine, 1);
+        }],
+        check: |machine, two| two.is_queued_once(machine),
+    }
+}
+
+/// A process exits by itself while it is killed.
+#[must_use]
+pub fn kill_against_exit<M: Machine>() -> Law<M, TwoProcesses<M>> {
+    Law {
+        name: "whoever is made a victim while it leaves is waited for until it has left, no longer",
+        setup: |machine| TwoProcesses::new(machine, 1),
+        bodies: vec![|machine, two| two.kill(machine, 0), |machine, two| {
+            two.exit(machine, 0);
+        }],
+        check: |machine, two| two.is_over(machine),
+    }
+}
+
+/// A process is killed, exits, and is reaped, all at once.
+#[must_use]
+pub fn reaper_against_exit<M: Machine>() -> Law<M, TwoProcesses<M>> {
+    Law {
+        name: "a victim that exits while it is queued and reaped leaves nothing behind",
+        setup: TwoProcesses::with_a_page,
+        bodies: vec![
+            |machine, two| two.kill(machine, 0),
+            |machine, two| two.exit(machine, 0),
+            |machine, two| {
+                two.step(machine);
+                two.step(machine);
+            },
+        ],
+        check: |machine, two| two.is_over(machine),
+    }
+}

@@ -1,0 +1,308 @@
+//! A process as the OOM killer and the reaper see it.
+//!
+//! One word says all that is true of it, so that what excludes each other is decided in one step: a
+//! victim is not frozen again, and who has left its address space does not become a victim.
+//!
+//! Locks: none.
+
+use alloc::sync::Arc;
+use core::fmt;
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+
+use super::candidate::{Facts, Kind, Memory as Whose, ScoreAdj};
+use crate::machine::{Field, Machine, Word};
+use crate::space::{AddressSpace, ExitError, Exited, Flag, Memory};
+use crate::units::ProcessId;
+
+/// All threads of a process together (Linux: a thread group).
+///
+/// Made by [`OomKiller::enroll`](super::OomKiller::enroll) and given back by
+/// [`OomKiller::retire`](super::OomKiller::retire).
+pub struct Process<M: Machine> {
+    id: ProcessId,
+    kind: Kind,
+    space: Option<Arc<AddressSpace<M>>>,
+    state: M::Word,
+    adj: M::Field,
+}
+
+/// Something that is true of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum State {
+    /// It uses its parent's memory until it starts a program (Linux: `in_vfork`).
+    Vfork,
+    /// It asked to be killed first (Linux: `oom_flag_origin`).
+    Origin,
+    /// Its memory is being written to a file: it dies, but not soon (Linux: `core_state`).
+    CoreDumping,
+    /// Every thread of it is leaving on its own (Linux: `PF_EXITING` of a single thread).
+    Exiting,
+    /// Every thread of it was told to die (Linux: `SIGNAL_GROUP_EXIT`).
+    Killed,
+    /// It does not run until it is thawed (Linux: the freezer).
+    Frozen,
+    /// The OOM killer chose it: it may use the memory reserves and cannot be frozen (Linux:
+    /// `TIF_MEMDIE` and `signal->oom_mm`).
+    Victim,
+    /// It does not use its address space any more (Linux: no thread has an `mm`).
+    Left,
+}
+
+/// What became of an address space that a process left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Parted {
+    /// It had none: a thread of the kernel.
+    Nothing,
+    /// Others use it.
+    Shared,
+    /// It was ended.
+    Last(Exited),
+}
+
+impl<M: Machine> Process<M> {
+    pub(super) fn new(
+        machine: &M,
+        id: ProcessId,
+        kind: Kind,
+        space: Option<Arc<AddressSpace<M>>>,
+    ) -> Self {
+        if let Some(space) = &space {
+            space.add_user(machine);
+        }
+        Self {
+            id,
+            kind,
+            space,
+            state: machine.word(0),
+            adj: machine.field(encode(ScoreAdj::ZERO)),
+        }
+    }
+
+    /// Its number.
+    pub const fn id(&self) -> ProcessId {
+        self.id
+    }
+
+    /// What it is.
+    pub const fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// How much more or less than others it should be killed.
+    pub fn adj(&self) -> ScoreAdj {
+        decode(self.adj.get())
+    }
+
+    /// Changes that. Of two changes at once either may last.
+    pub fn set_adj(&self, adj: ScoreAdj) {
+        self.adj.set(encode(adj));
+    }
+
+    /// Its address space, while it uses it.
+    pub fn space(&self, machine: &M) -> Option<&Arc<AddressSpace<M>>> {
+        let left = self.is(machine, State::Left);
+        self.last_space().filter(|_| !left)
+    }
+
+    /// Its address space, also when it has left it (Linux: `signal->oom_mm`).
+    pub(super) const fn last_space(&self) -> Option<&Arc<AddressSpace<M>>> {
+        self.space.as_ref()
+    }
+
+    pub(super) fn into_space(self) -> Option<Arc<AddressSpace<M>>> {
+        self.space
+    }
+
+    /// Whether it uses `space`.
+    pub(super) fn uses(&self, machine: &M, space: &Arc<AddressSpace<M>>) -> bool {
+        self.space(machine)
+            .is_some_and(|mine| Arc::ptr_eq(mine, space))
+    }
+
+    /// Whether `state` is true of it.
+    pub fn is(&self, machine: &M, state: State) -> bool {
+        self.state(machine) & bit(state) != 0
+    }
+
+    /// Says that `state` is true of it from now on; whether it was not before.
+    ///
+    /// # Panics
+    /// For states that follow from something else: frozen, a victim, gone.
+    pub fn set(&self, machine: &M, state: State) -> bool {
+        assert_told(state);
+        self.change(machine, |now| Some(now | bit(state)))
+            .is_ok_and(|before| before & bit(state) == 0)
+    }
+
+    /// Says that `state` is not true of it any more.
+    ///
+    /// # Panics
+    /// For states that follow from something else: frozen, a victim, gone.
+    pub fn clear(&self, machine: &M, state: State) {
+        assert_told(state);
+        let cleared = self.change(machine, |now| Some(now & !bit(state)));
+        debug_assert!(cleared.is_ok(), "nothing speaks against it");
+    }
+
+    /// Freezes it, unless it is a victim; whether it is frozen now (Linux: `freezing`).
+    pub fn freeze(&self, machine: &M) -> bool {
+        let freeze = |now| (now & bit(State::Victim) == 0).then_some(now | bit(State::Frozen));
+        self.change(machine, freeze).is_ok()
+    }
+
+    /// Lets it run again; whether it was frozen.
+    pub fn thaw(&self, machine: &M) -> bool {
+        self.change(machine, |now| Some(now & !bit(State::Frozen)))
+            .is_ok_and(|before| before & bit(State::Frozen) != 0)
+    }
+
+    /// Makes it a victim that is not frozen, if it has not left: the state it was in before, or else
+    /// what it is in.
+    pub(super) fn make_victim(&self, machine: &M) -> Result<i64, i64> {
+        let victim = |now: i64| {
+            (now & (bit(State::Victim) | bit(State::Left)) == 0)
+                .then_some((now | bit(State::Victim)) & !bit(State::Frozen))
+        };
+        self.change(machine, victim)
+    }
+
+    /// It does not use its address space from now on; whether it did.
+    pub(super) fn leave(&self, machine: &M) -> bool {
+        let left = bit(State::Left);
+        self.change(machine, |now| (now & left == 0).then_some(now | left))
+            .is_ok()
+    }
+
+    /// Ends its address space if nobody else uses it, once it has left (Linux: `mmput`).
+    pub(super) fn part(&self, memory: Memory<'_, M>) -> Result<Parted, ExitError> {
+        match &self.space {
+            None => Ok(Parted::Nothing),
+            Some(space) if space.remove_user(memory.machine) => {
+                space.exit(memory).map(Parted::Last)
+            }
+            Some(_) => Ok(Parted::Shared),
+        }
+    }
+
+    /// Whether it is dying, and soon (Linux: `__task_will_free_mem`).
+    fn is_dying(&self, machine: &M) -> bool {
+        let now = self.state(machine);
+        now & bit(State::CoreDumping) == 0 && now & (bit(State::Killed) | bit(State::Exiting)) != 0
+    }
+
+    /// Whether its memory comes back without anybody being killed: it is dying, and so are all of
+    /// `all` that use the same memory (Linux: `task_will_free_mem`).
+    pub fn will_free_memory<'p>(
+        &'p self,
+        machine: &M,
+        all: impl Iterator<Item = &'p Arc<Self>>,
+    ) -> bool {
+        let Some(space) = self.space(machine) else {
+            return false;
+        };
+        self.is_dying(machine)
+            && !space.has(machine, Flag::Skip)
+            && (space.users(machine) <= 1
+                || all
+                    .filter(|other| other.uses(machine, space))
+                    .all(|other| other.is_dying(machine)))
+    }
+
+    /// What a selection looks at: of no group, and from every node, which the caller may replace.
+    pub fn facts(&self, machine: &M) -> Facts {
+        let now = self.state(machine);
+        Facts {
+            kind: self.kind,
+            memory: self.whose_memory(machine, now),
+            adj: self.adj(),
+            is_victim: now & bit(State::Victim) != 0,
+            is_origin: now & bit(State::Origin) != 0,
+            ..Facts::PROCESS
+        }
+    }
+
+    fn whose_memory(&self, machine: &M, now: i64) -> Whose {
+        match &self.space {
+            None => Whose::Gone,
+            Some(space) if space.has(machine, Flag::Skip) => Whose::Reaped,
+            Some(_) if now & bit(State::Left) != 0 => Whose::Gone,
+            Some(_) if now & bit(State::Vfork) != 0 => Whose::Parents,
+            Some(_) => Whose::Own,
+        }
+    }
+
+    fn state(&self, machine: &M) -> i64 {
+        // Acquire: pairs with the release in `change`, so that what came before a state is seen.
+        self.state.load(machine, Acquire)
+    }
+
+    /// Changes the state in one step, to what `to` says: what it was before, or what it is if `to`
+    /// says no.
+    fn change(&self, machine: &M, to: impl Fn(i64) -> Option<i64>) -> Result<i64, i64> {
+        // Relaxed: the exchange says whether it still is that.
+        let mut now = self.state.load(machine, Relaxed);
+        // Ends: an exchange fails only because somebody else's succeeded, and states are few.
+        while let Some(next) = to(now) {
+            // AcqRel: the release pairs with the acquire in `state`, the acquire with its release.
+            match self.state.compare_exchange(machine, now, next, AcqRel) {
+                Ok(before) => return Ok(before),
+                Err(others) => now = others,
+            }
+        }
+        Err(now)
+    }
+}
+
+/// The bit of a state in the word.
+pub(super) const fn bit(state: State) -> i64 {
+    1 << state as u8
+}
+
+fn assert_told(state: State) {
+    assert!(
+        !matches!(state, State::Frozen | State::Victim | State::Left),
+        "{state:?} follows from what is done to a process; nobody says so"
+    );
+}
+
+fn encode(adj: ScoreAdj) -> u64 {
+    // Thousand more than it is, so that it is never negative.
+    u64::from(adj.get().abs_diff(ScoreAdj::NEVER.get()))
+}
+
+fn decode(field: u64) -> ScoreAdj {
+    let adj = i32::try_from(field).map(|above| above + i32::from(ScoreAdj::NEVER.get()));
+    adj.ok()
+        .and_then(|adj| ScoreAdj::new(adj).ok())
+        .expect("only adjustments are written")
+}
+
+impl<M: Machine> fmt::Debug for Process<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Process")
+            .field("id", &self.id)
+            .field("kind", &self.kind)
+            .field("adj", &self.adj())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_adjustment_is_read_as_it_was_written() {
+        for adj in -1000..=1000 {
+            let adj = ScoreAdj::new(adj).expect("in range");
+            assert_eq!(decode(encode(adj)), adj);
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "Victim follows from")]
+    fn nobody_says_that_a_process_is_a_victim() {
+        assert_told(State::Victim);
+    }
+}
