@@ -216,11 +216,8 @@ impl Log {
                 batch,
                 ..
             } => self.holds.note(site, pages, blocks, batch.0),
-            Event::PageAlloc { .. }
-            | Event::PageFree { .. }
-            | Event::PageSplit { .. }
-            | Event::Begin(_)
-            | Event::End(_) => {}
+            // Pages, phases and kills are for observers of their own.
+            _ => {}
         }
     }
 

@@ -3,7 +3,7 @@
 use super::scene::Scenes;
 use super::{ALONE, ASCENDING, BY_VMA, OURS};
 use crate::compare::Comparison;
-use crate::experiment::contestant::metrics::{FORGET, RAN, TABLE_WAIT, WALL};
+use crate::experiment::contestant::metrics::{RAN, TABLE_WAIT, WALL};
 use crate::experiment::contestant::{self, Target};
 use crate::metric::Metric;
 use crate::stats;
@@ -25,7 +25,6 @@ pub(super) fn of(runs: &Comparison, scenes: &Scenes, ours: &Raced) -> Vec<Target
     let (above, cases) = cases_above(runs, scenes);
     let work = 100.0 * (ratio(runs, ALONE, OURS, &equal(RAN)) - 1.0);
     let many = faster(runs, OURS, &equal(WALL));
-    let alone = 100.0 * share(runs, OURS, &equal(FORGET), &equal(WALL));
     let one = faster(runs, OURS, &scenes.one().metric(WALL));
     vec![
         Target {
@@ -49,7 +48,7 @@ pub(super) fn of(runs: &Comparison, scenes: &Scenes, ours: &Raced) -> Vec<Target
         Target {
             what: "from kill to free, against exit alone, equal cores",
             wanted: "1.8 times as fast",
-            measured: format!("{many:.2} times; {alone:.0} % of it one CPU forgets mappings"),
+            measured: format!("{many:.2} times"),
             is_met: many >= FASTER_MIN,
         },
         Target {
@@ -73,14 +72,6 @@ pub(super) fn ratio(runs: &Comparison, a: usize, b: usize, metric: &Metric) -> f
         samples.filter_map(|sample| sample.value(metric)).collect()
     };
     stats::compare(&values(a), &values(b)).map_or(f64::NAN, |it| it.ratio.median)
-}
-
-/// The median share of `part` in `whole`.
-fn share(runs: &Comparison, contestant: usize, part: &Metric, whole: &Metric) -> f64 {
-    let samples = runs.samples(contestant);
-    let shares = samples.filter_map(|sample| Some(sample.value(part)? / sample.value(whole)?));
-    let shares: Vec<f64> = shares.collect();
-    stats::estimate(&shares).map_or(f64::NAN, |share| share.median)
 }
 
 /// In how many seeds and scenes ours waits longer for page tables than the patch; and of how many.

@@ -228,7 +228,7 @@ impl Raced {
         self.tree.time(self.root(who), Phase::Rmap)
     }
 
-    /// Time in forgetting mappings, which one CPU does alone in the end.
+    /// Time in forgetting mappings.
     #[must_use]
     pub fn forgetting(&self, who: Who) -> Nanos {
         self.tree.time(self.root(who), Phase::ForgetMappings)
