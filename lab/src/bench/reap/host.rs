@@ -145,7 +145,7 @@ impl Stage {
         for locks in &*self.locks {
             locks.lock().spans_ns.clear();
         }
-        let resident = self.arena.resident().ok();
+        let (resident, given) = (self.arena.resident().ok(), self.to_kernel.given());
 
         let threads = if case.helps { self.cpus.len() } else { 1 };
         let gate = AtomicUsize::new(0);
@@ -163,7 +163,8 @@ impl Stage {
         self.check_gone(space, &spaces);
         let mut took = took(&spans);
         took.table_locks_ns = self.lock_spans();
-        let left = self.arena.resident().ok();
+        let (left, now) = (self.arena.resident().ok(), self.to_kernel.given());
+        (took.calls, took.given) = (now.calls - given.calls, now.pages - given.pages);
         took.freed = resident
             .zip(left)
             .map(|(before, left)| Pages(before.0.saturating_sub(left.0)));

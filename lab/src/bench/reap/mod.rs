@@ -43,7 +43,7 @@ const CASES: [Case; 6] = [
         helps: false,
     },
     Case {
-        name: "exit alone, by tables",
+        name: "alone, by tables",
         reaping: Reaping::MeetInTheMiddle,
         helps: false,
     },
@@ -87,6 +87,10 @@ struct Took {
     table_locks_ns: Vec<f64>,
     /// Whether a thread was kept off its CPU.
     disturbed: bool,
+    /// How often the kernel was asked to take memory back.
+    calls: u64,
+    /// Pages that it took.
+    given: u64,
     /// How much less memory the arena had afterwards.
     freed: Option<Pages>,
 }
@@ -207,7 +211,7 @@ fn judge_waits(watched: &mut [Raced]) {
             for raced in &mut *cases {
                 let took = &mut raced.rounds[round];
                 let waits = took.table_locks_ns.iter().filter(|&&span| span > longest);
-                took.table_wait_ns = waits.map(|span| span - usual).sum();
+                took.table_wait_ns = waits.fold(0.0, |sum, span| sum + (span - usual));
             }
         }
     }

@@ -86,18 +86,22 @@ fn how(raced: &[Raced], size: &Size) -> String {
     let here = || raced.iter().filter(|it| it.on != On::Simulated);
     let rounds = || here().flat_map(|it| &it.rounds);
     let disturbed = rounds().filter(|took| took.disturbed).count();
-    let given = here().filter(|it| it.on == On::GivenBack);
-    let freed = given.flat_map(|it| it.rounds.iter().filter_map(|took| took.freed));
+    let freed = here().filter(|it| it.on == On::GivenBack);
+    let freed = freed.flat_map(|it| it.rounds.iter().filter_map(|took| took.freed));
     let freed = freed.min().map_or_else(
         || "it could not be checked how much".to_owned(),
         |least| human(least.bytes() as f64, Unit::Bytes) + " or more each time",
     );
+    let calls: u64 = rounds().map(|took| took.calls).sum();
+    let given: u64 = rounds().map(|took| took.given).sum();
+    let pages_a_call = given as f64 / calls.max(1) as f64;
     format!(
-        "× is to exit alone of the same round; last column: × here, given back, over × simulated. \
-         {threads} threads, {} rounds in turns, medians with 95 % intervals. \
-         Given back: the kernel takes the memory of every page with madvise ({freed}). \
-         Own work: it does not, so this is what the manager does. {}: prices of its profile, not of \
-         this computer. In {disturbed} of {} races here a thread was kept off its CPU{}.",
+        "× is to exit alone of the same round, with its 95 % interval; last column: × here, given back, \
+         over × simulated. {threads} threads, {} rounds in turns, medians; JSON has the intervals of \
+         times too. Given back: the kernel takes the memory of every page with madvise ({freed}, \
+         {pages_a_call:.0} pages a call). Own work: it does not, so this is what the manager does. {}: \
+         prices of its profile, not of this computer. In {disturbed} of {} races here a thread was kept \
+         off its CPU{}.",
         size.rounds,
         sim::MACHINE,
         rounds().count(),
@@ -137,12 +141,19 @@ impl Shown<'_> {
             for &on in on {
                 let raced = self.find(on, case);
                 let estimate = raced.and_then(|it| stats::estimate(&it.of(what)));
-                let cell = estimate.map(|it| human_estimate(&it, Unit::Nanos));
+                // Where ratios have the intervals there is no room for those of times.
+                let cell = estimate.map(|it| {
+                    if states_ratio {
+                        human(it.median, Unit::Nanos)
+                    } else {
+                        human_estimate(&it, Unit::Nanos)
+                    }
+                });
                 row.push(cell.unwrap_or_else(|| NOTHING.to_owned()));
                 let ratio = raced
                     .zip(self.find(on, base))
                     .and_then(|(it, base)| ratio(it, base, what));
-                let cell = ratio.map(|it| shown(it.median, states_ratio));
+                let cell = ratio.map(|it| shown(&it, states_ratio));
                 row.push(cell.unwrap_or_else(|| NOTHING.to_owned()));
                 ratios.push(ratio);
             }
@@ -150,7 +161,7 @@ impl Shown<'_> {
                 let (here, simulated) = (ratios[0], ratios[ratios.len() - 1]);
                 let both = here.zip(simulated);
                 let cell =
-                    both.map(|(here, simulated)| shown(here.median / simulated.median, true));
+                    both.map(|(here, simulated)| format!("{:.2}", here.median / simulated.median));
                 row.push(cell.unwrap_or_else(|| NOTHING.to_owned()));
             }
             row
@@ -159,12 +170,13 @@ impl Shown<'_> {
     }
 }
 
-/// A ratio, or a share.
-fn shown(ratio: f64, is_ratio: bool) -> String {
+/// A ratio with its interval, or a share.
+fn shown(ratio: &Estimate, is_ratio: bool) -> String {
+    let Estimate { median, low, high } = ratio;
     if is_ratio {
-        format!("{ratio:.3}")
+        format!("{median:.2} {low:.2}–{high:.2}")
     } else {
-        format!("{:.1} %", ratio * 100.0)
+        format!("{:.1} %", median * 100.0)
     }
 }
 
@@ -233,8 +245,8 @@ mod tests {
         let found = found(&all, &Size::default(), None);
         let last = &found.tables[0].rows[5];
         assert_eq!(last[0], "meet-in-the-middle");
-        assert_eq!((&*last[2], &*last[6]), ("0.600", "0.500"));
-        assert_eq!(last[7], "1.200", "here over simulated");
+        assert_eq!((&*last[2], &*last[6]), ("0.60 0.60–0.60", "0.50 0.50–0.50"));
+        assert_eq!(last[7], "1.20", "here over simulated");
         assert_eq!(last[3], NOTHING, "not measured");
         let wall = |row: &&Row| row.metric == "wall_ns" && row.case == "meet-in-the-middle";
         let ratios = found.rows.iter().filter(wall).map(|row| row.ratio);
