@@ -249,7 +249,12 @@ fn took(spans: &[Span]) -> Took {
     let (begin, end) = begin.zip(end).expect("somebody ended it");
     let wall_ns = (end - begin).as_nanos() as f64;
     let work = spans.iter().map(|span| span.end - span.begin);
-    let away_ns: f64 = spans.iter().map(|span| span.away_ns).sum();
+    // One that was off its CPU at the gate comes late, and what it waited came before its span.
+    let late = spans
+        .iter()
+        .map(|span| (span.begin - begin).as_nanos() as f64);
+    let away = spans.iter().map(|span| span.away_ns);
+    let away_ns: f64 = away.chain(late).sum();
     Took {
         wall_ns,
         work_ns: work.map(|span| span.as_nanos() as f64).sum(),

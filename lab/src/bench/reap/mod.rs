@@ -85,7 +85,7 @@ struct Took {
     table_wait_ns: f64,
     /// How long each acquisition of a page-table lock took, if that was watched.
     table_locks_ns: Vec<f64>,
-    /// Whether a thread was kept off its CPU.
+    /// Whether a thread was kept off its CPU, or began late.
     disturbed: bool,
     /// How often the kernel was asked to take memory back.
     calls: u64,
@@ -242,7 +242,7 @@ mod tests {
                             .expect("memory");
                         let freed = given.freed.expect("Linux says");
                         assert!(freed >= pages, "{case:?} {shape:?}: {freed}");
-                        assert!(given.work_ns >= given.wall_ns * 0.9, "{given:?}");
+                        assert!(given.given >= u64::from(pages.0), "{given:?}");
                     }
                 }
             }
