@@ -212,6 +212,12 @@ impl<M: Machine> PageAllocator<M> {
         }
     }
 
+    /// Whether both frames are of the same zone, or both of none.
+    pub(crate) fn are_of_one_zone(&self, one: Pfn, other: Pfn) -> bool {
+        let zone = |pfn| self.locate(pfn).map(|(zone, _)| core::ptr::from_ref(zone));
+        zone(one) == zone(other)
+    }
+
     /// The sum of an item over all zones, differentials included.
     pub fn counted(&self, machine: &M, item: ZoneItem) -> u64 {
         self.zones

@@ -19,7 +19,7 @@ use crate::page::Request;
 use crate::page::watermark::Urgency;
 use crate::site::Work;
 use crate::units::{Order, Pages, Pfn};
-use crate::vmstat::counters::{NodeItem, ZoneItem};
+use crate::vmstat::counters::Step;
 
 /// Records that need no batch (Linux: `MMU_GATHER_BUNDLE`).
 const BUNDLE: usize = 8;
@@ -191,12 +191,12 @@ impl<'m, M: Machine> Gather<'m, M> {
             manager,
             spaces,
         } = self.memory;
-        let Some(&first) = own.first() else { return };
+        if own.is_empty() {
+            return;
+        }
         spaces.lru.remove(machine, manager.pages(), own);
         let pages = own.len() as u64;
-        let delta = -signed(pages);
-        manager.pages().count(machine, first, ZoneItem::Anon, delta);
-        manager.count_node(machine, NodeItem::AnonMapped, delta);
+        self.memory.count_anon(own, Order::ZERO, Step::Down);
         machine.spend(Work::Release, u32::try_from(pages).unwrap_or(u32::MAX));
         self.uncharge(pages);
         self.memory.give_back(own);
@@ -211,11 +211,7 @@ impl<'m, M: Machine> Gather<'m, M> {
         let Pages(pages) = order.pages();
         if page.kind == PageKind::Anon {
             spaces.lru.remove(machine, manager.pages(), &[page.pfn]);
-            let delta = -i64::from(pages);
-            manager
-                .pages()
-                .count(machine, page.pfn, ZoneItem::Anon, delta);
-            manager.count_node(machine, NodeItem::AnonMapped, delta);
+            self.memory.count_anon(&[page.pfn], order, Step::Down);
             self.uncharge(u64::from(pages));
         }
         machine.spend(Work::Release, 1);

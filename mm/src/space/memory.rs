@@ -4,6 +4,7 @@ use alloc::boxed::Box;
 use core::fmt;
 
 use super::error::NoMemory;
+use super::gather::signed;
 use super::lru::Lru;
 use super::reap::Reaping;
 use super::rss::Rss;
@@ -12,9 +13,9 @@ use crate::counter::{Batch, Counting, InitError, Plan};
 use crate::design::Design;
 use crate::machine::Machine;
 use crate::page::{AllocError, Request};
-use crate::units::{Order, Pfn};
+use crate::units::{Order, Pages, Pfn};
 use crate::vmstat::Manager;
-use crate::vmstat::counters::NodeItem;
+use crate::vmstat::counters::{NodeItem, Step, ZoneItem};
 
 /// What all address spaces of a machine share, but for its memory: swap, the lists by which pages
 /// are aged, how resident pages are counted, and how a dying address space is emptied.
@@ -111,16 +112,30 @@ impl<'m, M: Machine> Memory<'m, M> {
     pub(super) fn table_page(&self, request: Request) -> Result<Pfn, AllocError> {
         let pfn = self.manager.pages().alloc(self.machine, request)?;
         self.manager
-            .count_node(self.machine, NodeItem::PageTables, 1);
+            .step_nodes_of(self.machine, NodeItem::PageTables, &[pfn], Step::Up);
         Ok(pfn)
     }
 
     /// Pages of page tables go back.
     pub(super) fn give_back_tables(&self, pfns: &[Pfn]) {
-        let delta = -i64::try_from(pfns.len()).unwrap_or(0);
         self.manager
-            .count_node(self.machine, NodeItem::PageTables, delta);
+            .step_nodes_of(self.machine, NodeItem::PageTables, pfns, Step::Down);
         self.give_back(pfns);
+    }
+
+    /// Counts anonymous pages that come or go, where each of them is.
+    pub(super) fn count_anon(&self, pfns: &[Pfn], order: Order, step: Step) {
+        let Self {
+            machine, manager, ..
+        } = *self;
+        let Pages(each) = order.pages();
+        let alike = |a: &Pfn, b: &Pfn| manager.pages().are_of_one_zone(*a, *b);
+        for run in pfns.chunk_by(alike) {
+            let pages = signed(run.len() as u64 * u64::from(each)) * step as i64;
+            let pfn = run[0];
+            manager.pages().count(machine, pfn, ZoneItem::Anon, pages);
+            manager.count_node_of(machine, pfn, NodeItem::AnonMapped, pages);
+        }
     }
 
     /// Single pages go back to their zones.

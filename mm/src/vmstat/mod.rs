@@ -30,7 +30,7 @@ use crate::event::{Changed, Event};
 use crate::machine::{Job, JobState, Machine, WhenIdle, Word};
 use crate::page::{Config, LayoutError, PageAllocator};
 use crate::site::Work;
-use crate::units::CpuId;
+use crate::units::{CpuId, Pfn};
 
 /// Physical memory with its periodic upkeep: what an embedder runs.
 pub struct Manager<M: Machine> {
@@ -139,6 +139,23 @@ impl<M: Machine> Manager<M> {
     #[inline]
     pub fn count_node(&self, machine: &M, item: NodeItem, delta: i64) {
         self.node_here(machine).add(machine, item as usize, delta);
+    }
+
+    /// Counts `delta` more or fewer of an item on the node that the page `pfn` is of (Linux:
+    /// `lruvec_stat_mod_folio`). Nothing happens for a frame in no zone.
+    pub fn count_node_of(&self, machine: &M, pfn: Pfn, item: NodeItem, delta: i64) {
+        if let Some(node) = self.pages.node_of(pfn) {
+            // Memory without CPUs is counted on the last node that has some.
+            let index = node.index().min(self.nodes.len() - 1);
+            self.nodes[index].add(machine, item as usize, delta);
+        }
+    }
+
+    /// Counts one more or one fewer for each page, on the node that it is of.
+    pub fn step_nodes_of(&self, machine: &M, item: NodeItem, pfns: &[Pfn], step: Step) {
+        for &pfn in pfns {
+            self.count_node_of(machine, pfn, item, step as i64);
+        }
     }
 
     /// Counts one more or one fewer of an item on this CPU's node.

@@ -2,6 +2,7 @@
 //!
 //! Locks: `UpperTable`, then `PageTable`; pages are taken before and given back after.
 
+use super::table::Spares;
 use super::{Attempt, Faulted};
 use crate::machine::{Lock, Machine};
 use crate::page::watermark::Urgency;
@@ -11,11 +12,11 @@ use crate::space::memory::Memory;
 use crate::space::page_table::{ENTRIES, Page, PageKind, Spot, What};
 use crate::space::rss::RssKind;
 use crate::space::{AddressSpace, Flag};
-use crate::units::{Order, Pages, Pfn, Vpn};
-use crate::vmstat::counters::{NodeItem, ZoneItem};
+use crate::units::{Order, Pages, Vpn};
+use crate::vmstat::counters::Step;
 
 impl<M: Machine> AddressSpace<M> {
-    /// Maps a huge page around `page`. `None` if there is a table already.
+    /// Maps a huge page around `page`. `None` if there is a table in use.
     pub(super) fn fault_whole(
         &self,
         memory: Memory<'_, M>,
@@ -26,6 +27,9 @@ impl<M: Machine> AddressSpace<M> {
         let spot = self.table.spot(machine, page)?;
         if spot.leaf.is_huge() {
             return Ok(Some(Attempt::Done(Faulted::Already)));
+        }
+        if kind == PageKind::Anon && self.has(machine, Flag::Unstable) {
+            return Err(FaultError::Unstable(page));
         }
         let Pages(pages) = Order::HUGE.pages();
         let charged = if kind == PageKind::Anon {
@@ -51,15 +55,15 @@ impl<M: Machine> AddressSpace<M> {
         kind: PageKind,
     ) -> Result<Option<Attempt>, FaultError> {
         let machine = memory.machine;
-        // Kept for the parts, should it be split.
-        let mut spare = Some(self.table_page(memory)?);
+        // The one for the table is kept for the parts, should it be split.
+        let mut spares = self.spares(memory, spot)?;
         let request = self.request(machine, Order::HUGE).urgent(Urgency::NoWait);
         let block = memory.manager.pages().alloc(machine, request);
         let outcome = block.map_err(FaultError::OutOfMemory).and_then(|pfn| {
             // Clearing 2 MiB is most of the price of as many faults.
             machine.spend(Work::Fault, ENTRIES);
             let whole = Page { pfn, kind };
-            let outcome = self.put_whole(machine, spot, (whole, version), &mut spare);
+            let outcome = self.put_whole(machine, spot, (whole, version), &mut spares);
             if let Ok(Some(Attempt::Done(Faulted::Huge))) = outcome {
                 self.count_whole(memory, whole);
             } else {
@@ -67,9 +71,7 @@ impl<M: Machine> AddressSpace<M> {
             }
             outcome.map_err(|error| error.at(page))
         });
-        if let Some(spare) = spare {
-            memory.give_back_tables(&[spare]);
-        }
+        spares.give_back(memory);
         outcome
     }
 
@@ -78,10 +80,10 @@ impl<M: Machine> AddressSpace<M> {
         machine: &M,
         spot: Spot<'_, M>,
         (whole, version): (Page, u64),
-        spare: &mut Option<Pfn>,
+        spares: &mut Spares,
     ) -> Result<Option<Attempt>, Refusal> {
         let private = whole.kind == PageKind::Anon;
-        spot.upper.frame.with(machine, Site::Fault, |_| {
+        spot.upper.frame.with(machine, Site::Fault, |upper| {
             spot.leaf.entries.with(machine, Site::Fault, |entries| {
                 if private && self.has(machine, Flag::Unstable) {
                     return Err(Refusal::Unstable);
@@ -89,17 +91,20 @@ impl<M: Machine> AddressSpace<M> {
                 if self.tree.version() != version {
                     return Ok(Some(Attempt::Again));
                 }
-                match (entries.what(), *spare) {
-                    (What::Huge(_), _) => Ok(Some(Attempt::Done(Faulted::Already))),
+                match (entries.what(), spares.table) {
+                    (What::Huge(_), _) => return Ok(Some(Attempt::Done(Faulted::Already))),
                     (What::Nothing, Some(frame)) => {
                         entries.provide(frame)?;
-                        *spare = None;
+                        spares.table = None;
                         self.forget_frames(machine, -1);
-                        spot.leaf.set_huge(entries, whole);
-                        Ok(Some(Attempt::Done(Faulted::Huge)))
                     }
-                    _ => Ok(None),
+                    // What was mapped here before has left it: it is kept as if it was new.
+                    (What::Table, _) if entries.used() == 0 => {}
+                    _ => return Ok(None),
                 }
+                self.put_upper(machine, (spot, upper), spares);
+                spot.leaf.set_huge(entries, whole);
+                Ok(Some(Attempt::Done(Faulted::Huge)))
             })
         })
     }
@@ -116,10 +121,7 @@ impl<M: Machine> AddressSpace<M> {
         let Pages(pages) = Order::HUGE.pages();
         let pages = i64::from(pages);
         self.rss.add(machine, RssKind::Anon, pages);
-        manager.count_node(machine, NodeItem::AnonMapped, pages);
-        manager
-            .pages()
-            .count(machine, whole.pfn, ZoneItem::Anon, pages);
+        memory.count_anon(&[whole.pfn], Order::HUGE, Step::Up);
         spaces.lru.add(machine, manager.pages(), whole.pfn);
     }
 }

@@ -63,7 +63,7 @@ impl<M: Machine> AddressSpace<M> {
     /// may go below watermarks.
     ///
     /// # Errors
-    /// [`FaultError`]; nothing has changed.
+    /// [`FaultError`]; nothing has changed, but that a file or what is shared may have the page now.
     pub fn fault(
         &self,
         memory: Memory<'_, M>,
@@ -106,11 +106,30 @@ impl<M: Machine> AddressSpace<M> {
             let table_end = first_page(table_of(page) + 1).0;
             let end = (page.0 + small::TOGETHER as u64).min(table_end);
             let end = Vpn(end.min(vma.end.0).min(pages.end.0));
-            if let Attempt::Done(_) = self.fill(memory, version, page..end)? {
-                page = end;
-            }
+            page = self.fill_some(memory, version, page..end)?;
         }
         Ok(())
+    }
+
+    /// Fills `pages`, or only the first if there is not enough for all. Where it stopped.
+    fn fill_some(
+        &self,
+        memory: Memory<'_, M>,
+        version: u64,
+        pages: Range<Vpn>,
+    ) -> Result<Vpn, FaultError> {
+        let first = pages.start;
+        let after = Vpn(first.0 + 1);
+        let (end, attempt) = match self.fill(memory, version, pages.clone()) {
+            Err(FaultError::OutOfMemory(_) | FaultError::OverBudget(_)) if after < pages.end => {
+                (after, self.fill(memory, version, first..after)?)
+            }
+            attempt => (pages.end, attempt?),
+        };
+        Ok(match attempt {
+            Attempt::Done(_) => end,
+            Attempt::Again => first,
+        })
     }
 
     /// The mapping of `page`, if it may be touched.

@@ -10,6 +10,21 @@ use crate::space::memory::Memory;
 use crate::space::page_table::{Spot, TABLES, What};
 use crate::units::{Order, Pfn};
 
+/// Pages for tables, taken before any lock.
+pub(super) struct Spares {
+    pub(super) table: Option<Pfn>,
+    pub(super) upper: Option<Pfn>,
+}
+
+impl Spares {
+    /// Gives back what was not needed.
+    pub(super) fn give_back<M: Machine>(self, memory: Memory<'_, M>) {
+        for frame in self.table.into_iter().chain(self.upper) {
+            memory.give_back_tables(&[frame]);
+        }
+    }
+}
+
 impl<M: Machine> AddressSpace<M> {
     /// Makes a table live. `false` if a huge page is there.
     pub(super) fn add_table(
@@ -22,42 +37,61 @@ impl<M: Machine> AddressSpace<M> {
             "pages of an address space are below its end"
         );
         let machine = memory.machine;
-        let mut spare = Some(self.table_page(memory)?);
-        let mut upper = None;
-        if !spot.upper.has_frame() {
-            upper = self
-                .table_page(memory)
-                .inspect_err(|_| {
-                    spare
-                        .take()
-                        .inspect(|&spare| memory.give_back_tables(&[spare]));
-                })?
-                .into();
-        }
+        let mut spares = self.spares(memory, spot)?;
         let outcome = spot.upper.frame.with(machine, Site::Fault, |frame| {
-            if let Some(page) = upper.take() {
-                upper = spot.upper.provide(frame, page);
-                self.forget_frames(machine, -i64::from(upper.is_none()));
-            }
+            self.put_upper(machine, (spot, frame), &mut spares);
             spot.leaf.entries.with(machine, Site::Fault, |entries| {
                 if let What::Huge(_) = entries.what() {
                     return Ok(false);
                 }
-                if let Some(frame) = spare
+                if let Some(frame) = spares.table
                     && entries.what() == What::Nothing
                 {
                     entries.provide(frame)?;
-                    spare = None;
+                    spares.table = None;
                     self.forget_frames(machine, -1);
                     spot.leaf.go_live(entries);
                 }
                 Ok(true)
             })
         });
-        for frame in spare.into_iter().chain(upper) {
-            memory.give_back_tables(&[frame]);
-        }
+        spares.give_back(memory);
         outcome.map_err(|NoMemory| FaultError::NoMemory)
+    }
+
+    /// Takes pages for a table and, if it has none yet, for the one above.
+    pub(super) fn spares(
+        &self,
+        memory: Memory<'_, M>,
+        spot: Spot<'_, M>,
+    ) -> Result<Spares, FaultError> {
+        let mut spares = Spares {
+            table: Some(self.table_page(memory)?),
+            upper: None,
+        };
+        if !spot.upper.has_frame() {
+            match self.table_page(memory) {
+                Ok(page) => spares.upper = Some(page),
+                Err(error) => {
+                    spares.give_back(memory);
+                    return Err(error);
+                }
+            }
+        }
+        Ok(spares)
+    }
+
+    /// Gives the upper table its page if it has none yet.
+    pub(super) fn put_upper(
+        &self,
+        machine: &M,
+        (spot, frame): (Spot<'_, M>, &mut Option<Pfn>),
+        spares: &mut Spares,
+    ) {
+        if let Some(page) = spares.upper.take() {
+            spares.upper = spot.upper.provide(frame, page);
+            self.forget_frames(machine, -i64::from(spares.upper.is_none()));
+        }
     }
 
     pub(super) fn table_page(&self, memory: Memory<'_, M>) -> Result<Pfn, FaultError> {
