@@ -98,7 +98,11 @@ fn sizes() -> impl Strategy<Value = Sizes> {
             memory: 1 << 17,
             swap,
             mappings,
-            limits: [own, group.saturating_add(others), top.saturating_add(others)],
+            limits: [
+                own,
+                group.saturating_add(others),
+                top.saturating_add(others),
+            ],
             others,
         }
     })

@@ -100,7 +100,9 @@ impl<M: Machine> AddressSpace<M> {
         if self.has(machine, Flag::Exiting) {
             return Err(MapError::Ended);
         }
-        self.check_room(mappings, 1)?;
+        if !matches!(request.place, Place::Replace(_)) {
+            self.check_room(mappings, 1)?;
+        }
         machine.spend(Work::MapEdit, 1);
         let start = self.place(mappings, &request)?;
         let pages = range(start, request.pages)?;

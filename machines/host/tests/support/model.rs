@@ -80,7 +80,8 @@ impl Model {
             return refused(why);
         }
         let max = self.sizes.mappings as usize;
-        if self.mappings.len() >= max {
+        let replaces = matches!(place, Place::Replace(_));
+        if !replaces && self.mappings.len() >= max {
             return refused(MapError::TooMany(max));
         }
         let Some(start) = self.place(place, pages, what) else {
@@ -92,7 +93,7 @@ impl Model {
             what,
             origin: start,
         };
-        if let Place::Replace(_) = place {
+        if replaces {
             self.check_cut(&range, 1).map_err(Refused::Other)?;
             self.cut(&range);
             self.mappings.insert(start, new);
@@ -310,7 +311,9 @@ impl Model {
     pub(crate) fn swap_out(&mut self, range: Range<u64>) -> u64 {
         let room = u64::from(self.sizes.swap) - self.count(There::Swapped);
         let own = self.pages.range_mut(range).map(|(_, there)| there);
-        let going = own.filter(|there| **there == There::Own).take(room as usize);
+        let going = own
+            .filter(|there| **there == There::Own)
+            .take(room as usize);
         going.map(|there| *there = There::Swapped).count() as u64
     }
 
@@ -331,7 +334,11 @@ impl Model {
         let tables = (self.tables.len() + self.huge.len() + self.uppers.len()) as u64;
         let (file, shared) = (self.file.len() as u64, self.shared.len() as u64);
         State {
-            mappings: self.mappings.iter().map(|(&at, new)| see(at, new)).collect(),
+            mappings: self
+                .mappings
+                .iter()
+                .map(|(&at, new)| see(at, new))
+                .collect(),
             rss: [
                 self.count(There::File),
                 anonymous,
@@ -397,9 +404,7 @@ fn check(place: Place, pages: u64, what: What) -> Result<(), MapError> {
     check_range(0, pages)?;
     match what {
         What::Reserved if pages % align != 0 => unaligned(Vpn(pages)),
-        What::Frames { first } if u64::from(first) + pages > 1 << 32 => {
-            Err(MapError::NoSuchFrames)
-        }
+        What::Frames { first } if u64::from(first) + pages > 1 << 32 => Err(MapError::NoSuchFrames),
         What::File { offset } | What::Shared { offset } if offset > u64::MAX - pages => {
             Err(MapError::NoSuchFrames)
         }

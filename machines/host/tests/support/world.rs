@@ -10,10 +10,10 @@ use plimsoll_mm::space::object::{Object, ObjectKind};
 use plimsoll_mm::space::rss::RssKind;
 use plimsoll_mm::space::vma_tree::{Cursor, Vma};
 use plimsoll_mm::space::{
-    AddressSpace, Backing, MapError, MapRequest, MappingKind, Memory, Place, Spaces,
+    AddressSpace, Backing, MapError, MapRequest, MappingKind, Memory, Notified, Place, Spaces,
 };
 use plimsoll_mm::topology::Topology;
-use plimsoll_mm::units::{Pages, Pfn, Vpn};
+use plimsoll_mm::units::{CpuId, Pages, Pfn, Vpn};
 use plimsoll_mm::vmstat::Manager;
 use plimsoll_mm::vmstat::counters::{NodeItem, ZoneItem};
 
@@ -87,11 +87,8 @@ pub(crate) struct State {
 
 impl World {
     pub(crate) fn new(design: Design, sizes: Sizes) -> Self {
-        Self::on(Host::with_topology(Topology::flat(2)), design, sizes)
-    }
-
-    pub(crate) fn on(host: Host, design: Design, sizes: Sizes) -> Self {
-        let _entered = host.enter(plimsoll_mm::units::CpuId(0));
+        let host = Host::with_topology(Topology::flat(2));
+        let _entered = host.enter(CpuId(0));
         let mut config = Config::new(Layout::arena(Pages(sizes.memory)));
         config.design = design;
         let mm = Manager::new(&host, config).expect("an arena is a layout");
@@ -120,6 +117,12 @@ impl World {
             memory: sizes.memory,
             host,
         }
+    }
+
+    /// The same, and `notified` hears of what is emptied.
+    pub(crate) fn notifying(self, notified: impl Notified<Host> + 'static) -> Self {
+        let space = self.space.notifying(notified);
+        Self { space, ..self }
     }
 
     pub(crate) fn memory(&self) -> Memory<'_, Host> {
