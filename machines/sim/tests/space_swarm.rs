@@ -65,12 +65,12 @@ impl Play {
 
     /// Everybody lives.
     fn first_act(&self) -> Vec<(CpuId, User)> {
-        let mut cast = Vec::new();
-        let cpus = self.sim.topology().cpus();
+        let cpus: Vec<CpuId> = self.sim.topology().ids().collect();
+        let mut cpus = cpus.iter().copied().cycle();
         let acting: Rc<RefCell<Vec<(CpuId, User)>>> = Rc::default();
         for process in 0..self.stage.processes.len() {
             for number in 0..self.stage.plan.users {
-                let cpu = CpuId((process as u32 * 3 + number) % cpus);
+                let cpu = cpus.next().expect("there are CPUs");
                 let mut user = User::new(&self.stage, &self.sim, process, number);
                 let done = Rc::clone(&acting);
                 self.sim.spawn(cpu, move |sim| {
@@ -84,8 +84,7 @@ impl Play {
         self.run_on();
         let owners = self.owners.borrow().clone();
         check_spaces::check_quiet(&self.sim, &self.stage, &owners);
-        cast.append(&mut acting.borrow_mut());
-        cast
+        acting.take()
     }
 
     /// All end.
@@ -107,11 +106,12 @@ impl Play {
         self.stage.note(|met| met.ended_by[which] += 1);
     }
 
-    fn spawn(&self, first: u64, count: u32, act: fn(Actor, &Sim)) {
+    /// Actors number `first` and on, from the last CPU down.
+    fn spawn(&self, first: u32, count: u32, act: fn(Actor, &Sim)) {
         let cpus = self.sim.topology().cpus();
-        for who in first..first + u64::from(count) {
-            let actor = Actor::new(&self.stage, &self.sim, who);
-            let cpu = CpuId((who * 7 % u64::from(cpus)) as u32);
+        for who in first..first + count {
+            let actor = Actor::new(&self.stage, &self.sim, u64::from(who));
+            let cpu = CpuId(cpus - 1 - who % cpus);
             self.sim.spawn(cpu, move |sim| act(actor, sim));
         }
     }

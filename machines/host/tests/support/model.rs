@@ -179,7 +179,7 @@ impl Model {
             }
             let (from, to) = (range.start.max(start), range.end.min(mapping.end));
             if mapping.what == What::Reserved
-                && let Some(page) = [from, to].into_iter().find(|at| at % TABLE != 0)
+                && let Some(page) = [from, to].into_iter().find(|at| !at.is_multiple_of(TABLE))
             {
                 let (page, align) = (Vpn(page), TABLE);
                 return Err(MapError::Unaligned { page, align });
@@ -237,7 +237,7 @@ impl Model {
         match mapping.what {
             What::Reserved => {
                 self.put_huge(table, true);
-                return Ok(Faulted::Huge);
+                Ok(Faulted::Huge)
             }
             What::Anonymous { huge } => {
                 let whole = pages_of(table);
@@ -310,10 +310,9 @@ impl Model {
 
     pub(crate) fn swap_out(&mut self, range: Range<u64>) -> u64 {
         let room = u64::from(self.sizes.swap) - self.count(There::Swapped);
+        let room = usize::try_from(room).expect("few slots");
         let own = self.pages.range_mut(range).map(|(_, there)| there);
-        let going = own
-            .filter(|there| **there == There::Own)
-            .take(room as usize);
+        let going = own.filter(|there| **there == There::Own).take(room);
         going.map(|there| *there = There::Swapped).count() as u64
     }
 
@@ -397,13 +396,13 @@ fn check(place: Place, pages: u64, what: What) -> Result<(), MapError> {
     let unaligned = |page| Err(MapError::Unaligned { page, align });
     if let Place::Fixed(start) | Place::Replace(start) = place {
         check_range(start.0, pages)?;
-        if start.0 % align != 0 {
+        if !start.0.is_multiple_of(align) {
             return unaligned(start);
         }
     }
     check_range(0, pages)?;
     match what {
-        What::Reserved if pages % align != 0 => unaligned(Vpn(pages)),
+        What::Reserved if !pages.is_multiple_of(align) => unaligned(Vpn(pages)),
         What::Frames { first } if u64::from(first) + pages > 1 << 32 => Err(MapError::NoSuchFrames),
         What::File { offset } | What::Shared { offset } if offset > u64::MAX - pages => {
             Err(MapError::NoSuchFrames)

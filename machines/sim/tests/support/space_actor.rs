@@ -92,11 +92,9 @@ impl Actor {
             Some(process.space.try_reap(memory))
         };
         match reaped {
-            Some(Reaped::All) => {
-                // As the OOM killer does, now and then: nobody need come again.
-                if self.dice.chance(20) {
-                    process.space.raise(sim, Flag::Skip);
-                }
+            // As the OOM killer does, now and then: nobody need come again.
+            Some(Reaped::All) if self.dice.chance(20) => {
+                process.space.raise(sim, Flag::Skip);
             }
             Some(Reaped::Partly) => {
                 assert!(stage.plan.refusals > 0, "nobody refuses here");
@@ -111,7 +109,7 @@ impl Actor {
                 assert!(!may_wait, "who waits gets in");
                 stage.note(|met| met.busy += 1);
             }
-            None => {}
+            Some(Reaped::All) | None => {}
         }
         if reaped.is_some_and(|reaped| reaped != Reaped::Busy) {
             let space = &process.space;

@@ -1,5 +1,10 @@
 //! A random machine with random address spaces on it, and those who use, kill and empty them.
 
+#![allow(
+    clippy::arc_with_non_send_sync,
+    reason = "address spaces share by Arc on every machine"
+)]
+
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::rc::Rc;

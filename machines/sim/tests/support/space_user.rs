@@ -125,7 +125,7 @@ impl User {
         let reserved = matches!(backing, Backing::Reserved);
         let kind = kind_of(&backing);
         let mut pages = u64::from(self.dice.between(1, self.stage.plan.span));
-        let mut start = self.part + u64::from(self.dice.below(PART as u32));
+        let mut start = self.part + self.draw(PART);
         if reserved || self.dice.chance(30) {
             pages = pages.next_multiple_of(HUGE);
             start = start.next_multiple_of(HUGE);
