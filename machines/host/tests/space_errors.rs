@@ -3,17 +3,12 @@
 
 mod support;
 
-use std::ops::Range;
-use std::sync::{Arc, Barrier};
-use std::thread;
-
-use plimsoll_host::Host;
 use plimsoll_mm::design::Design;
 use plimsoll_mm::space::budget::OverBudget;
 use plimsoll_mm::space::reap::{Reaped, Reaping};
 use plimsoll_mm::space::vma_tree::Vma;
 use plimsoll_mm::space::{
-    Access, END, ExitError, Exited, FaultError, Faulted, Flag, MapError, Notified, Place, Refused,
+    Access, END, ExitError, Exited, FaultError, Faulted, Flag, MapError, Place,
 };
 use plimsoll_mm::units::{CpuId, Vpn};
 use support::world::{Sizes, What, World};
@@ -257,61 +252,6 @@ fn what_is_private_is_not_touched_once_it_may_be_gone() {
     assert_eq!(touch(&world, 100), Faulted::Already, "it is there still");
     assert_eq!(touch(&world, 300), Faulted::Mapped { swapped: false });
     assert_eq!(touch(&world, 2048), Faulted::Huge);
-    world.end();
-}
-
-/// Whoever empties pages waits here.
-struct Gate {
-    entered: Arc<Barrier>,
-    opened: Arc<Barrier>,
-}
-
-impl Notified<Host> for Gate {
-    fn start(&self, _: &Host, _: &Range<Vpn>, may_wait: bool) -> Result<(), Refused> {
-        if may_wait {
-            self.entered.wait();
-            self.opened.wait();
-        }
-        Ok(())
-    }
-
-    fn end(&self, _: &Host, _: &Range<Vpn>) {}
-
-    fn release(&self, _: &Host) {}
-}
-
-#[test]
-fn who_was_killed_does_not_wait_for_mappings() {
-    let [entered, opened] = [(); 2].map(|()| Arc::new(Barrier::new(2)));
-    let gate = Gate {
-        entered: Arc::clone(&entered),
-        opened: Arc::clone(&opened),
-    };
-    let world = World::new(Design::OURS, Sizes::AMPLE).notifying(gate);
-    let _entered = world.host.enter(CpuId(0));
-    world.map_at(100, 10, ANONYMOUS);
-    world.map_at(200, 10, FILE);
-    touch(&world, 100);
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            let _entered = world.host.enter(CpuId(1));
-            // The mappings are its own while it waits at the gate.
-            let replaced = world.map(Place::Replace(Vpn(105)), 1, SHARED);
-            replaced.expect("nothing is in the way");
-        });
-        entered.wait();
-        assert_eq!(world.space.try_reap(world.memory()), Reaped::Busy);
-        assert!(world.space.raise(&world.host, Flag::Killed));
-        let why = map_refused(&world, Place::Lowest, 1, ANONYMOUS);
-        assert_eq!(why, MapError::Killed);
-        advises(&why, "killed while waiting");
-        assert_eq!(unmap_refused(&world, 100, 1), MapError::Killed);
-        let why = fault_refused(&world, 200, Access::Read);
-        assert_eq!(why, FaultError::Killed);
-        assert_eq!(world.space.release(world.memory(), || true), None);
-        assert!(!world.space.has(&world.host, Flag::Unstable));
-        opened.wait();
-    });
     world.end();
 }
 

@@ -17,7 +17,7 @@ use super::memory::Memory;
 use super::page_table::{ENTRIES, first_page, table_of};
 use super::vma_tree::{Cursor, Vma, VmaError};
 use super::{AddressSpace, END, Flag};
-use crate::machine::{Machine, RwLock};
+use crate::machine::{Field, Machine, RwLock};
 use crate::site::{Site, Work};
 use crate::units::{Pfn, Vpn};
 
@@ -133,9 +133,15 @@ impl<M: Machine> AddressSpace<M> {
         let removal = self.removal(memory, mappings, &pages)?;
         self.check_room(mappings, removal.more + 1)?;
         let editor = &mut mappings.editor;
-        self.tree.store(memory.machine, editor, new, |_| {})?;
-        removal.count(mappings);
-        self.empty(memory, &pages);
+        // What is touched meanwhile would go with the pages of others: see `fault::version`.
+        self.replacing.set(1);
+        let stored = self.tree.store(memory.machine, editor, new, |_| {});
+        if stored.is_ok() {
+            removal.count(mappings);
+            self.empty(memory, &pages);
+        }
+        self.replacing.set(0);
+        stored?;
         Ok(new)
     }
 
