@@ -267,6 +267,9 @@ impl User {
     fn touch_nowhere(&self, sim: &Sim) -> Goes {
         let (memory, page) = (self.stage.memory(sim), Vpn(BASE - 1));
         let faulted = self.process().space.fault(memory, page, Access::Write);
+        if faulted == Err(FaultError::Killed) {
+            return self.was_killed(sim);
+        }
         assert_eq!(faulted, Err(FaultError::NotMapped(page)));
         Ok(())
     }
