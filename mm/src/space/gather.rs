@@ -204,7 +204,7 @@ impl<'m, M: Machine> Gather<'m, M> {
         spaces.lru.remove(machine, manager.pages(), own);
         let pages = own.len() as u64;
         manager.pages().count_each(machine, own, ZoneItem::Anon, -1);
-        manager.count_node(machine, NodeItem::AnonMapped, -signed(pages));
+        manager.count_each_on_nodes(machine, own, NodeItem::AnonMapped, -1);
         machine.spend(Work::Release, u32::try_from(pages).unwrap_or(u32::MAX));
         self.uncharge(pages);
         self.memory.give_back(own);
@@ -223,7 +223,7 @@ impl<'m, M: Machine> Gather<'m, M> {
             manager
                 .pages()
                 .count(machine, page.pfn, ZoneItem::Anon, delta);
-            manager.count_node(machine, NodeItem::AnonMapped, delta);
+            manager.count_each_on_nodes(machine, &[page.pfn], NodeItem::AnonMapped, delta);
             self.uncharge(u64::from(pages));
         }
         machine.spend(Work::Release, 1);

@@ -110,17 +110,20 @@ impl<'m, M: Machine> Memory<'m, M> {
     /// A page for a page table.
     pub(super) fn table_page(&self, request: Request) -> Result<Pfn, AllocError> {
         let pfn = self.manager.pages().alloc(self.machine, request)?;
-        self.manager
-            .count_node(self.machine, NodeItem::PageTables, 1);
+        self.count_tables(&[pfn], 1);
         Ok(pfn)
     }
 
     /// Pages of page tables go back.
     pub(super) fn give_back_tables(&self, pfns: &[Pfn]) {
-        let delta = -i64::try_from(pfns.len()).unwrap_or(0);
-        self.manager
-            .count_node(self.machine, NodeItem::PageTables, delta);
+        self.count_tables(pfns, -1);
         self.give_back(pfns);
+    }
+
+    fn count_tables(&self, pfns: &[Pfn], each: i64) {
+        let item = NodeItem::PageTables;
+        self.manager
+            .count_each_on_nodes(self.machine, pfns, item, each);
     }
 
     /// Single pages go back to their zones.

@@ -30,7 +30,7 @@ use crate::event::{Changed, Event};
 use crate::machine::{Job, JobState, Machine, WhenIdle, Word};
 use crate::page::{Config, LayoutError, PageAllocator};
 use crate::site::Work;
-use crate::units::CpuId;
+use crate::units::{CpuId, Pfn};
 
 /// Physical memory with its periodic upkeep: what an embedder runs.
 pub struct Manager<M: Machine> {
@@ -139,6 +139,19 @@ impl<M: Machine> Manager<M> {
     #[inline]
     pub fn count_node(&self, machine: &M, item: NodeItem, delta: i64) {
         self.node_here(machine).add(machine, item as usize, delta);
+    }
+
+    /// Counts `each` more or fewer of an item for each of `pfns`, on the node it is in, whichever
+    /// this CPU is on (Linux: `mod_node_page_state` of `page_pgdat`). Nodes without CPUs count as the
+    /// last one; frames in no zone are passed over.
+    pub fn count_each_on_nodes(&self, machine: &M, pfns: &[Pfn], item: NodeItem, each: i64) {
+        let node = |pfn: &Pfn| self.pages.node_of(*pfn);
+        for run in pfns.chunk_by(|one, next| node(one) == node(next)) {
+            let Some(node) = node(&run[0]) else { continue };
+            let counters = &self.nodes[node.index().min(self.nodes.len() - 1)];
+            let count = i64::try_from(run.len()).unwrap_or(i64::MAX);
+            counters.add(machine, item as usize, each.saturating_mul(count));
+        }
     }
 
     /// Counts one more or one fewer of an item on this CPU's node.
