@@ -23,6 +23,7 @@ use crate::report::{Report, Table};
 use crate::room::Room;
 use crate::workload::make_like::MakeLike;
 use crate::workload::stress_vm::{Pause, StressVm};
+use crate::workload::victim::KilledApps;
 
 /// A workload that has a name.
 #[derive(Clone, Copy, Debug)]
@@ -35,7 +36,7 @@ pub struct Workload {
 }
 
 /// Every workload.
-pub const WORKLOADS: [Workload; 3] = [
+pub const WORKLOADS: [Workload; 4] = [
     Workload {
         name: "stress-vm",
         about: "stress-ng --vm: each worker maps 64 MiB, writes and checks it, unmaps, repeats",
@@ -59,6 +60,17 @@ pub const WORKLOADS: [Workload; 3] = [
                 pause: Nanos::from_ms(1),
             };
             make.start(room, until);
+        },
+    },
+    Workload {
+        name: "killed-apps",
+        about: "apps of 300 mappings are filled, killed and reaped at once, on two CPUs each",
+        start: |room, workers, until| {
+            let apps = KilledApps {
+                pairs: workers,
+                mappings: 300,
+            };
+            apps.start(room, until);
         },
     },
 ];

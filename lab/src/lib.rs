@@ -14,6 +14,7 @@ pub mod holds;
 pub mod locks;
 pub mod machines;
 pub mod metric;
+pub mod phases;
 pub mod progress;
 pub mod replay;
 pub mod report;

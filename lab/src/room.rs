@@ -10,7 +10,7 @@ use std::rc::Rc;
 use plimsoll_mm::design::Design;
 use plimsoll_mm::event::Event;
 use plimsoll_mm::machine::{Job, Machine};
-use plimsoll_mm::page::holds::{Holds, Limit};
+use plimsoll_mm::page::holds::Limit;
 use plimsoll_mm::page::watermark::{Urgency, Watermarks};
 use plimsoll_mm::page::{Config, Layout, Request, ZoneKind};
 use plimsoll_mm::site::Site;
@@ -28,7 +28,8 @@ pub struct Room {
     /// Its memory manager.
     pub mm: Rc<Manager<Sim>>,
     log: Rc<RefCell<Log>>,
-    holds: &'static dyn Holds,
+    /// How it is managed.
+    pub design: Design,
 }
 
 /// What was seen during a run.
@@ -108,7 +109,7 @@ impl Room {
             sim,
             mm: Rc::new(mm),
             log: Rc::default(),
-            holds: design.holds,
+            design,
         };
         room.watch();
         room.mm.start(&room.sim);
@@ -166,12 +167,12 @@ impl Room {
     pub fn finish(self) -> (Stats, Log) {
         let stats = self.sim.stats();
         let mut log = self.log.take();
-        let limit = self.holds.limit(Site::Refill, Pages(63));
+        let limit = self.design.holds.limit(Site::Refill, Pages(63));
         assert!(
             !matches!(limit, Limit::Strict(_)) || log.holds.over_batch == 0,
             "{} holds of {} moved more than a batch (seed {})",
             log.holds.over_batch,
-            self.holds.name(),
+            self.design.holds.name(),
             self.sim.seed()
         );
         // CPUs run ahead of each other, so starts come almost in order.

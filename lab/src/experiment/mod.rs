@@ -3,7 +3,10 @@
 //! An experiment asks one question. It gets its options, measures, and returns one report per
 //! machine it looked at; how a report prints is not its business.
 
+mod contestant;
 mod drain;
+mod mrelease;
+mod reaper;
 mod rss_accuracy;
 mod rss_cost;
 mod rss_memory;
@@ -37,6 +40,8 @@ pub const CATALOG: &[Experiment] = &[
     rss_accuracy::EXPERIMENT,
     rss_cost::EXPERIMENT,
     rss_memory::EXPERIMENT,
+    reaper::EXPERIMENT,
+    mrelease::EXPERIMENT,
 ];
 
 /// Experiments that run only when named.

@@ -4,6 +4,7 @@ pub mod daemons;
 pub mod make_like;
 pub mod page_fault;
 pub mod stress_vm;
+pub mod victim;
 
 use plimsoll_mm::machine::Machine;
 use plimsoll_mm::page::Request;

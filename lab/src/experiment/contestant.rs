@@ -1,0 +1,192 @@
+//! What the experiments about dying address spaces share: who is compared, what of a race becomes a
+//! metric, and the tables that both reports have.
+
+use std::fmt;
+
+use plimsoll_mm::design::Design;
+use plimsoll_mm::site::LockClass;
+use plimsoll_mm::space::reap::Reaping;
+use plimsoll_mm::units::Nanos;
+
+use crate::metric::{Metric, Unit};
+use crate::report::Table;
+use crate::report::value::human;
+use crate::workload::victim::{Raced, Who};
+
+/// What is measured of a race.
+pub(super) mod metrics {
+    use crate::metric::{Metric, Unit};
+
+    pub(in crate::experiment) const WALL: Metric = Metric::lower("wall_ns", Unit::Nanos);
+    pub(in crate::experiment) const RAN: Metric = Metric::lower("ran_ns", Unit::Nanos);
+    pub(in crate::experiment) const TABLE_WAIT: Metric =
+        Metric::lower("table_wait_ns", Unit::Nanos);
+    pub(in crate::experiment) const FORGET: Metric =
+        Metric::lower("forget_mappings_ns", Unit::Nanos);
+    pub(in crate::experiment) const ZONE_WAIT: Metric = Metric::lower("zone_wait_ns", Unit::Nanos);
+    pub(in crate::experiment) const PCP_WAIT: Metric = Metric::lower("pcp_wait_ns", Unit::Nanos);
+    pub(in crate::experiment) const LRU_WAIT: Metric = Metric::lower("lru_wait_ns", Unit::Nanos);
+}
+
+/// A way to empty an address space, with so many helpers.
+#[derive(Clone, Debug)]
+pub(super) struct Contestant {
+    pub(super) name: String,
+    pub(super) reaping: Reaping,
+    pub(super) helpers: usize,
+}
+
+impl fmt::Display for Contestant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.name)
+    }
+}
+
+impl Contestant {
+    /// The last user without help, as in Linux.
+    pub(super) fn alone() -> Self {
+        Self {
+            name: "exit alone".to_owned(),
+            reaping: Reaping::Ascending,
+            helpers: 0,
+        }
+    }
+
+    /// With `helpers` helpers, all of whom go about it as `reaping` says.
+    pub(super) fn helped(reaping: Reaping, helpers: usize) -> Self {
+        let plural = if helpers == 1 { "" } else { "s" };
+        Self {
+            name: format!("{}, {helpers} helper{plural}", reaping.name()),
+            reaping,
+            helpers,
+        }
+    }
+
+    /// Linux, but emptied as `reaping` says: nothing else differs.
+    pub(super) fn design(&self) -> Design {
+        Design {
+            reaping: self.reaping,
+            ..Design::LINUX
+        }
+    }
+}
+
+/// What every race is measured by.
+pub(super) fn common(raced: &Raced) -> Vec<(Metric, f64)> {
+    let wait = |class| raced.lock(class).wait.0 as f64;
+    vec![
+        (metrics::WALL, raced.wall.0 as f64),
+        (metrics::RAN, both(raced, Raced::ran)),
+        (metrics::TABLE_WAIT, both(raced, Raced::table_wait)),
+        (metrics::FORGET, both(raced, Raced::forgetting)),
+        (metrics::ZONE_WAIT, wait(LockClass::Zone)),
+        (metrics::PCP_WAIT, wait(LockClass::Pcp)),
+        (metrics::LRU_WAIT, wait(LockClass::Lru)),
+    ]
+}
+
+/// A time of the last user and of the helpers together, in nanoseconds.
+pub(super) fn both(raced: &Raced, time: impl Fn(&Raced, Who) -> Nanos) -> f64 {
+    (time(raced, Who::Exit).0 + time(raced, Who::Helpers).0) as f64
+}
+
+/// Locks that somebody waited for, the longest first.
+pub(super) fn waited_for(raced: &Raced) -> Vec<LockClass> {
+    let mut classes = LockClass::ALL.to_vec();
+    classes.retain(|class| raced.lock(*class).wait.0 > 0);
+    classes.sort_by_key(|class| std::cmp::Reverse(raced.lock(*class).wait));
+    classes
+}
+
+/// What limits a race besides its work, with its share of the time all ran: the spinlock waited for
+/// longest, or taking free locks and moving cache lines if that takes more.
+pub(super) fn limiter(raced: &Raced) -> String {
+    let ran = both(raced, Raced::ran).max(1.0);
+    let spun: Vec<LockClass> = waited_for(raced)
+        .into_iter()
+        .filter(|class| !class.sleeps())
+        .collect();
+    let waits: u64 = spun.iter().map(|class| raced.lock(*class).wait.0).sum();
+    let lines = ran - raced.worked.0 as f64 - waits as f64;
+    let longest = spun.first().map_or(0, |class| raced.lock(*class).wait.0) as f64;
+    let (name, part) = match spun.first() {
+        Some(class) if longest >= lines => (class.name(), longest),
+        _ => ("cache lines", lines),
+    };
+    let percent = 100.0 * part / ran;
+    if percent < LIMITS_FROM_PERCENT {
+        return "work".to_owned();
+    }
+    format!("{name}, {percent:.0} % of running")
+}
+
+/// What takes less of the time does not limit.
+const LIMITS_FROM_PERCENT: f64 = 5.0;
+
+/// Who waited for which locks in the races of the first seed.
+pub(super) fn waits<'a>(races: impl Iterator<Item = (&'a str, &'a Raced)>) -> Table {
+    let mut rows = Vec::new();
+    for (name, raced) in races {
+        let ran = both(raced, Raced::ran).max(1.0);
+        for class in waited_for(raced) {
+            let used = raced.lock(class);
+            let wait = used.wait.0 as f64;
+            rows.push(vec![
+                name.to_owned(),
+                class.name().to_owned(),
+                human(wait, Unit::Nanos),
+                if class.sleeps() {
+                    "asleep".to_owned()
+                } else {
+                    format!("{:.2} %", 100.0 * wait / ran)
+                },
+                human(used.contentions as f64, Unit::Count),
+                human(used.hold.0 as f64, Unit::Nanos),
+            ]);
+        }
+    }
+    Table {
+        title: "Which locks are waited for, first seed".to_owned(),
+        note: "Waits of all who take part, in percent of the time they ran; holds of all."
+            .to_owned(),
+        columns: [
+            "design",
+            "lock",
+            "waits",
+            "of running",
+            "contended",
+            "holds",
+        ]
+        .map(str::to_owned)
+        .to_vec(),
+        rows,
+    }
+}
+
+/// One thing that ours must reach.
+pub(super) struct Target {
+    pub(super) what: &'static str,
+    pub(super) wanted: &'static str,
+    pub(super) measured: String,
+    pub(super) is_met: bool,
+}
+
+/// What must be reached, and whether it is.
+pub(super) fn targets(targets: &[Target]) -> Table {
+    let row = |target: &Target| {
+        vec![
+            target.what.to_owned(),
+            target.wanted.to_owned(),
+            target.measured.clone(),
+            if target.is_met { "met" } else { "missed" }.to_owned(),
+        ]
+    };
+    Table {
+        title: "What meet-in-the-middle must reach".to_owned(),
+        note: "Medians of ratios by seed; cases are seeds and scenes.".to_owned(),
+        columns: ["what", "wanted", "measured", "verdict"]
+            .map(str::to_owned)
+            .to_vec(),
+        rows: targets.iter().map(row).collect(),
+    }
+}

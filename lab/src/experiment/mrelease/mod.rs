@@ -1,0 +1,348 @@
+//! `reproduce mrelease`: how much sooner is a dead 64 GiB process gone if others help?
+//!
+//! `process_mrelease` may be called by any number of threads on one dying process; who does so wants
+//! its memory back soon. Linux lets all of them walk the same page tables. Measured for each way to
+//! share the work, by number of helpers: the time from the kill until all is free, and which lock is
+//! in the way.
+//!
+//! Populating 64 GiB takes the simulator longer than freeing them, so 1 and 8 helpers run on all
+//! seeds, other numbers on the first two.
+
+mod scene;
+
+use plimsoll_mm::space::reap::Reaping;
+use plimsoll_sim::profile::{Card, Profile};
+
+use self::scene::{CURVE, EXIT, HEADLINE, Scene, contestants, helpers};
+use super::contestant::metrics::{RAN, TABLE_WAIT, WALL};
+use super::contestant::{self, Contestant, Target};
+use super::{Effort, Experiment, Options};
+use crate::compare::Comparison;
+use crate::error::Error;
+use crate::metric::{Metric, Unit};
+use crate::progress::Progress;
+use crate::report::value::{human, human_ratio};
+use crate::report::{Report, Table};
+use crate::stats;
+use crate::workload::victim::{Contents, Raced, START_WITHIN};
+
+/// In the catalog.
+pub(super) const EXPERIMENT: Experiment = Experiment {
+    name: "mrelease",
+    title: "how much sooner is a dead 64 GiB process gone if others help?",
+    run,
+};
+
+const MACHINE: &str = "epyc-9654-2s";
+
+/// Seeds of the numbers of helpers that are not in the headline.
+const CURVE_SEEDS: usize = 2;
+
+/// Contestants that ran, with their first races.
+struct Ran {
+    contestants: Vec<Contestant>,
+    runs: Comparison,
+    raced: Vec<Raced>,
+}
+
+fn run(options: &Options, progress: &Progress) -> Result<Vec<Report>, Error> {
+    let card = options.card.unwrap_or(Card::Mid);
+    let profile = Profile::load(MACHINE, card)?;
+    let scene = Scene::of(options.effort);
+    progress.start(format!("mrelease on {MACHINE}"));
+    let headline = Ran::new(contestants(&HEADLINE), &profile, scene, options, progress)?;
+    let mut few = options.clone();
+    few.seeds.truncate(CURVE_SEEDS);
+    progress.start(format!("mrelease on {MACHINE}, other numbers of helpers"));
+    let curve = Ran::new(contestants(&CURVE), &profile, scene, &few, progress)?;
+    progress.start(format!("mrelease on {MACHINE}, huge pages"));
+    let huge = Ran::new(
+        contestants(&HEADLINE),
+        &profile,
+        scene.huge(),
+        options,
+        progress,
+    )?;
+
+    let mut report = Report::new("mrelease", MACHINE, card, &headline.runs);
+    report.rows = headline.runs.rows(|_, _| None);
+    report.verdicts = headline.runs.verdicts(0);
+    for number in HEADLINE {
+        let (a, b) = (
+            headline.position(Reaping::Ascending, number),
+            headline.position(Reaping::MeetInTheMiddle, number),
+        );
+        report.verdicts.extend(headline.runs.verdicts_between(a, b));
+    }
+    report.tables.push(scene_table(&profile, scene, options));
+    report
+        .tables
+        .push(by_helpers(&[&headline, &curve], "By number of helpers"));
+    report
+        .tables
+        .push(by_helpers(&[&huge], "The same with huge pages"));
+    let targets = targets(&headline);
+    report.tables.push(contestant::targets(&targets));
+    let names = headline.contestants.iter();
+    let races = names.map(|it| &*it.name).zip(&headline.raced);
+    report.tables.push(contestant::waits(races));
+    if options.effort == Effort::Full && options.card.is_none() {
+        report.tables.push(cards(options, progress)?);
+    }
+    report.finding = finding(&headline, &huge, &targets);
+    Ok(vec![report])
+}
+
+impl Ran {
+    fn new(
+        contestants: Vec<Contestant>,
+        profile: &Profile,
+        scene: Scene,
+        options: &Options,
+        progress: &Progress,
+    ) -> Result<Self, Error> {
+        let (runs, raced) = Comparison::run_keeping(&contestants, options, progress, |case| {
+            scene.measure(profile, case)
+        })?;
+        Ok(Self {
+            contestants,
+            runs,
+            raced,
+        })
+    }
+
+    fn position(&self, reaping: Reaping, helpers: usize) -> usize {
+        let wanted = |it: &Contestant| it.reaping == reaping && it.helpers == helpers;
+        let found = self.contestants.iter().position(wanted);
+        found.expect("every way runs with every number")
+    }
+
+    fn ratio(&self, a: usize, b: usize, metric: &Metric) -> f64 {
+        let compared = stats::compare(&self.values(a, metric), &self.values(b, metric));
+        compared.map_or(f64::NAN, |it| it.ratio.median)
+    }
+
+    /// How many times as fast as a lone exit.
+    fn faster(&self, contestant: usize) -> f64 {
+        1.0 / self.ratio(0, contestant, &WALL)
+    }
+
+    fn median(&self, contestant: usize, metric: &Metric) -> f64 {
+        let estimate = stats::estimate(&self.values(contestant, metric));
+        estimate.map_or(f64::NAN, |estimate| estimate.median)
+    }
+
+    fn values(&self, contestant: usize, metric: &Metric) -> Vec<f64> {
+        let samples = self.runs.samples(contestant);
+        samples.filter_map(|sample| sample.value(metric)).collect()
+    }
+
+    /// What is in the way of a contestant, in words.
+    fn limit(&self, contestant: usize) -> String {
+        contestant::limiter(&self.raced[contestant])
+    }
+}
+
+fn scene_table(profile: &Profile, scene: Scene, options: &Options) -> Table {
+    let seed = options.seeds.first().copied().unwrap_or(1);
+    let contents = Contents::of(&scene.victim.layout(seed));
+    let most = CURVE.into_iter().chain(HEADLINE).max().unwrap_or(0);
+    let cpus = helpers(&profile.topology, most);
+    let cpus: Vec<String> = cpus.iter().map(ToString::to_string).collect();
+    let bytes = human((contents.resident() << 12) as f64, Unit::Bytes);
+    let rows = [
+        (
+            "victim",
+            format!("{bytes} in {} mappings", contents.mappings),
+        ),
+        (
+            "memory",
+            "half on each node, as threads of both touched it".to_owned(),
+        ),
+        ("exit on CPU", EXIT.to_string()),
+        ("helpers on CPUs, in this order", cpus.join(" ")),
+    ];
+    Table {
+        title: "Who, where".to_owned(),
+        note: format!(
+            "Each helper is at a last-level cache of its own, by turns on both sockets, and calls \
+             process_mrelease once, within {} of the kill.",
+            human(START_WITHIN.0 as f64, Unit::Nanos)
+        ),
+        columns: ["what", "is"].map(str::to_owned).to_vec(),
+        rows: rows.map(|(what, is)| vec![what.to_owned(), is]).to_vec(),
+    }
+}
+
+/// Times to free, how many times as fast that is, and what is in the way.
+fn by_helpers(all: &[&Ran], title: &str) -> Table {
+    let mut rows = Vec::new();
+    for ran in all {
+        for (nth, contestant) in ran.contestants.iter().enumerate() {
+            // A lone exit runs again with every set; once is enough to be shown.
+            if contestant.helpers == 0 && !std::ptr::eq(*ran, all[0]) {
+                continue;
+            }
+            let way = if contestant.helpers == 0 {
+                "exit alone"
+            } else {
+                contestant.reaping.name()
+            };
+            rows.push((
+                contestant.helpers,
+                vec![
+                    contestant.helpers.to_string(),
+                    way.to_owned(),
+                    human(ran.median(nth, &WALL), Unit::Nanos),
+                    format!("{:.2}", ran.faster(nth)),
+                    human(ran.median(nth, &RAN), Unit::Nanos),
+                    ran.limit(nth),
+                    ran.runs.seeds().len().to_string(),
+                ],
+            ));
+        }
+    }
+    rows.sort_by_key(|(helpers, _)| *helpers);
+    Table {
+        title: title.to_owned(),
+        note: "Running: all who take part together, waits for spinlocks included. Limited by, besides \
+               work, from 5 % of running on: the lock waited for longest, or locks that are free and \
+               lines that move; first seed."
+            .to_owned(),
+        columns: [
+            "helpers",
+            "way",
+            "kill to free",
+            "times as fast",
+            "running",
+            "limited by",
+            "seeds",
+        ]
+        .map(str::to_owned)
+        .to_vec(),
+        rows: rows.into_iter().map(|(_, row)| row).collect(),
+    }
+}
+
+/// How many times as fast as a lone exit with one helper, and with eight.
+const FASTER_MIN: [f64; HEADLINE.len()] = [1.8, 5.0];
+/// Waits for page tables, of those of ascending.
+const WAIT_PERCENT_MAX: f64 = 1.0;
+/// Work with one helper, off that of a lone exit.
+const WORK_PERCENT_MAX: f64 = 3.0;
+
+fn targets(ran: &Ran) -> Vec<Target> {
+    let ours = HEADLINE.map(|helpers| ran.position(Reaping::MeetInTheMiddle, helpers));
+    let [by_one, by_eight] = ours.map(|nth| ran.faster(nth));
+    let linux = HEADLINE.map(|helpers| ran.position(Reaping::Ascending, helpers));
+    let patch = HEADLINE.map(|helpers| ran.position(Reaping::DescendingByVma, helpers));
+    let pairs = linux.into_iter().zip(ours);
+    let waits = pairs.map(|(linux, ours)| 100.0 * ran.ratio(linux, ours, &TABLE_WAIT));
+    let waits = waits.fold(0.0, f64::max);
+    let (mut above, mut cases) = (0, 0);
+    for (patch, ours) in patch.into_iter().zip(ours) {
+        let pairs = ran.values(patch, &TABLE_WAIT).into_iter();
+        for (patch, ours) in pairs.zip(ran.values(ours, &TABLE_WAIT)) {
+            cases += 1;
+            above += usize::from(ours > patch);
+        }
+    }
+    let work = 100.0 * (ran.ratio(0, ours[0], &RAN) - 1.0);
+    let limit = |nth: usize| ran.limit(ours[nth]);
+    vec![
+        Target {
+            what: "waits for page tables, against ascending",
+            wanted: "1 % at most",
+            measured: format!("{waits:.2} %"),
+            is_met: waits <= WAIT_PERCENT_MAX,
+        },
+        Target {
+            what: "cases in which it waits longer than descending-by-vma",
+            wanted: "none",
+            measured: format!("{above} of {cases}"),
+            is_met: above == 0,
+        },
+        Target {
+            what: "work beyond that of exit alone, one helper",
+            wanted: "3 % at most",
+            measured: format!("{work:+.2} %"),
+            is_met: work <= WORK_PERCENT_MAX,
+        },
+        Target {
+            what: "from kill to free with one helper, against exit alone",
+            wanted: "1.8 times as fast",
+            measured: format!("{by_one:.2} times; limited by {}", limit(0)),
+            is_met: by_one >= FASTER_MIN[0],
+        },
+        Target {
+            what: "the same with 8 helpers",
+            wanted: "5 times as fast",
+            measured: format!("{by_eight:.2} times; limited by {}", limit(1)),
+            is_met: by_eight >= FASTER_MIN[1],
+        },
+    ]
+}
+
+/// The headline at each end of the costs' ranges.
+fn cards(options: &Options, progress: &Progress) -> Result<Table, Error> {
+    let scene = Scene::of(Effort::Quick);
+    let mut rows = Vec::new();
+    for card in [Card::Low, Card::High] {
+        let profile = Profile::load(MACHINE, card)?;
+        let ran = Ran::new(contestants(&HEADLINE), &profile, scene, options, progress)?;
+        for row in ran.runs.verdicts(0) {
+            if row.metric == WALL {
+                let nth = ran.contestants.iter().position(|it| it.name == row.b);
+                rows.push(vec![
+                    card.name().to_owned(),
+                    row.b.clone(),
+                    human_ratio(&row.comparison.ratio),
+                    row.comparison.verdict.to_string(),
+                    nth.map_or_else(String::new, |nth| ran.limit(nth)),
+                ]);
+            }
+        }
+    }
+    Ok(Table {
+        title: "From kill to free (B) against exit alone, at each cost card".to_owned(),
+        note: "A victim of 4 GiB. A verdict that changes between cards is fragile.".to_owned(),
+        columns: ["card", "B", "B / A", "verdict", "limited by"]
+            .map(str::to_owned)
+            .to_vec(),
+        rows,
+    })
+}
+
+/// One paragraph, every word of it following from this run's medians.
+fn finding(ran: &Ran, huge: &Ran, targets: &[Target]) -> String {
+    let [.., most] = HEADLINE;
+    let times = |ran: &Ran| {
+        let of = |reaping: Reaping| {
+            let times = ran.faster(ran.position(reaping, most));
+            format!("{times:.2} {}", reaping.name())
+        };
+        Reaping::ALL.map(of).join(", ")
+    };
+    let ours = ran.position(Reaping::MeetInTheMiddle, most);
+    let missed: Vec<&str> = targets
+        .iter()
+        .filter(|target| !target.is_met)
+        .map(|target| target.what)
+        .collect();
+    let missed = if missed.is_empty() {
+        "Every target is met.".to_owned()
+    } else {
+        format!("Missed: {}.", missed.join("; "))
+    };
+    format!(
+        "Exit alone takes {} until all is free. With {most} helpers it is free so many times as fast: \
+         {}; with huge pages: {}. What limits {most} helpers besides work: in the middle {} (huge pages: \
+         {}), ascending {}. {missed}",
+        human(ran.median(0, &WALL), Unit::Nanos),
+        times(ran),
+        times(huge),
+        ran.limit(ours),
+        huge.limit(huge.position(Reaping::MeetInTheMiddle, most)),
+        ran.limit(ran.position(Reaping::Ascending, most)),
+    )
+}

@@ -1,0 +1,121 @@
+//! The race of the mrelease experiment: where everybody runs, and what is killed.
+
+use plimsoll_mm::space::reap::Reaping;
+use plimsoll_mm::topology::Topology;
+use plimsoll_mm::units::CpuId;
+use plimsoll_sim::profile::Profile;
+
+use crate::cases::Case;
+use crate::compare::Sample;
+use crate::experiment::Effort;
+use crate::experiment::contestant::{self, Contestant};
+use crate::workload::victim::{Help, Race, Raced, Victim};
+
+/// Numbers of helpers with all seeds.
+pub(super) const HEADLINE: [usize; 2] = [1, 8];
+/// Numbers of helpers with the first seeds.
+pub(super) const CURVE: [usize; 3] = [2, 4, 16];
+
+/// The last user's CPU.
+pub(super) const EXIT: CpuId = CpuId(0);
+
+/// What is killed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Scene {
+    pub(super) victim: Victim,
+}
+
+/// 64 GiB.
+const PAGES: u64 = 64 << 18;
+/// 4 GiB.
+const PAGES_QUICK: u64 = 4 << 18;
+
+impl Scene {
+    pub(super) const fn of(effort: Effort) -> Self {
+        let pages = match effort {
+            Effort::Full => PAGES,
+            Effort::Quick => PAGES_QUICK,
+        };
+        let victim = Victim::Server { pages, huge: false };
+        Self { victim }
+    }
+
+    /// The same victim with huge pages.
+    pub(super) fn huge(self) -> Self {
+        let victim = match self.victim {
+            Victim::Server { pages, .. } => Victim::Server { pages, huge: true },
+            other => other,
+        };
+        Self { victim }
+    }
+
+    pub(super) fn measure(self, profile: &Profile, case: &Case<Contestant>) -> (Sample, Raced) {
+        let contestant = &case.design;
+        let race = Race {
+            victim: self.victim,
+            exit: EXIT,
+            helpers: helpers(&profile.topology, contestant.helpers),
+            help: Help::Asked,
+        };
+        let raced = race.run(profile, &contestant.design(), case.seed);
+        let sample = Sample {
+            hash: raced.hash,
+            metrics: contestant::common(&raced),
+        };
+        (sample, raced)
+    }
+}
+
+/// The last user alone, then each way with each of `numbers` of helpers.
+pub(super) fn contestants(numbers: &[usize]) -> Vec<Contestant> {
+    let with = |helpers: usize| {
+        Reaping::ALL
+            .into_iter()
+            .map(move |reaping| Contestant::helped(reaping, helpers))
+    };
+    let helped = numbers.iter().flat_map(|number| with(*number));
+    [Contestant::alone()].into_iter().chain(helped).collect()
+}
+
+/// `number` helpers, each at a last-level cache of its own, by turns on the other sockets and on that
+/// of the last user, as a scheduler would spread them.
+pub(super) fn helpers(topology: &Topology, number: usize) -> Vec<CpuId> {
+    let home = topology.place(EXIT);
+    let mut first_of_llc: Vec<CpuId> = Vec::new();
+    for cpu in topology.ids() {
+        let llc = topology.place(cpu).llc;
+        let is_new = first_of_llc
+            .iter()
+            .all(|known| topology.place(*known).llc != llc);
+        if is_new && llc != home.llc {
+            first_of_llc.push(cpu);
+        }
+    }
+    let is_near = |cpu: &CpuId| topology.place(*cpu).socket == home.socket;
+    let (near, far): (Vec<CpuId>, Vec<CpuId>) = first_of_llc.into_iter().partition(is_near);
+    let pairs = far.iter().zip(&near).flat_map(|(far, near)| [*far, *near]);
+    let cpus: Vec<CpuId> = pairs.take(number).collect();
+    assert_eq!(cpus.len(), number, "the machine has caches enough");
+    cpus
+}
+
+#[cfg(test)]
+mod tests {
+    use plimsoll_sim::profile::Card;
+
+    use super::*;
+
+    #[test]
+    fn helpers_are_on_caches_of_their_own_and_on_both_sockets() {
+        let profile = Profile::load("epyc-9654-2s", Card::Mid).expect("built in");
+        let topology = &profile.topology;
+        let cpus = helpers(topology, 16);
+        let mut llcs: Vec<u32> = cpus.iter().map(|cpu| topology.place(*cpu).llc).collect();
+        llcs.push(topology.place(EXIT).llc);
+        llcs.sort_unstable();
+        llcs.dedup();
+        assert_eq!(llcs.len(), 17);
+        let near = cpus.iter().filter(|cpu| topology.place(**cpu).socket == 0);
+        assert_eq!(near.count(), 8);
+    }
+}

@@ -1,0 +1,290 @@
+//! `reproduce reaper`: does it help a dying process if the OOM reaper goes the other way?
+//!
+//! The reaper thread profiled a phone on which a killed app is reaped at once: exit and reaper go
+//! through the same page tables in the same direction, and wait for each other's locks. Reversed,
+//! they meet once. Here both are run again, with the variant proposed later and with ours, and what
+//! reviewers asked for is shown: how long until all memory is free, other machines, one large
+//! mapping, which locks are waited for instead.
+//!
+//! `scene`: who races where. `targets`: what ours must reach. `finding`: what follows.
+
+mod finding;
+mod scene;
+mod targets;
+
+use plimsoll_mm::space::reap::Reaping;
+use plimsoll_sim::profile::{Card, Profile};
+
+use self::scene::{Scenes, metrics};
+use super::contestant::metrics::{RAN, TABLE_WAIT, WALL};
+use super::contestant::{self, Contestant};
+use super::{Effort, Experiment, Options};
+use crate::compare::Comparison;
+use crate::error::Error;
+use crate::metric::{Metric, Unit};
+use crate::progress::Progress;
+use crate::report::value::{NOTHING, human, human_ratio};
+use crate::report::{Report, Table};
+use crate::workload::victim::{Contents, Raced, START_WITHIN, Who};
+
+/// In the catalog.
+pub(super) const EXPERIMENT: Experiment = Experiment {
+    name: "reaper",
+    title: "does it help a dying process if the OOM reaper goes the other way?",
+    run,
+};
+
+/// The thread's machine first.
+const MACHINES: [&str; 3] = ["phone-8", "laptop-2", "epyc-9654-2s"];
+
+/// Positions of the contestants.
+const ALONE: usize = 0;
+const ASCENDING: usize = 1;
+const BY_VMA: usize = 2;
+const OURS: usize = 4;
+
+fn run(options: &Options, progress: &Progress) -> Result<Vec<Report>, Error> {
+    let machines = match options.effort {
+        Effort::Full => &MACHINES[..],
+        Effort::Quick => &MACHINES[..1],
+    };
+    machines
+        .iter()
+        .map(|machine| report(machine, options, progress))
+        .collect()
+}
+
+fn report(machine: &str, options: &Options, progress: &Progress) -> Result<Report, Error> {
+    let card = options.card.unwrap_or(Card::Mid);
+    let profile = Profile::load(machine, card)?;
+    let scenes = Scenes::of(&profile, options.effort);
+    let contestants = contestants();
+    progress.start(format!("reaper on {machine}"));
+    let (runs, raced) = Comparison::run_keeping(&contestants, options, progress, |case| {
+        scenes.measure(&profile, case)
+    })?;
+    let mut report = Report::new("reaper", machine, card, &runs);
+    report.rows = runs.rows(|design, metric| published(machine, design, metric));
+    report.verdicts = runs.verdicts_between(ASCENDING, BY_VMA);
+    for other in [3, OURS] {
+        report
+            .verdicts
+            .extend(runs.verdicts_between(ASCENDING, other));
+    }
+    report.verdicts.extend(runs.verdicts_between(ALONE, OURS));
+    report.tables.push(scene_table(&scenes, options));
+    report
+        .tables
+        .push(thread_table(&report, machine == MACHINES[0]));
+    let targets = targets::of(&runs, &scenes, &raced[OURS]);
+    report.tables.push(contestant::targets(&targets));
+    let names = contestants.iter().map(|contestant| &*contestant.name);
+    report.tables.push(contestant::waits(names.zip(&raced)));
+    for (contestant, raced) in contestants.iter().zip(&raced).skip(ASCENDING) {
+        report.tables.push(profile_table(contestant, raced));
+    }
+    if options.effort == Effort::Full && options.card.is_none() {
+        report.tables.push(cards(machine, options, progress)?);
+    }
+    report.finding = finding::of(&report, &runs, &scenes, &targets);
+    Ok(report)
+}
+
+/// The last user alone, then every way to help it.
+fn contestants() -> Vec<Contestant> {
+    let helped = Reaping::ALL.into_iter().map(|reaping| Contestant {
+        name: reaping.name().to_owned(),
+        reaping,
+        helpers: 1,
+    });
+    [Contestant::alone()].into_iter().chain(helped).collect()
+}
+
+/// The tenth version's totals, one run each; the patch is `descending-by-vma`.
+fn published(machine: &str, design: &str, metric: &Metric) -> Option<f64> {
+    if machine != MACHINES[0] {
+        return None;
+    }
+    let nth = ["ascending", "descending-by-vma"]
+        .iter()
+        .position(|published| *published == design)?;
+    let row = THREAD
+        .into_iter()
+        .find(|row| row.metric.name == metric.name)?;
+    Some(row.published_ms[nth] * 1e6)
+}
+
+/// A row of the thread's table.
+struct ThreadRow {
+    what: &'static str,
+    metric: Metric,
+    /// Before and after the patch.
+    published_ms: [f64; 2],
+}
+
+const fn row(what: &'static str, metric: Metric, published_ms: [f64; 2]) -> ThreadRow {
+    ThreadRow {
+        what,
+        metric,
+        published_ms,
+    }
+}
+
+const THREAD: [ThreadRow; 9] = [
+    row("total running time", RAN, [167.1, 132.6]),
+    row("· exit", metrics::EXIT_RAN, [90.7, 72.4]),
+    row("· reaper", metrics::REAPER_RAN, [76.4, 60.2]),
+    row("getting page-table locks", metrics::LOCK, [33.1, 1.0]),
+    row("· exit", metrics::EXIT_LOCK, [10.0, 0.4]),
+    row("· reaper", metrics::REAPER_LOCK, [23.1, 0.6]),
+    row("taking away reverse mappings", metrics::RMAP, [41.3, 42.0]),
+    row("· exit", metrics::EXIT_RMAP, [22.4, 18.4]),
+    row("· reaper", metrics::REAPER_RMAP, [18.9, 23.6]),
+];
+
+/// The table in the thread's shape, with shares of the running time, as sizes are not published.
+fn thread_table(report: &Report, has_published: bool) -> Table {
+    let median = |design: &str, metric: &Metric| {
+        let mut rows = report.rows.iter();
+        let found = rows.find(|row| row.design == design && row.metric.name == metric.name);
+        found.map_or(0.0, |row| row.estimate.median)
+    };
+    // Totals of parts are what is compared between victims of different sizes.
+    let cell = |row: &ThreadRow, value: f64, of: f64| {
+        let percent = 100.0 * value / of.max(1.0);
+        let time = human(value, Unit::Nanos);
+        if [metrics::LOCK, metrics::RMAP].contains(&row.metric) {
+            format!("{time} ({percent:.1} %)")
+        } else {
+            time
+        }
+    };
+    let mut columns = vec!["what".to_owned()];
+    if has_published {
+        columns.extend(["published before", "published after"].map(str::to_owned));
+    }
+    let names = contestants().into_iter().map(|contestant| contestant.name);
+    let names: Vec<String> = names.collect();
+    columns.extend(names.iter().cloned());
+    let mut rows = Vec::new();
+    for row in &THREAD {
+        let mut cells = vec![row.what.to_owned()];
+        if has_published {
+            let both = row.published_ms.iter().zip(THREAD[0].published_ms);
+            cells.extend(both.map(|(ms, all)| cell(row, ms * 1e6, all * 1e6)));
+        }
+        let of = |name: &String| cell(row, median(name, &row.metric), median(name, &RAN));
+        cells.extend(names.iter().map(of));
+        rows.push(cells);
+    }
+    let mut walls = vec!["from the kill until all is free".to_owned()];
+    if has_published {
+        walls.extend([NOTHING, NOTHING].map(str::to_owned));
+    }
+    walls.extend(
+        names
+            .iter()
+            .map(|name| human(median(name, &WALL), Unit::Nanos)),
+    );
+    rows.push(walls);
+    Table {
+        title: "The thread's table, first scene".to_owned(),
+        note: "In brackets: of the running time. Published: one run each of a victim whose size is \
+               not published, so compare shares and changes. Getting a lock takes time also when it \
+               is free; `table_wait` is waiting alone."
+            .to_owned(),
+        columns,
+        rows,
+    }
+}
+
+fn scene_table(scenes: &Scenes, options: &Options) -> Table {
+    let seed = options.seeds.first().copied().unwrap_or(1);
+    let mib = |pages: u64| format!("{} MiB", pages >> 8);
+    let row = |scene: &scene::Scene| {
+        let contents = Contents::of(&scene.victim.layout(seed));
+        vec![
+            if scene.name.is_empty() {
+                "first"
+            } else {
+                scene.name
+            }
+            .to_owned(),
+            scene.about.to_owned(),
+            format!("{}, {}", scene.exit, scene.reaper),
+            contents.mappings.to_string(),
+            mib(contents.private),
+            mib(contents.file),
+            mib(contents.shared),
+            mib(contents.swapped),
+        ]
+    };
+    Table {
+        title: "Scenes, with what the first seed's victim has".to_owned(),
+        note: format!(
+            "Killed at time 0; exit and reaper start within {} of it. Layouts and starts differ by \
+             seed.",
+            human(START_WITHIN.0 as f64, Unit::Nanos)
+        ),
+        columns: [
+            "scene", "about", "CPUs", "mappings", "private", "file", "shared", "in swap",
+        ]
+        .map(str::to_owned)
+        .to_vec(),
+        rows: scenes.all.iter().map(row).collect(),
+    }
+}
+
+fn profile_table(contestant: &Contestant, raced: &Raced) -> Table {
+    let asleep = raced.asleep(Who::Exit).0 + raced.asleep(Who::Helpers).0;
+    let note = if asleep == 0 {
+        String::new()
+    } else {
+        let asleep = human(asleep as f64, Unit::Nanos);
+        format!("{asleep} of it asleep, waiting for the mmap_lock.")
+    };
+    let title = format!("Profile of {}, first scene, first seed", contestant.name);
+    raced.tree.table(title, &note)
+}
+
+/// The headline at each end of the costs' ranges.
+fn cards(machine: &str, options: &Options, progress: &Progress) -> Result<Table, Error> {
+    let contestants = contestants();
+    let mut rows = Vec::new();
+    for card in [Card::Low, Card::High] {
+        let profile = Profile::load(machine, card)?;
+        let scenes = Scenes::of(&profile, Effort::Quick);
+        let runs = Comparison::run(&contestants, options, progress, |case| {
+            scenes.measure(&profile, case).0
+        })?;
+        let equal = scenes.equal();
+        let wanted = [WALL, RAN, TABLE_WAIT].map(|metric| equal.metric(metric));
+        for (a, b) in [(ASCENDING, BY_VMA), (ASCENDING, OURS), (ALONE, OURS)] {
+            for row in runs.verdicts_between(a, b) {
+                // Whoever exits alone waits for nobody.
+                let says_nothing = a == ALONE && row.metric == equal.metric(TABLE_WAIT);
+                if wanted.contains(&row.metric) && !says_nothing {
+                    rows.push(vec![
+                        card.name().to_owned(),
+                        row.a.clone(),
+                        row.b.clone(),
+                        row.metric.name.to_string(),
+                        human_ratio(&row.comparison.ratio),
+                        row.comparison.verdict.to_string(),
+                    ]);
+                }
+            }
+        }
+    }
+    Ok(Table {
+        title: "At each cost card, with a fifth of the mappings".to_owned(),
+        note:
+            "Cards change the share of a page's work that is done under the page table's lock. A \
+               verdict that changes between cards is fragile."
+                .to_owned(),
+        columns: ["card", "A", "B", "metric", "B / A", "verdict"]
+            .map(str::to_owned)
+            .to_vec(),
+        rows,
+    })
+}

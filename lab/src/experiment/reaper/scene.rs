@@ -1,0 +1,243 @@
+//! The races of the reaper experiment, and what is measured of them.
+
+use plimsoll_mm::topology::{Distance, Topology};
+use plimsoll_mm::units::{CpuId, Nanos};
+use plimsoll_sim::profile::Profile;
+
+use crate::cases::Case;
+use crate::compare::{Sample, fold_hashes};
+use crate::experiment::Effort;
+use crate::experiment::contestant::{self, Contestant, both};
+use crate::metric::{Metric, Unit};
+use crate::workload::victim::{Help, Race, Raced, Victim, Who};
+
+/// What is measured of the first scene besides what every race is measured by.
+pub(super) mod metrics {
+    use crate::metric::{Metric, Unit};
+
+    pub(in super::super) const EXIT_RAN: Metric = Metric::lower("exit_ran_ns", Unit::Nanos);
+    pub(in super::super) const REAPER_RAN: Metric = Metric::lower("reaper_ran_ns", Unit::Nanos);
+    pub(in super::super) const LOCK: Metric = Metric::lower("table_lock_ns", Unit::Nanos);
+    pub(in super::super) const EXIT_LOCK: Metric = Metric::lower("exit_table_lock_ns", Unit::Nanos);
+    pub(in super::super) const REAPER_LOCK: Metric =
+        Metric::lower("reaper_table_lock_ns", Unit::Nanos);
+    pub(in super::super) const RMAP: Metric = Metric::lower("rmap_ns", Unit::Nanos);
+    pub(in super::super) const EXIT_RMAP: Metric = Metric::lower("exit_rmap_ns", Unit::Nanos);
+    pub(in super::super) const REAPER_RMAP: Metric = Metric::lower("reaper_rmap_ns", Unit::Nanos);
+}
+
+/// Who is killed, and on which CPUs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Scene {
+    /// In front of the names of its metrics; the first scene has none.
+    pub(super) name: &'static str,
+    pub(super) about: &'static str,
+    pub(super) victim: Victim,
+    pub(super) exit: CpuId,
+    pub(super) reaper: CpuId,
+}
+
+/// The scenes of one machine.
+#[derive(Clone, Debug)]
+pub(super) struct Scenes {
+    /// The first is the published test.
+    pub(super) all: Vec<Scene>,
+    /// Which is the one of equal cores.
+    equal: usize,
+}
+
+/// Small mappings of the app.
+const MAPPINGS: u32 = 3000;
+const MAPPINGS_QUICK: u32 = 600;
+/// Pages of the app for each of its small mappings, about; `one` has as many.
+const PAGES_PER_MAPPING: u64 = 50;
+
+/// What is measured of every scene; of the first, all is.
+pub(super) const OF_EVERY_SCENE: [Metric; 4] = [
+    contestant::metrics::WALL,
+    contestant::metrics::RAN,
+    contestant::metrics::TABLE_WAIT,
+    contestant::metrics::FORGET,
+];
+
+/// Its scene's name.
+const ONE: &str = "one";
+
+impl Scenes {
+    pub(super) fn of(profile: &Profile, effort: Effort) -> Self {
+        let mappings = match effort {
+            Effort::Full => MAPPINGS,
+            Effort::Quick => MAPPINGS_QUICK,
+        };
+        let victim = Victim::App { mappings };
+        let scene = |name, about, exit, reaper| Scene {
+            name,
+            about,
+            victim,
+            exit: CpuId(exit),
+            reaper: CpuId(reaper),
+        };
+        let (mut all, equal) = if profile.name.starts_with("phone-8") {
+            let all = vec![
+                scene("", "exit on the big core, reaper on a middle one", 7, 4),
+                scene("equal", "both on middle cores", 4, 5),
+                scene(
+                    "little",
+                    "exit on the big core, reaper on a little one",
+                    7,
+                    0,
+                ),
+            ];
+            (all, 1)
+        } else {
+            let topology = &profile.topology;
+            let at = |distance| first_at(topology, distance).map(|cpu| cpu.0);
+            let near = at(Distance::Socket).or_else(|| at(Distance::Llc));
+            let near = near.expect("a race needs two cores");
+            let mut all = vec![scene(
+                "",
+                "exit and reaper on two cores of a socket",
+                0,
+                near,
+            )];
+            if let Some(remote) = at(Distance::Remote) {
+                all.push(scene("remote", "reaper on the other socket", 0, remote));
+            }
+            (all, 0)
+        };
+        all.push(Scene {
+            name: ONE,
+            about: "one mapping of about the same size, on equal cores",
+            victim: Victim::One {
+                pages: u64::from(mappings) * PAGES_PER_MAPPING,
+            },
+            ..all[equal]
+        });
+        Self { all, equal }
+    }
+
+    /// The scene in which both cores are of the same kind.
+    pub(super) fn equal(&self) -> &Scene {
+        &self.all[self.equal]
+    }
+
+    /// The scene of one large mapping.
+    pub(super) fn one(&self) -> &Scene {
+        self.all.last().expect("it was put there")
+    }
+
+    /// Every race of one contestant on one seed; the race of the first scene is kept.
+    pub(super) fn measure(&self, profile: &Profile, case: &Case<Contestant>) -> (Sample, Raced) {
+        let mut metrics = Vec::new();
+        let mut hashes = Vec::new();
+        let mut first = None;
+        for scene in &self.all {
+            let raced = scene.race(profile, &case.design, case.seed);
+            hashes.push(raced.hash);
+            let mut common = contestant::common(&raced);
+            if first.is_some() {
+                common.retain(|(metric, _)| OF_EVERY_SCENE.contains(metric));
+            }
+            let common = common.into_iter();
+            metrics.extend(common.map(|(metric, value)| (scene.metric(metric), value)));
+            if first.is_none() {
+                metrics.extend(by_who(&raced));
+                first = Some(raced);
+            }
+        }
+        let hash = fold_hashes(hashes);
+        let first = first.expect("there is a first scene");
+        (Sample { hash, metrics }, first)
+    }
+}
+
+impl Scene {
+    fn race(&self, profile: &Profile, contestant: &Contestant, seed: u64) -> Raced {
+        let race = Race {
+            victim: self.victim,
+            exit: self.exit,
+            helpers: vec![self.reaper; contestant.helpers],
+            help: Help::Reaper,
+        };
+        race.run(profile, &contestant.design(), seed)
+    }
+
+    /// `metric` as measured in this scene.
+    pub(super) fn metric(&self, metric: Metric) -> Metric {
+        if self.name.is_empty() {
+            return metric;
+        }
+        let name = format!("{}_{}", self.name, metric.name);
+        metric.named(name)
+    }
+}
+
+/// The thread's columns: each part for the last user and the reaper.
+fn by_who(raced: &Raced) -> Vec<(Metric, f64)> {
+    let of = |time: fn(&Raced, Who) -> Nanos, metrics: [Metric; 2]| {
+        let [exit, reaper] = metrics;
+        [
+            (exit, time(raced, Who::Exit).0 as f64),
+            (reaper, time(raced, Who::Helpers).0 as f64),
+        ]
+    };
+    let mut all = Vec::new();
+    all.extend(of(Raced::ran, [metrics::EXIT_RAN, metrics::REAPER_RAN]));
+    all.push((metrics::LOCK, both(raced, Raced::table_lock)));
+    all.extend(of(
+        Raced::table_lock,
+        [metrics::EXIT_LOCK, metrics::REAPER_LOCK],
+    ));
+    all.push((metrics::RMAP, both(raced, Raced::rmap)));
+    all.extend(of(Raced::rmap, [metrics::EXIT_RMAP, metrics::REAPER_RMAP]));
+    debug_assert!(all.iter().all(|(metric, _)| metric.unit == Unit::Nanos));
+    all
+}
+
+/// The first CPU that is so far from the first one.
+fn first_at(topology: &Topology, distance: Distance) -> Option<CpuId> {
+    topology
+        .ids()
+        .find(|cpu| topology.distance(CpuId(0), *cpu) == distance)
+}
+
+#[cfg(test)]
+mod tests {
+    use plimsoll_mm::space::reap::Reaping;
+    use plimsoll_sim::profile::Card;
+
+    use super::*;
+
+    #[test]
+    fn every_machine_has_its_scenes_on_cpus_it_has() {
+        for (machine, scenes) in [("phone-8", 4), ("laptop-2", 2), ("epyc-9654-2s", 3)] {
+            let profile = Profile::load(machine, Card::Mid).expect("built in");
+            let all = Scenes::of(&profile, Effort::Quick).all;
+            assert_eq!(all.len(), scenes, "{machine}");
+            for scene in all {
+                assert_ne!(scene.exit, scene.reaper);
+                assert!(scene.reaper.0 < profile.topology.cpus());
+            }
+        }
+    }
+
+    #[test]
+    fn parts_add_up_to_what_is_measured_of_all() {
+        let profile = Profile::load("phone-8", Card::Mid).expect("built in");
+        let case = Case {
+            design: Contestant {
+                name: String::new(),
+                reaping: Reaping::Ascending,
+                helpers: 1,
+            },
+            seed: 3,
+        };
+        let (sample, _) = Scenes::of(&profile, Effort::Quick).measure(&profile, &case);
+        let value = |metric| sample.value(&metric).expect("measured");
+        let (exit, reaper) = (value(metrics::EXIT_RAN), value(metrics::REAPER_RAN));
+        assert!(exit > 0.0 && reaper > 0.0);
+        let ran = value(contestant::metrics::RAN);
+        assert!((ran - exit - reaper).abs() < 1.0);
+        assert!(value(contestant::metrics::TABLE_WAIT) <= value(metrics::LOCK));
+    }
+}

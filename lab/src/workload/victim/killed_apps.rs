@@ -1,0 +1,87 @@
+//! Apps that are killed and reaped over and over, for comparisons of any designs.
+
+use std::rc::Rc;
+
+use plimsoll_mm::machine::Machine;
+use plimsoll_mm::units::{CpuId, Nanos};
+use plimsoll_sim::Sim;
+use rand::RngExt;
+
+use super::layout::{Contents, Victim};
+use super::stage::Stage;
+use crate::room::Room;
+
+/// Pairs of CPUs, on the first of which an app fills memory, is killed and leaves, while the second
+/// reaps it.
+#[derive(Clone, Copy, Debug)]
+pub struct KilledApps {
+    /// How many pairs.
+    pub pairs: u32,
+    /// Small mappings of each app.
+    pub mappings: u32,
+}
+
+/// How often an app that left to its reaper is looked at.
+const LOOK_EVERY: Nanos = Nanos(10_000);
+
+impl KilledApps {
+    /// Starts them, spread evenly over the machine; no app starts after `until`.
+    pub fn start(self, room: &Room, until: Nanos) {
+        let cpus = u64::from(room.sim.topology().cpus());
+        for pair in 0..u64::from(self.pairs) {
+            let first = pair * cpus / u64::from(self.pairs);
+            let at = |cpu: u64| CpuId(u32::try_from(cpu % cpus).unwrap_or(0));
+            let (exit, reaper) = (at(first), at(first + 1));
+            let (mm, design) = (Rc::clone(&room.mm), room.design);
+            room.sim.spawn(exit, move |sim| {
+                while sim.now() < until {
+                    let victim = Victim::App {
+                        mappings: self.mappings,
+                    };
+                    let parts = victim.layout(sim.rng().random());
+                    let stage = Stage::new(sim, &mm, &design, &Contents::of(&parts));
+                    parts.iter().for_each(|part| stage.make(sim, part));
+                    kill(sim, Rc::new(stage), reaper);
+                }
+            });
+        }
+    }
+}
+
+/// Leaves here while it is reaped there; returns when all is gone.
+fn kill(sim: &Sim, stage: Rc<Stage>, reaper: CpuId) {
+    let reaped = Rc::clone(&stage);
+    sim.spawn(reaper, move |sim| reaped.reap(sim));
+    stage.exit(sim);
+    // The reaper lets go when it has done what it finds.
+    while Rc::strong_count(&stage) > 1 {
+        sim.sleep(LOOK_EVERY);
+    }
+    let stage = Rc::into_inner(stage).expect("the reaper has let go");
+    stage.end(sim);
+}
+
+#[cfg(test)]
+mod tests {
+    use plimsoll_mm::design::Design;
+    use plimsoll_mm::site::{LockClass, Site};
+    use plimsoll_sim::profile::{Card, Profile};
+
+    use super::*;
+
+    #[test]
+    fn apps_are_killed_again_and_again_and_reapers_take_part() {
+        let profile = Profile::load("phone-8", Card::Mid).expect("built in");
+        let room = Room::new(&profile, Design::PATCHED, 1);
+        let apps = KilledApps {
+            pairs: 2,
+            mappings: 50,
+        };
+        apps.start(&room, Nanos::from_ms(100));
+        room.sim.run_until(Nanos::from_ms(100));
+        let (stats, _) = room.finish();
+        let exits = stats.site(LockClass::Mmap, Site::Exit).acquisitions;
+        assert!(exits > 4, "{exits}");
+        assert!(stats.site(LockClass::PageTable, Site::Reap).acquisitions > 0);
+    }
+}

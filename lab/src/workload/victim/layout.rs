@@ -1,0 +1,320 @@
+//! What a victim has mapped: a list of mappings, each with what of it is resident and in swap.
+//!
+//! Only seeds are drawn from, so a layout is the same on every machine and under every design.
+
+use plimsoll_mm::units::Vpn;
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+/// What is killed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Victim {
+    /// In the manner of an Android app: one large heap, then `mappings` small mappings of all kinds
+    /// close together, a part of it in swap.
+    ///
+    /// * The heap is anonymous memory of 16 pages for each small mapping, all touched.
+    /// * A small mapping is 1 to 256 pages long, the logarithm evenly spread, with 1 to 16 unmapped
+    ///   pages behind it.
+    /// * 53 % are anonymous (allocators), 35 % private files (code and its data), 10 % shared
+    ///   (graphics, caches), 2 % stacks of 256 pages of which 16 are touched.
+    /// * Of others, the first half to all is touched, evenly spread; of touched pages of a private
+    ///   file the first quarter is written to.
+    /// * A fifth of the heap and of the anonymous mappings is in swap.
+    ///
+    /// No count of a real app is published with the measurements; these are ours, chosen before any
+    /// run and not fitted.
+    App {
+        /// Small mappings.
+        mappings: u32,
+    },
+    /// One mapping of anonymous memory, all of it resident.
+    One {
+        /// Its pages.
+        pages: u64,
+    },
+    /// In the manner of a database: anonymous memory in 8 mappings of somewhat different sizes, all
+    /// resident, on every node as much, as each is touched by threads of one node.
+    Server {
+        /// Pages of all mappings together.
+        pages: u64,
+        /// Whether it uses huge pages.
+        huge: bool,
+    },
+}
+
+/// One mapping.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Its first page.
+    pub start: Vpn,
+    /// How long it is.
+    pub pages: u64,
+    /// What it is.
+    pub kind: Kind,
+    /// So many pages from its start on are touched.
+    pub touched: u64,
+    /// So many of them are written to.
+    pub written: u64,
+    /// So many of them are moved to swap.
+    pub swapped: u64,
+    /// Threads of which node touch it, modulo the nodes of the machine.
+    pub node: u32,
+}
+
+/// What is mapped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Anonymous memory, of huge pages where they fit or not.
+    Anonymous {
+        /// Whether huge pages are used.
+        huge: bool,
+    },
+    /// A file of its own, private.
+    PrivateFile,
+    /// Shared memory, which a helper may not empty.
+    Shared,
+}
+
+/// How much a victim has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Contents {
+    /// Mappings.
+    pub mappings: u64,
+    /// Pages in memory that nobody else has.
+    pub private: u64,
+    /// Pages in memory of files.
+    pub file: u64,
+    /// Pages in memory that are shared.
+    pub shared: u64,
+    /// Pages in swap.
+    pub swapped: u64,
+}
+
+/// Where the first mapping begins, give or take a page table: a victim's first table may be split.
+const FIRST: u64 = 1 << 16;
+/// Pages that a page table maps.
+const TABLE: u64 = 512;
+/// The logarithm of the longest small mapping of an app.
+const SMALL_LOG2: f64 = 8.0;
+/// Pages of an app's heap for each of its small mappings.
+const HEAP_PER_MAPPING: u64 = 16;
+const STACK: u64 = 256;
+const STACK_TOUCHED: u64 = 16;
+/// One in so many anonymous mappings of an app, and so much of its heap, is in swap.
+const SWAPPED_ONE_IN: u64 = 5;
+const SERVER_MAPPINGS: u64 = 8;
+
+impl Victim {
+    /// Its mappings under `seed`, from the lowest on.
+    #[must_use]
+    pub fn layout(self, seed: u64) -> Vec<Part> {
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
+        let at = FIRST + rng.random_range(0..TABLE);
+        match self {
+            Self::App { mappings } => app(mappings, at, &mut rng),
+            Self::One { pages } => vec![Part::resident(at, pages, false)],
+            Self::Server { pages, huge } => server(pages, huge, at, &mut rng),
+        }
+    }
+}
+
+impl Part {
+    /// Anonymous memory, all of it touched.
+    const fn resident(start: u64, pages: u64, huge: bool) -> Self {
+        Self {
+            start: Vpn(start),
+            pages,
+            kind: Kind::Anonymous { huge },
+            touched: pages,
+            written: pages,
+            swapped: 0,
+            node: 0,
+        }
+    }
+}
+
+impl Contents {
+    /// All of `parts` together.
+    #[must_use]
+    pub fn of(parts: &[Part]) -> Self {
+        let mut all = Self::default();
+        for part in parts {
+            let resident = part.touched - part.swapped;
+            all.mappings += 1;
+            all.swapped += part.swapped;
+            match part.kind {
+                Kind::Anonymous { .. } => all.private += resident,
+                Kind::PrivateFile => {
+                    all.private += part.written;
+                    all.file += part.touched - part.written;
+                }
+                Kind::Shared => all.shared += resident,
+            }
+        }
+        all
+    }
+
+    /// Pages in memory.
+    #[must_use]
+    pub const fn resident(&self) -> u64 {
+        self.private + self.file + self.shared
+    }
+}
+
+fn app(mappings: u32, mut at: u64, rng: &mut Xoshiro256PlusPlus) -> Vec<Part> {
+    let heap = HEAP_PER_MAPPING * u64::from(mappings);
+    let swapped = heap / SWAPPED_ONE_IN;
+    let heap_part = Part {
+        swapped,
+        ..Part::resident(at, heap, false)
+    };
+    let mut parts = vec![heap_part];
+    at += heap;
+    for _ in 0..mappings {
+        at += rng.random_range(1..=16);
+        let part = small(at, rng);
+        at += part.pages;
+        parts.push(part);
+    }
+    parts
+}
+
+/// One of an app's small mappings.
+fn small(at: u64, rng: &mut Xoshiro256PlusPlus) -> Part {
+    let log2: f64 = rng.random_range(0.0..SMALL_LOG2);
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "1 to 256"
+    )]
+    let pages = log2.exp2().ceil() as u64;
+    let touched = rng.random_range(pages.div_ceil(2)..=pages);
+    let whole = Part::resident(at, pages, false);
+    match rng.random_range(0..100) {
+        0..53 => {
+            let goes = rng.random_range(0..SWAPPED_ONE_IN) == 0;
+            let swapped = if goes { touched } else { 0 };
+            Part {
+                touched,
+                written: touched,
+                swapped,
+                ..whole
+            }
+        }
+        53..88 => Part {
+            kind: Kind::PrivateFile,
+            touched,
+            written: touched / 4,
+            ..whole
+        },
+        88..98 => Part {
+            kind: Kind::Shared,
+            touched,
+            written: touched,
+            ..whole
+        },
+        _ => Part {
+            pages: STACK,
+            touched: STACK_TOUCHED,
+            written: STACK_TOUCHED,
+            ..whole
+        },
+    }
+}
+
+fn server(pages: u64, huge: bool, mut at: u64, rng: &mut Xoshiro256PlusPlus) -> Vec<Part> {
+    let even = pages / SERVER_MAPPINGS;
+    let mut left = pages;
+    let mut parts = Vec::new();
+    for nth in 0..SERVER_MAPPINGS {
+        let rest = SERVER_MAPPINGS - 1 - nth;
+        // In pairs of different nodes, so that both nodes have as much.
+        let pair = |rng: &mut Xoshiro256PlusPlus| even - rng.random_range(0..even / 4);
+        let len = match (rest, nth % 2) {
+            (0 | 1, 0) => left / 2,
+            (0, _) => left,
+            (_, 0) => pair(rng),
+            _ => parts.last().map_or(even, |part: &Part| part.pages),
+        };
+        at += rng.random_range(1..=TABLE);
+        parts.push(Part {
+            node: u32::try_from(nth % 2).unwrap_or(0),
+            ..Part::resident(at, len, huge)
+        });
+        at += len;
+        left -= len;
+    }
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const VICTIMS: [Victim; 3] = [
+        Victim::App { mappings: 3000 },
+        Victim::One { pages: 150_000 },
+        Victim::Server {
+            pages: 1 << 20,
+            huge: false,
+        },
+    ];
+
+    #[test]
+    fn mappings_do_not_overlap_and_hold_what_is_touched() {
+        for victim in VICTIMS {
+            for seed in 1..=8 {
+                let parts = victim.layout(seed);
+                let mut pairs = parts.windows(2);
+                assert!(pairs.all(|it| it[0].start.0 + it[0].pages < it[1].start.0));
+                for part in &parts {
+                    assert!(part.touched >= 1 && part.touched <= part.pages, "{part:?}");
+                    assert!(part.written <= part.touched && part.swapped <= part.touched);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_seed_is_a_layout_and_another_seed_another() {
+        for victim in VICTIMS {
+            assert_eq!(victim.layout(7), victim.layout(7));
+            assert_ne!(victim.layout(7), victim.layout(8));
+        }
+    }
+
+    #[test]
+    fn an_app_has_some_hundred_mib_of_all_kinds() {
+        let contents = Contents::of(&Victim::App { mappings: 3000 }.layout(1));
+        let mib = |pages: u64| pages >> 8;
+        assert!(
+            (300..700).contains(&mib(contents.resident())),
+            "{contents:?}"
+        );
+        let [private, file, shared, swapped] = [
+            contents.private,
+            contents.file,
+            contents.shared,
+            contents.swapped,
+        ];
+        assert!(
+            private > file && file > shared && shared > 0,
+            "{contents:?}"
+        );
+        assert!(swapped * 10 > private && swapped < private, "{contents:?}");
+    }
+
+    #[test]
+    fn a_server_is_on_both_nodes_as_much() {
+        for seed in 1..=8 {
+            let [.., victim] = VICTIMS;
+            let parts = victim.layout(seed);
+            let on = |node| -> u64 {
+                let there = parts.iter().filter(|part| part.node == node);
+                there.map(|part| part.pages).sum()
+            };
+            assert_eq!((parts.len(), on(0) + on(1)), (8, 1 << 20));
+            assert!(on(0).abs_diff(on(1)) <= 1);
+        }
+    }
+}

@@ -1,0 +1,374 @@
+//! A victim is killed: its last user empties it on one CPU, helpers on others, all at once.
+//!
+//! The kill is time 0. Whoever takes part starts within [`START_WITHIN`] of it, drawn from the seed:
+//! what it takes to be woken. The race is over when the last page, page table and mapping is gone.
+//! Every run checks that this is so: each page is back, no counter is off, no slot of swap is taken.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use plimsoll_mm::design::Design;
+use plimsoll_mm::event::Phase;
+use plimsoll_mm::machine::Machine;
+use plimsoll_mm::site::{LockClass, Site};
+use plimsoll_mm::space::Flag;
+use plimsoll_mm::units::{CpuId, Nanos};
+use plimsoll_mm::vmstat::counters::NodeItem;
+use plimsoll_sim::profile::Profile;
+use plimsoll_sim::{Sim, Stats};
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+use super::layout::{Contents, Victim};
+use super::stage::Stage;
+use crate::phases::{PhaseRecorder, PhaseTree};
+use crate::room::Room;
+
+/// Everybody has started by then, counted from the kill.
+pub const START_WITHIN: Nanos = Nanos(50_000);
+
+/// From the last page touched to the kill.
+const REST: Nanos = Nanos::from_ms(1);
+
+/// Who takes part, and where.
+#[derive(Clone, Debug)]
+pub struct Race {
+    /// Who is killed.
+    pub victim: Victim,
+    /// Where its last user leaves.
+    pub exit: CpuId,
+    /// Where helpers are.
+    pub helpers: Vec<CpuId>,
+    /// What they are.
+    pub help: Help,
+}
+
+/// What a helper is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Help {
+    /// The OOM reaper, queued at once (Linux waits for two seconds; the thread's test did not).
+    Reaper,
+    /// Somebody who calls `process_mrelease`.
+    Asked,
+}
+
+/// Who spent time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Who {
+    /// The last user.
+    Exit,
+    /// All helpers together.
+    Helpers,
+}
+
+/// Locks of one class during a race.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LockUse {
+    /// Waits of all.
+    pub wait: Nanos,
+    /// Those who had to wait.
+    pub contentions: u64,
+    /// Holds of all.
+    pub hold: Nanos,
+}
+
+/// What came of it.
+#[derive(Clone, Debug)]
+pub struct Raced {
+    /// From the kill until all memory was free.
+    pub wall: Nanos,
+    /// Who did what for how long.
+    pub tree: PhaseTree,
+    /// What was mapped.
+    pub contents: Contents,
+    /// Of everything the run did, the making of the victim included.
+    pub hash: u64,
+    /// Work of all CPUs, as far as it has a price of its own: all but waiting, taking locks that are
+    /// free, and moving cache lines.
+    pub worked: Nanos,
+    help: Help,
+    locks: Vec<LockUse>,
+    /// For the last user and for helpers: waits for the locks of page tables, and sleep.
+    waits: [(Nanos, Nanos); 2],
+}
+
+/// When the kill was, and when all was free.
+#[derive(Default)]
+struct Times {
+    killed_at: Cell<Nanos>,
+    free_at: Cell<Option<Nanos>>,
+}
+
+impl Race {
+    /// Makes the victim, kills it, and waits until it is gone.
+    ///
+    /// # Panics
+    /// When something of it is left, with the seed: our bug, never the user's.
+    #[must_use]
+    pub fn run(&self, profile: &Profile, design: &Design, seed: u64) -> Raced {
+        let room = Room::new(profile, *design, seed);
+        let parts = self.victim.layout(seed);
+        let contents = Contents::of(&parts);
+        let free_before = free_pages(&room);
+        let stage = Rc::new(Stage::new(&room.sim, &room.mm, design, &contents));
+        stage.build(&room.sim, self.exit, parts);
+        let recorder: Rc<RefCell<PhaseRecorder>> = Rc::default();
+        let notes = Rc::clone(&recorder);
+        room.sim.observe(move |_, cpu, now, event| {
+            notes.borrow_mut().note(cpu.index(), now, event);
+        });
+        let before = room.sim.stats();
+        let times = self.start(&room, &stage, seed);
+        room.sim.run();
+        let after = room.sim.stats();
+        let stage = Rc::into_inner(stage).expect("everybody has left");
+        stage.end(&room.sim);
+        assert_eq!(free_pages(&room), free_before, "a page is lost");
+        for item in [NodeItem::PageTables, NodeItem::AnonMapped] {
+            assert_eq!(room.mm.counted_on_nodes(&room.sim, item), 0, "{item:?}");
+        }
+        let (stats, _) = room.finish();
+        Raced {
+            wall: times.wall(),
+            tree: recorder.take().finish(),
+            contents,
+            hash: stats.hash,
+            worked: Nanos(after.work_ns.iter().sum::<u64>() - before.work_ns.iter().sum::<u64>()),
+            help: self.help,
+            locks: locks(&before, &after),
+            waits: [Site::Exit, self.help.site()].map(|site| waits(&before, &after, site)),
+        }
+    }
+
+    /// Kills, and lets everybody start.
+    fn start(&self, room: &Room, stage: &Rc<Stage>, seed: u64) -> Rc<Times> {
+        let kill = room.sim.stats().now + REST;
+        let times: Rc<Times> = Rc::default();
+        times.killed_at.set(kill);
+        // Not the stream of the layout.
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(!seed);
+        let mut enter = |cpu: CpuId, work: fn(&Stage, &Sim, Help)| {
+            let (stage, help, times) = (Rc::clone(stage), self.help, Rc::clone(&times));
+            let at = kill + Nanos(rng.random_range(0..START_WITHIN.0));
+            room.sim.spawn(cpu, move |sim| {
+                sim.sleep_until(at);
+                work(&stage, sim, help);
+                times.note_end(sim, &stage);
+            });
+        };
+        enter(self.exit, |stage, sim, _| stage.exit(sim));
+        for &cpu in &self.helpers {
+            enter(cpu, |stage, sim, help| match help {
+                Help::Reaper => stage.reap(sim),
+                Help::Asked => drop(stage.space.release(stage.memory(sim), || false)),
+            });
+        }
+        times
+    }
+}
+
+impl Times {
+    /// Somebody has done what there was for them to do.
+    fn note_end(&self, sim: &Sim, stage: &Stage) {
+        let now = sim.now();
+        if stage.space.has(sim, Flag::Ended) {
+            let earliest = self.free_at.get().map_or(now, |earlier| earlier.min(now));
+            self.free_at.set(Some(earliest));
+        }
+    }
+
+    fn wall(&self) -> Nanos {
+        let free_at = self.free_at.get();
+        let free_at = free_at.expect("whoever was last has ended the address space");
+        Nanos(free_at.0 - self.killed_at.get().0)
+    }
+}
+
+impl Help {
+    const fn site(self) -> Site {
+        match self {
+            Self::Reaper => Site::Reap,
+            Self::Asked => Site::Release,
+        }
+    }
+
+    const fn phase(self) -> Phase {
+        match self {
+            Self::Reaper => Phase::Reap,
+            Self::Asked => Phase::Release,
+        }
+    }
+}
+
+impl Raced {
+    /// Time on CPUs: without sleep, with waiting for spinlocks.
+    #[must_use]
+    pub fn ran(&self, who: Who) -> Nanos {
+        let root = self.root(who);
+        let (_, asleep) = self.waits[who as usize];
+        Nanos(self.tree.time(root, root).0.saturating_sub(asleep.0))
+    }
+
+    /// Time from the call for the lock of a page table until it was had, contended or not: what a
+    /// profile shows (Linux: `__pte_offset_map_lock`).
+    #[must_use]
+    pub fn table_lock(&self, who: Who) -> Nanos {
+        self.tree.time(self.root(who), Phase::TableLock)
+    }
+
+    /// The part of it that somebody else held the lock.
+    #[must_use]
+    pub fn table_wait(&self, who: Who) -> Nanos {
+        self.waits[who as usize].0
+    }
+
+    /// Time in taking away reverse mappings.
+    #[must_use]
+    pub fn rmap(&self, who: Who) -> Nanos {
+        self.tree.time(self.root(who), Phase::Rmap)
+    }
+
+    /// Time in forgetting mappings, which one CPU does alone in the end.
+    #[must_use]
+    pub fn forgetting(&self, who: Who) -> Nanos {
+        self.tree.time(self.root(who), Phase::ForgetMappings)
+    }
+
+    /// Time asleep, waiting for the mmap_lock.
+    #[must_use]
+    pub fn asleep(&self, who: Who) -> Nanos {
+        self.waits[who as usize].1
+    }
+
+    /// Locks of `class`, all call sites.
+    #[must_use]
+    pub fn lock(&self, class: LockClass) -> LockUse {
+        self.locks[class as usize]
+    }
+
+    const fn root(&self, who: Who) -> Phase {
+        match who {
+            Who::Exit => Phase::Exit,
+            Who::Helpers => self.help.phase(),
+        }
+    }
+}
+
+/// Pages that are in free blocks or on page lists.
+fn free_pages(room: &Room) -> u64 {
+    let zones = room.mm.pages().view(&room.sim).into_iter();
+    zones
+        .map(|zone| u64::from(zone.free.0) + u64::from(zone.listed.0))
+        .sum()
+}
+
+/// What was waited and held between two moments, by class.
+fn locks(before: &Stats, after: &Stats) -> Vec<LockUse> {
+    let used = |class: &LockClass| {
+        let (before, after) = (before.class(*class), after.class(*class));
+        LockUse {
+            wait: Nanos(after.wait_total.0 - before.wait_total.0),
+            contentions: after.contentions - before.contentions,
+            hold: Nanos(after.hold_total.0 - before.hold_total.0),
+        }
+    };
+    LockClass::ALL.iter().map(used).collect()
+}
+
+/// Waits for page tables and for the mappings at `site`.
+fn waits(before: &Stats, after: &Stats, site: Site) -> (Nanos, Nanos) {
+    let wait = |class| {
+        let [before, after] = [before, after].map(|stats| stats.site(class, site).wait_total.0);
+        after - before
+    };
+    let tables = wait(LockClass::PageTable) + wait(LockClass::UpperTable);
+    (Nanos(tables), Nanos(wait(LockClass::Mmap)))
+}
+
+#[cfg(test)]
+mod tests {
+    use plimsoll_mm::space::reap::Reaping;
+    use plimsoll_sim::profile::Card;
+
+    use super::*;
+
+    fn raced(victim: Victim, reaping: Reaping, helpers: u32) -> Raced {
+        let profile = Profile::load("phone-8", Card::Mid).expect("built in");
+        let design = Design {
+            reaping,
+            ..Design::LINUX
+        };
+        let race = Race {
+            victim,
+            exit: CpuId(4),
+            helpers: (5..5 + helpers).map(CpuId).collect(),
+            help: Help::Reaper,
+        };
+        race.run(&profile, &design, 1)
+    }
+
+    const APP: Victim = Victim::App { mappings: 300 };
+
+    #[test]
+    fn whoever_exits_alone_waits_for_nobody() {
+        let alone = raced(APP, Reaping::Ascending, 0);
+        assert_eq!(alone.table_wait(Who::Exit), Nanos(0));
+        assert_eq!(alone.ran(Who::Helpers), Nanos(0));
+        assert!(
+            alone.wall.0 <= alone.ran(Who::Exit).0 + START_WITHIN.0,
+            "{alone:?}"
+        );
+    }
+
+    #[test]
+    fn in_the_same_direction_they_wait_for_each_other_and_claimed_tables_are_waited_for_by_nobody()
+    {
+        let ascending = raced(APP, Reaping::Ascending, 1);
+        assert!(ascending.table_wait(Who::Exit).0 + ascending.table_wait(Who::Helpers).0 > 0);
+        let ours = raced(APP, Reaping::MeetInTheMiddle, 1);
+        assert_eq!(ours.lock(LockClass::PageTable).wait, Nanos(0));
+        assert!(
+            ours.wall < ascending.wall,
+            "{} {}",
+            ours.wall.0,
+            ascending.wall.0
+        );
+    }
+
+    #[test]
+    fn pages_of_two_nodes_go_back_to_both_whoever_empties() {
+        let profile = Profile::load("epyc-9654-2s", Card::Mid).expect("built in");
+        let race = Race {
+            victim: Victim::Server {
+                pages: 20_000,
+                huge: false,
+            },
+            exit: CpuId(0),
+            helpers: vec![CpuId(96)],
+            help: Help::Asked,
+        };
+        // What is checked is checked by the race: counters of nodes, and free pages.
+        let raced = race.run(&profile, &Design::OURS, 1);
+        assert!(raced.ran(Who::Helpers) > Nanos(0));
+    }
+
+    #[test]
+    fn every_victim_is_gone_in_every_way_with_any_number_of_helpers() {
+        let server = |huge| Victim::Server {
+            pages: 20_000,
+            huge,
+        };
+        for victim in [
+            APP,
+            Victim::One { pages: 9000 },
+            server(false),
+            server(true),
+        ] {
+            for reaping in Reaping::ALL {
+                for helpers in [0, 1, 3] {
+                    assert!(raced(victim, reaping, helpers).wall > Nanos(0));
+                }
+            }
+        }
+    }
+}

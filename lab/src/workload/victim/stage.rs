@@ -1,0 +1,153 @@
+//! A victim's address space with all that belongs to it: made, emptied, and found to be gone.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use plimsoll_mm::design::Design;
+use plimsoll_mm::machine::Machine;
+use plimsoll_mm::space::object::{Object, ObjectKind};
+use plimsoll_mm::space::{Access, AddressSpace, Backing, Flag, MapRequest, Memory, Place, Spaces};
+use plimsoll_mm::units::{CpuId, NodeId, Vpn};
+use plimsoll_mm::vmstat::Manager;
+use plimsoll_sim::Sim;
+
+use super::layout::{Contents, Kind, Part};
+
+/// See the file's header.
+pub(super) struct Stage {
+    mm: Rc<Manager<Sim>>,
+    spaces: Spaces<Sim>,
+    pub(super) space: AddressSpace<Sim>,
+    objects: RefCell<Vec<Arc<Object<Sim>>>>,
+}
+
+impl Stage {
+    /// An address space with nothing mapped, and slots of swap for a victim that has `contents`.
+    pub(super) fn new(
+        sim: &Sim,
+        mm: &Rc<Manager<Sim>>,
+        design: &Design,
+        contents: &Contents,
+    ) -> Self {
+        let slots = u32::try_from(contents.swapped).expect("a victim is smaller than 16 TiB");
+        let spaces = Spaces::new(sim, design, slots).expect("four counters fit");
+        let memory = Memory::new(sim, mm, &spaces);
+        let space = AddressSpace::new(memory).expect("the host has memory for it");
+        Self {
+            mm: Rc::clone(mm),
+            spaces,
+            space,
+            objects: RefCell::default(),
+        }
+    }
+
+    pub(super) fn memory<'a>(&'a self, sim: &'a Sim) -> Memory<'a, Sim> {
+        Memory::new(sim, &self.mm, &self.spaces)
+    }
+
+    /// Maps and touches `parts`: on a CPU of each node what threads of that node touch, on `home`
+    /// what those of its node do.
+    pub(super) fn build(self: &Rc<Self>, sim: &Sim, home: CpuId, parts: Vec<Part>) {
+        let topology = sim.topology();
+        let parts: Rc<[Part]> = parts.into();
+        for node in 0..topology.nodes() {
+            let near = |cpu: &CpuId| topology.place(*cpu).node == NodeId(node);
+            let cpu = Some(home)
+                .filter(near)
+                .or_else(|| topology.ids().find(near));
+            let Some(cpu) = cpu else { continue };
+            // Nodes are numbered from that of the last user on.
+            let nth = (node + topology.nodes() - topology.place(home).node.0) % topology.nodes();
+            let (stage, parts, nodes) = (Rc::clone(self), Rc::clone(&parts), topology.nodes());
+            sim.spawn(cpu, move |sim| {
+                let mine = parts.iter().filter(|part| part.node % nodes == nth);
+                mine.for_each(|part| stage.make(sim, part));
+            });
+        }
+        sim.run();
+    }
+
+    /// Maps and touches one part.
+    pub(super) fn make(&self, sim: &Sim, part: &Part) {
+        let memory = self.memory(sim);
+        let (object, backing) = self.back(sim, part.kind);
+        let request = MapRequest {
+            place: Place::Fixed(part.start),
+            pages: part.pages,
+            backing,
+        };
+        let mapped = self.space.map(memory, request);
+        mapped.expect("a layout's mappings are apart");
+        let enough = "the machine has memory for its victim";
+        let written = part.start..Vpn(part.start.0 + part.written);
+        if object == Some(ObjectKind::File) {
+            for page in written.start.0..written.end.0 {
+                let faulted = self.space.fault(memory, Vpn(page), Access::Write);
+                faulted.expect(enough);
+            }
+        } else {
+            self.space.populate(memory, written.clone()).expect(enough);
+        }
+        for page in written.end.0..part.start.0 + part.touched {
+            let faulted = self.space.fault(memory, Vpn(page), Access::Read);
+            faulted.expect(enough);
+        }
+        if part.swapped > 0 {
+            let pages = part.start..Vpn(part.start.0 + part.swapped);
+            let went = self.space.swap_out(memory, pages);
+            assert_eq!(went, part.swapped, "there is a slot for each page");
+        }
+    }
+
+    #[expect(
+        clippy::arc_with_non_send_sync,
+        reason = "mappings take objects that threads could share; those of this machine have none"
+    )]
+    fn back(&self, sim: &Sim, kind: Kind) -> (Option<ObjectKind>, Backing<Sim>) {
+        let object = |kind| {
+            let object = Arc::new(Object::new(sim, kind));
+            self.objects.borrow_mut().push(Arc::clone(&object));
+            object
+        };
+        match kind {
+            Kind::Anonymous { huge } => (None, Backing::Anonymous { huge }),
+            Kind::PrivateFile => {
+                let (file, offset) = (object(ObjectKind::File), 0);
+                (Some(file.kind()), Backing::PrivateFile { file, offset })
+            }
+            Kind::Shared => {
+                let (object, offset) = (object(ObjectKind::Shared), 0);
+                (Some(object.kind()), Backing::Shared { object, offset })
+            }
+        }
+    }
+
+    /// The last user was killed, and leaves.
+    pub(super) fn exit(&self, sim: &Sim) {
+        self.space.raise(sim, Flag::Killed);
+        let exited = self.space.exit(self.memory(sim));
+        exited.expect("a victim ends once");
+    }
+
+    /// The OOM reaper helps.
+    pub(super) fn reap(&self, sim: &Sim) {
+        // However far it comes, the last user does the rest.
+        let _ = self.space.try_reap(self.memory(sim));
+    }
+
+    /// Nothing is left, and every count is right.
+    ///
+    /// # Panics
+    /// When something is.
+    pub(super) fn end(self, sim: &Sim) {
+        assert!(self.space.has(sim, Flag::Ended), "it has not ended");
+        assert_eq!(self.space.table_pages(sim), 0, "a page table is left");
+        assert_eq!(self.spaces.lru().total(sim), 0, "a page is still aged");
+        assert_eq!(self.spaces.swap().used(sim), 0, "a slot is still taken");
+        assert_eq!(self.space.destroy(sim), Ok(()), "a counter is off");
+        for object in self.objects.take() {
+            object.empty(sim, self.mm.pages());
+        }
+    }
+}
