@@ -216,7 +216,7 @@ impl Log {
                 batch,
                 ..
             } => self.holds.note(site, pages, blocks, batch.0),
-            // Pages, phases and kills are for observers of their own.
+            // Of single pages, of phases, of kills: who wants these observes the machine itself.
             _ => {}
         }
     }

@@ -152,10 +152,13 @@ fn without_a_limit_numbers_still_cannot_wrap() {
 fn an_error_says_how_much_and_whose() {
     let (limit, used) = (100, 99);
     let told = |level| OverBudget { level, limit, used }.to_string();
-    assert_eq!(told(0), "over budget: 99 of 100 pages are used");
+    assert_eq!(
+        told(0),
+        "over budget: 99 of 100 pages are used: give some back, or raise the limit"
+    );
     assert_eq!(
         told(2),
-        "over budget: 99 of 100 pages are used by the group 2 above"
+        "over budget: 99 of 100 pages are used by the group 2 above: give some back, or raise the limit"
     );
 }
 

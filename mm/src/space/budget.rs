@@ -205,10 +205,10 @@ impl fmt::Display for OverBudget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { level, limit, used } = self;
         write!(f, "over budget: {used} of {limit} pages are used")?;
-        match level {
-            0 => Ok(()),
-            level => write!(f, " by the group {level} above"),
+        if *level > 0 {
+            write!(f, " by the group {level} above")?;
         }
+        f.write_str(": give some back, or raise the limit")
     }
 }
 

@@ -32,7 +32,8 @@ pub enum MapError {
     Overlaps(Vma),
     /// No gap is large enough (Linux: `ENOMEM`).
     NoRoom(u64),
-    /// There are as many mappings as there may be (Linux: `vm.max_map_count`, `ENOMEM`).
+    /// There would be more mappings than so many, which is how many there may be (Linux:
+    /// `vm.max_map_count`, `ENOMEM`). Unmapping the middle of one makes two of it.
     TooMany(usize),
     /// A range of frames runs beyond the last one (Linux: `EINVAL`).
     NoSuchFrames,
@@ -77,20 +78,38 @@ impl fmt::Display for MapError {
             Self::Empty => f.write_str("a range without pages: ask for at least one"),
             Self::TooHigh { start, pages } => write!(
                 f,
-                "{pages} pages from page {start} on end above the highest address"
+                "{pages} pages from page {start} on end above the highest address, page {}: \
+                 choose a lower one or ask for fewer",
+                super::END
             ),
             Self::Unaligned { page, align } => {
-                write!(f, "page {page} is not a multiple of {align} pages")
+                write!(
+                    f,
+                    "page {page} is not a multiple of {align} pages: huge pages begin and end at one"
+                )
             }
             Self::Overlaps(Vma { start, end, .. }) => {
-                write!(f, "pages {start} to {end} are mapped already")
+                write!(
+                    f,
+                    "pages {start} to {end} are mapped already: unmap them first, or ask to replace them"
+                )
             }
-            Self::NoRoom(pages) => write!(f, "no gap of {pages} pages is left"),
-            Self::TooMany(max) => write!(f, "there are {max} mappings already, as many as may be"),
-            Self::NoSuchFrames => f.write_str("the frames to map run beyond the last one"),
-            Self::NoMemory => f.write_str("no memory for the books of the address space"),
+            Self::NoRoom(pages) => write!(
+                f,
+                "no gap of {pages} pages is left: unmap something, or ask for fewer"
+            ),
+            Self::TooMany(max) => write!(
+                f,
+                "there would be more than {max} mappings: unmap whole ones first, or allow more"
+            ),
+            Self::NoSuchFrames => f.write_str(
+                "the frames or pages to map run beyond the last one: begin lower or map fewer",
+            ),
+            Self::NoMemory => f.write_str(
+                "no memory for the books of the address space: give some back and try again",
+            ),
             Self::Killed => f.write_str("killed while waiting for the mappings"),
-            Self::Ended => f.write_str("the address space has ended"),
+            Self::Ended => f.write_str("the address space has ended: make a new one"),
         }
     }
 }
@@ -98,7 +117,7 @@ impl fmt::Display for MapError {
 impl fmt::Display for FaultError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NotMapped(page) => write!(f, "nothing is mapped at page {page}"),
+            Self::NotMapped(page) => write!(f, "nothing is mapped at page {page}: map it first"),
             Self::Unstable(page) => {
                 write!(f, "page {page} may have been reaped: its owner is to die")
             }
@@ -113,7 +132,7 @@ impl fmt::Display for FaultError {
 
 impl fmt::Display for ExitError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the address space was ended before")
+        f.write_str("the address space was ended before: once is enough")
     }
 }
 

@@ -17,7 +17,7 @@ use super::memory::Memory;
 use super::page_table::{ENTRIES, first_page, table_of};
 use super::vma_tree::{Cursor, Vma, VmaError};
 use super::{AddressSpace, END, Flag};
-use crate::machine::{Machine, RwLock};
+use crate::machine::{Field, Machine, RwLock};
 use crate::site::{Site, Work};
 use crate::units::{Pfn, Vpn};
 
@@ -100,9 +100,8 @@ impl<M: Machine> AddressSpace<M> {
         if self.has(machine, Flag::Exiting) {
             return Err(MapError::Ended);
         }
-        let max = self.mappings_max;
-        if mappings.editor.mappings() >= max {
-            return Err(MapError::TooMany(max as usize));
+        if !matches!(request.place, Place::Replace(_)) {
+            self.check_room(mappings, 1)?;
         }
         machine.spend(Work::MapEdit, 1);
         let start = self.place(mappings, &request)?;
@@ -132,10 +131,17 @@ impl<M: Machine> AddressSpace<M> {
     ) -> Result<Vma, MapError> {
         let pages = new.start..new.end;
         let removal = self.removal(memory, mappings, &pages)?;
+        self.check_room(mappings, removal.more + 1)?;
         let editor = &mut mappings.editor;
-        self.tree.store(memory.machine, editor, new, |_| {})?;
-        removal.count(mappings);
-        self.empty(memory, &pages);
+        // What is touched meanwhile would go with the pages of others: see `fault::version`.
+        self.replacing.set(1);
+        let stored = self.tree.store(memory.machine, editor, new, |_| {});
+        if stored.is_ok() {
+            removal.count(mappings);
+            self.empty(memory, &pages);
+        }
+        self.replacing.set(0);
+        stored?;
         Ok(new)
     }
 
@@ -205,6 +211,7 @@ impl<M: Machine> AddressSpace<M> {
             return Err(MapError::Ended);
         }
         let removal = self.removal(memory, mappings, pages)?;
+        self.check_room(mappings, removal.more)?;
         let editor = &mut mappings.editor;
         self.tree
             .clear(memory.machine, editor, pages.clone(), |_| {})?;
@@ -212,14 +219,26 @@ impl<M: Machine> AddressSpace<M> {
         Ok(())
     }
 
-    /// What removing `pages` will do to sources. Nothing has changed yet.
+    /// Whether there may be so many more mappings.
+    fn check_room(&self, mappings: &Mappings<M>, more: i32) -> Result<(), MapError> {
+        let max = self.mappings_max;
+        if mappings.editor.mappings().saturating_add_signed(more) <= max {
+            return Ok(());
+        }
+        Err(MapError::TooMany(max as usize))
+    }
+
+    /// What removing `pages` will do to mappings and sources. Nothing has changed yet.
     fn removal(
         &self,
         memory: Memory<'_, M>,
         mappings: &Mappings<M>,
         pages: &Range<Vpn>,
     ) -> Result<Removal, MapError> {
-        let mut removal = Removal(Vec::new());
+        let mut removal = Removal {
+            pieces: Vec::new(),
+            more: 0,
+        };
         let mut edits = 0;
         let mut cursor = Cursor::at(&self.tree, pages.start);
         while let Ok(Some(vma)) = cursor.forward() {
@@ -229,9 +248,11 @@ impl<M: Machine> AddressSpace<M> {
             check_pieces(&vma, pages)?;
             edits += 1;
             let rests = i32::from(vma.start < pages.start) + i32::from(vma.end > pages.end);
+            removal.more += rests - 1;
             if rests != 1 && mappings.source(&vma).is_some() {
-                removal.0.try_reserve(1).map_err(|_| MapError::NoMemory)?;
-                removal.0.push((vma, rests - 1));
+                let pieces = &mut removal.pieces;
+                pieces.try_reserve(1).map_err(|_| MapError::NoMemory)?;
+                pieces.push((vma, rests - 1));
             }
         }
         memory.machine.spend(Work::MapEdit, edits);
@@ -274,12 +295,17 @@ impl<M: Machine> AddressSpace<M> {
     }
 }
 
-/// Mappings with a source, and how many more or fewer each becomes.
-struct Removal(Vec<(Vma, i32)>);
+/// What removing mappings, or parts of them, comes to.
+struct Removal {
+    /// Mappings with a source, and how many more or fewer each becomes.
+    pieces: Vec<(Vma, i32)>,
+    /// How many more mappings there are then, below 0 if fewer.
+    more: i32,
+}
 
 impl Removal {
     fn count<M: Machine>(self, mappings: &mut Mappings<M>) {
-        for (vma, pieces) in self.0 {
+        for (vma, pieces) in self.pieces {
             mappings.count_pieces(&vma, pieces);
         }
     }

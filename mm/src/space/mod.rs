@@ -61,6 +61,8 @@ pub struct AddressSpace<M: Machine> {
     mappings: M::RwLock<Mappings<M>>,
     tree: VmaTree<M>,
     table: PageTable<M>,
+    /// Not 0 while a mapping takes the place of others whose pages are still there.
+    replacing: M::Field,
     rss: Rss<M>,
     flags: M::Word,
     users: M::Word,
@@ -132,6 +134,7 @@ impl<M: Machine> AddressSpace<M> {
             mappings: machine.rw_lock(LockClass::Mmap, here, Mappings::new(editor)),
             tree,
             table: PageTable::new(machine),
+            replacing: machine.field(0),
             rss: Rss::new(machine, memory.spaces.plan())?,
             flags: machine.word(0),
             users: machine.word(0),

@@ -9,11 +9,15 @@ pub(crate) mod actor;
 pub(crate) mod check_holds;
 pub(crate) mod check_owners;
 pub(crate) mod check_shepherd;
+pub(crate) mod check_spaces;
 pub(crate) mod check_whole;
 pub(crate) mod dice;
 pub(crate) mod scene;
 pub(crate) mod seeds;
 pub(crate) mod small;
+pub(crate) mod space_actor;
+pub(crate) mod space_stage;
+pub(crate) mod space_user;
 pub(crate) mod village;
 
 pub(crate) use self::dice::Dice;

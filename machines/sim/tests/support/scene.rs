@@ -108,7 +108,7 @@ impl Scene {
 }
 
 /// CPUs on nodes in blocks or in turns, with or without SMT.
-fn topology(dice: &mut Dice, cpus: u32, nodes: u32) -> Topology {
+pub(crate) fn topology(dice: &mut Dice, cpus: u32, nodes: u32) -> Topology {
     let (in_turns, threads) = (dice.chance(30), dice.between(1, 2));
     let cores = cpus.div_ceil(threads);
     let place = |cpu: u32| {
@@ -182,7 +182,7 @@ fn holes(dice: &mut Dice, span: Range<u32>) -> Vec<Range<u32>> {
     holes
 }
 
-fn options(dice: &mut Dice, seed: u64) -> SimOptions {
+pub(crate) fn options(dice: &mut Dice, seed: u64) -> SimOptions {
     let mut faults = Faults::default();
     if dice.chance(40) {
         faults.stall_every = Nanos(u64::from(dice.between(100_000, 2_000_000)));

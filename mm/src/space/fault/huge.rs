@@ -15,7 +15,7 @@ use crate::units::{Order, Pages, Pfn, Vpn};
 use crate::vmstat::counters::{NodeItem, ZoneItem};
 
 impl<M: Machine> AddressSpace<M> {
-    /// Maps a huge page around `page`. `None` if there is a table already.
+    /// Maps a huge page around `page`. `None` if there is a table in use.
     pub(super) fn fault_whole(
         &self,
         memory: Memory<'_, M>,
@@ -26,6 +26,9 @@ impl<M: Machine> AddressSpace<M> {
         let spot = self.table.spot(machine, page)?;
         if spot.leaf.is_huge() {
             return Ok(Some(Attempt::Done(Faulted::Already)));
+        }
+        if kind == PageKind::Anon && self.has(machine, Flag::Unstable) {
+            return Err(FaultError::Unstable(page));
         }
         let Pages(pages) = Order::HUGE.pages();
         let charged = if kind == PageKind::Anon {
@@ -91,16 +94,18 @@ impl<M: Machine> AddressSpace<M> {
                     return Ok(Some(Attempt::Again));
                 }
                 match (entries.what(), *spare) {
-                    (What::Huge(_), _) => Ok(Some(Attempt::Done(Faulted::Already))),
+                    (What::Huge(_), _) => return Ok(Some(Attempt::Done(Faulted::Already))),
                     (What::Nothing, Some(frame)) => {
                         entries.provide(frame)?;
                         *spare = None;
-                        spot.leaf.set_huge(entries, whole);
                         self.table.count(machine, 1);
-                        Ok(Some(Attempt::Done(Faulted::Huge)))
                     }
-                    _ => Ok(None),
+                    // What was mapped here before has left it: it is kept as if it was new.
+                    (What::Table, _) if entries.used() == 0 => {}
+                    _ => return Ok(None),
                 }
+                spot.leaf.set_huge(entries, whole);
+                Ok(Some(Attempt::Done(Faulted::Huge)))
             })
         })
     }

@@ -24,7 +24,7 @@ use super::memory::Memory;
 use super::page_table::{PageKind, first_page, table_of};
 use super::vma_tree::Vma;
 use super::{AddressSpace, END, Flag, MappingKind};
-use crate::machine::Machine;
+use crate::machine::{Field, Machine, RwLock};
 use crate::page::Request;
 use crate::page::watermark::Urgency;
 use crate::site::Site;
@@ -65,7 +65,7 @@ impl<M: Machine> AddressSpace<M> {
     /// may go below watermarks.
     ///
     /// # Errors
-    /// [`FaultError`]; nothing has changed.
+    /// [`FaultError`]; nothing has changed, but that a file or what is shared may have the page now.
     pub fn fault(
         &self,
         memory: Memory<'_, M>,
@@ -73,7 +73,7 @@ impl<M: Machine> AddressSpace<M> {
         access: Access,
     ) -> Result<Faulted, FaultError> {
         loop {
-            let version = self.tree.version();
+            let version = self.version(memory.machine)?;
             let vma = self.mapped(memory.machine, page)?;
             let attempt = match MappingKind::of(&vma) {
                 MappingKind::Anonymous => self.fault_huge_or_small(memory, (vma, version), page)?,
@@ -93,7 +93,7 @@ impl<M: Machine> AddressSpace<M> {
     pub fn populate(&self, memory: Memory<'_, M>, pages: Range<Vpn>) -> Result<(), FaultError> {
         let mut page = pages.start;
         while page < pages.end {
-            let version = self.tree.version();
+            let version = self.version(memory.machine)?;
             let vma = self.mapped(memory.machine, page)?;
             if MappingKind::of(&vma) != MappingKind::Anonymous || allows_huge(&vma) {
                 let faulted = self.fault(memory, page, Access::Write)?;
@@ -108,11 +108,45 @@ impl<M: Machine> AddressSpace<M> {
             let table_end = first_page(table_of(page) + 1).0;
             let end = (page.0 + small::TOGETHER as u64).min(table_end);
             let end = Vpn(end.min(vma.end.0).min(pages.end.0));
-            if let Attempt::Done(_) = self.fill(memory, version, page..end)? {
-                page = end;
-            }
+            page = self.fill_some(memory, version, page..end)?;
         }
         Ok(())
+    }
+
+    /// Fills `pages`, or only the first if there is not enough for all. Where it stopped.
+    fn fill_some(
+        &self,
+        memory: Memory<'_, M>,
+        version: u64,
+        pages: Range<Vpn>,
+    ) -> Result<Vpn, FaultError> {
+        let first = pages.start;
+        let after = Vpn(first.0 + 1);
+        let (end, attempt) = match self.fill(memory, version, pages.clone()) {
+            Err(FaultError::OutOfMemory(_) | FaultError::OverBudget(_)) if after < pages.end => {
+                (after, self.fill(memory, version, first..after)?)
+            }
+            attempt => (pages.end, attempt?),
+        };
+        Ok(match attempt {
+            Attempt::Done(_) => end,
+            Attempt::Again => first,
+        })
+    }
+
+    /// The version of the tree to look at. Waits if a mapping in it is not yet to be touched, as the
+    /// pages of those it replaces are still there.
+    fn version(&self, machine: &M) -> Result<u64, FaultError> {
+        let version = self.tree.version();
+        // Acquire, as every field's: `replacing` is set before the tree changes, so whoever looks at
+        // the new tree sees it. Who has looked at the old one finds that it has changed.
+        if self.replacing.get() == 0 {
+            return Ok(version);
+        }
+        let killed = || self.has(machine, Flag::Killed);
+        self.mappings
+            .read_killable(machine, Site::Fault, killed, |_| version)
+            .ok_or(FaultError::Killed)
     }
 
     /// The mapping of `page`, if it may be touched.

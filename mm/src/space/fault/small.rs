@@ -28,10 +28,31 @@ struct Batch {
     used: usize,
     swapped: [SwapSlot; TOGETHER],
     swapped_len: usize,
+    /// Pages of a file that were replaced by copies.
+    copied: u32,
 }
 
-/// The address space is being reaped.
-struct Unstable;
+/// Why pages were not written into a table.
+enum Refusal {
+    /// The address space is being reaped.
+    Unstable,
+    /// There is no table.
+    NoTable(FaultError),
+}
+
+impl Refusal {
+    const fn at(self, page: Vpn) -> FaultError {
+        match self {
+            Self::Unstable => FaultError::Unstable(page),
+            Self::NoTable(error) => error,
+        }
+    }
+}
+
+/// Whether an entry is a page in memory that may be written to: not one of a file.
+fn is_own(entry: Option<Entry>) -> bool {
+    matches!(entry, Some(Entry::Page(page)) if page.kind != PageKind::File)
+}
 
 impl<M: Machine> AddressSpace<M> {
     /// Fills `pages`, of one table, with fresh pages, or with what is in swap.
@@ -47,25 +68,41 @@ impl<M: Machine> AddressSpace<M> {
         if spot.leaf.is_huge() {
             return Ok(Attempt::Done(Faulted::Already));
         }
-        if !spot.leaf.is_live() && !self.add_table(memory, spot)? {
-            return Ok(Attempt::Done(Faulted::Already));
-        }
         let missing = self.missing(machine, spot, range.clone());
         if missing == 0 {
             return Ok(Attempt::Done(Faulted::Already));
         }
+        if self.has(machine, Flag::Unstable) {
+            return Err(FaultError::Unstable(pages.start));
+        }
+        // Everything that can fail comes before anything is changed.
         let mut batch = self.take_pages(memory, missing)?;
-        // Entry, clearing and mapping: only the last of these is under a lock.
-        machine.spend(Work::Fault, missing);
-        let outcome = self.install(memory, version, spot, range, &mut batch);
+        let outcome = self.fill_table(memory, version, (spot, range), &mut batch);
         self.settle_batch(memory, &batch);
-        outcome.map_err(|Unstable| FaultError::Unstable(pages.start))
+        outcome.map_err(|refusal| refusal.at(pages.start))
     }
 
-    /// Entries of `range` without a page in memory.
+    /// Fills entries of a table, made if need be, with the pages of `batch`.
+    fn fill_table(
+        &self,
+        memory: Memory<'_, M>,
+        version: u64,
+        (spot, range): (Spot<'_, M>, Range<u32>),
+        batch: &mut Batch,
+    ) -> Result<Attempt, Refusal> {
+        if !spot.leaf.is_live() && !self.add_table(memory, spot).map_err(Refusal::NoTable)? {
+            return Ok(Attempt::Done(Faulted::Already));
+        }
+        // Entry, clearing and mapping: only the last of these is under a lock.
+        let pages = u32::try_from(batch.len).unwrap_or(u32::MAX);
+        memory.machine.spend(Work::Fault, pages);
+        self.install(memory, version, spot, range, batch)
+    }
+
+    /// Entries of `range` without a page in memory that may be written to.
     fn missing(&self, machine: &M, spot: Spot<'_, M>, range: Range<u32>) -> u32 {
         let missing = spot.leaf.entries.with(machine, Site::Fault, |entries| {
-            let is_missing = |&index: &u32| !matches!(entries.get(index), Some(Entry::Page(_)));
+            let is_missing = |&index: &u32| !is_own(entries.get(index));
             range.filter(is_missing).count()
         });
         u32::try_from(missing).unwrap_or(u32::MAX)
@@ -100,26 +137,34 @@ impl<M: Machine> AddressSpace<M> {
         spot: Spot<'_, M>,
         range: Range<u32>,
         batch: &mut Batch,
-    ) -> Result<Attempt, Unstable> {
+    ) -> Result<Attempt, Refusal> {
         let machine = memory.machine;
         spot.leaf.entries.with(machine, Site::Fault, |entries| {
             if self.has(machine, Flag::Unstable) {
-                return Err(Unstable);
+                return Err(Refusal::Unstable);
             }
             if entries.what() != What::Table || self.tree.version() != version {
                 return Ok(Attempt::Again);
             }
             for index in range {
-                match entries.get(index) {
-                    Some(Entry::Page(_)) => continue,
-                    Some(Entry::Swap(slot)) if batch.used < batch.len => batch.note_swapped(slot),
-                    Some(Entry::Swap(_)) => break,
-                    None => {}
+                let there = entries.get(index);
+                if is_own(there) {
+                    continue;
                 }
                 // Meanwhile some may have gone to swap: they wait for their own fault.
                 let Some(pfn) = batch.next() else { break };
+                match there {
+                    Some(Entry::Swap(slot)) => batch.note_swapped(slot),
+                    Some(Entry::Page(_)) => batch.copied += 1,
+                    None => {}
+                }
                 let kind = PageKind::Anon;
                 entries.set(index, Entry::Page(Page { pfn, kind }));
+            }
+            if batch.copied > 0 {
+                machine.spend(Work::Zap, batch.copied);
+                machine.spend(Work::Rmap, batch.copied);
+                machine.spend(Work::TlbFlush, 1);
             }
             Ok(Attempt::Done(batch.outcome()))
         })
@@ -143,6 +188,10 @@ impl<M: Machine> AddressSpace<M> {
             for &pfn in mapped {
                 spaces.lru.add(machine, manager.pages(), pfn);
             }
+        }
+        if batch.copied > 0 {
+            self.rss
+                .add(machine, RssKind::File, -i64::from(batch.copied));
         }
         let swapped = &batch.swapped[..batch.swapped_len];
         if !swapped.is_empty() {
@@ -170,6 +219,7 @@ impl Batch {
             used: 0,
             swapped: [SwapSlot(0); TOGETHER],
             swapped_len: 0,
+            copied: 0,
         }
     }
 

@@ -8,8 +8,7 @@ use crate::site::{Site, Work};
 use crate::space::error::FaultError;
 use crate::space::mapping::Mappings;
 use crate::space::memory::Memory;
-use crate::space::page_table::{Entry, Page, PageKind, What};
-use crate::space::rss::RssKind;
+use crate::space::page_table::{Entries, Entry, Page, PageKind, What};
 use crate::space::{AddressSpace, Flag, MappingKind};
 use crate::units::{Order, Pfn, Vpn};
 
@@ -45,9 +44,19 @@ impl<M: Machine> AddressSpace<M> {
             return Ok(Attempt::Again);
         };
         let kind = MappingKind::of(&vma);
-        if kind == MappingKind::PrivateFile && access == Access::Write {
-            self.drop_copied(memory, page)?;
-            return self.fill(memory, version, page..Vpn(page.0 + 1));
+        let private = kind == MappingKind::PrivateFile;
+        let copies = private && access == Access::Write;
+        let alone = page..Vpn(page.0 + 1);
+        match self.entry_at(machine, page) {
+            Some(Entry::Swap(_)) => return self.fill(memory, version, alone),
+            Some(Entry::Page(there)) if !copies || there.kind != PageKind::File => {
+                return Ok(Attempt::Done(Faulted::Already));
+            }
+            _ if copies => return self.fill(memory, version, alone),
+            _ => {}
+        }
+        if private && self.has(machine, Flag::Unstable) {
+            return Err(FaultError::Unstable(page));
         }
         let pfn = match &source.object {
             Some(object) => object
@@ -68,29 +77,12 @@ impl<M: Machine> AddressSpace<M> {
         self.install_sourced(memory, page, Page { pfn, kind })
     }
 
-    /// Before a private copy replaces it, a file's page is unmapped.
-    fn drop_copied(&self, memory: Memory<'_, M>, page: Vpn) -> Result<(), FaultError> {
-        let machine = memory.machine;
-        let spot = self.table.spot(machine, page)?;
-        let range = spot.clip(&(page..Vpn(page.0 + 1)));
-        let dropped = spot.leaf.entries.with(machine, Site::Fault, |entries| {
-            if self.has(machine, Flag::Unstable) {
-                return Err(FaultError::Unstable(page));
-            }
-            let found = entries.get(range.start);
-            let is_file = matches!(found, Some(Entry::Page(page)) if page.kind == PageKind::File);
-            if is_file {
-                entries.clear(range, |_| true);
-                machine.spend(Work::Zap, 1);
-                machine.spend(Work::Rmap, 1);
-                machine.spend(Work::TlbFlush, 1);
-            }
-            Ok(is_file)
-        })?;
-        if dropped {
-            self.rss.add(machine, RssKind::File, -1);
-        }
-        Ok(())
+    /// What is at `page` right now.
+    fn entry_at(&self, machine: &M, page: Vpn) -> Option<Entry> {
+        let spot = self.table.find(page).filter(|spot| spot.leaf.is_live())?;
+        let index = spot.clip(&(page..Vpn(page.0 + 1))).start;
+        let look = |entries: &mut Entries| entries.get(index);
+        spot.leaf.entries.with(machine, Site::Fault, look)
     }
 
     fn install_sourced(

@@ -1,0 +1,116 @@
+//! Promise: what address spaces count is what they have; and when they have ended they have nothing,
+//! and everything is back.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering::Relaxed;
+
+use plimsoll_mm::event::{Event, Phase};
+use plimsoll_mm::space::Flag;
+use plimsoll_mm::space::rss::RssKind;
+use plimsoll_mm::space::vma_tree::Cursor;
+use plimsoll_mm::units::Vpn;
+use plimsoll_mm::vmstat::counters::{NodeItem, ZoneItem};
+use plimsoll_sim::Sim;
+
+use super::check_owners::Owners;
+use super::space_stage::{Process, SpaceStage};
+
+/// Phases that began and ended, in all.
+#[derive(Debug, Default)]
+pub(crate) struct Phases(BTreeMap<Phase, [u64; 2]>);
+
+impl Phases {
+    pub(crate) fn note(&mut self, event: &Event) {
+        match *event {
+            Event::Begin(phase) => self.0.entry(phase).or_default()[0] += 1,
+            Event::End(phase) => self.0.entry(phase).or_default()[1] += 1,
+            _ => {}
+        }
+    }
+
+    /// While nothing is under way.
+    pub(crate) fn check(&self, processes: usize) {
+        for (phase, [begun, ended]) in &self.0 {
+            assert_eq!(begun, ended, "{phase:?} ends as often as it begins");
+        }
+        let finished = |phase| self.0.get(&phase).map_or(0, |times| times[0]);
+        assert_eq!(
+            finished(Phase::ForgetMappings),
+            processes as u64,
+            "everybody is finished once"
+        );
+        assert!(finished(Phase::Exit) >= processes as u64);
+    }
+}
+
+/// While nothing is under way and nobody was reaped.
+pub(crate) fn check_quiet(sim: &Sim, stage: &SpaceStage, owners: &Owners) {
+    let of = |kind| -> u64 {
+        let pages = |process: &Process| process.space.rss().precise(sim, kind);
+        stage.processes.iter().map(pages).sum()
+    };
+    let anonymous = of(RssKind::Anon);
+    let mm = &stage.mm;
+    assert_eq!(mm.counted_on_nodes(sim, NodeItem::AnonMapped), anonymous);
+    assert_eq!(mm.pages().counted(sim, ZoneItem::Anon), anonymous);
+    let swapped = u64::from(stage.spaces.swap().used(sim));
+    assert_eq!(swapped, of(RssKind::Swap));
+    let tables: u64 = stage
+        .processes
+        .iter()
+        .map(|process| process.space.table_pages(sim))
+        .sum();
+    assert_eq!(mm.counted_on_nodes(sim, NodeItem::PageTables), tables);
+    let reserved: u64 = stage
+        .processes
+        .iter()
+        .map(|process| 512 * process.reserved.get())
+        .sum();
+    let shared: u64 = stage.objects.iter().map(|object| object.present(sim)).sum();
+    let owned: u64 = stage
+        .layout
+        .zones
+        .iter()
+        .map(|zone| u64::from(owners.owned(zone)))
+        .sum();
+    assert_eq!(
+        owned,
+        anonymous + tables + reserved + shared,
+        "every page is known: {tables} of tables, {reserved} reserved, {shared} shared"
+    );
+    let aged = stage.spaces.lru().total(sim);
+    assert!(aged >= 0 && aged.cast_unsigned() <= anonymous);
+    for process in &stage.processes {
+        let own = process.space.rss().precise(sim, RssKind::Anon);
+        if let Some(budget) = process.space.budget() {
+            assert_eq!(budget.used(sim), own);
+            assert!(own <= budget.limit());
+        }
+    }
+}
+
+/// After all have ended: only objects have pages.
+pub(crate) fn check_ended(sim: &Sim, stage: &SpaceStage) {
+    for process in &stage.processes {
+        let space = &process.space;
+        assert_eq!((process.exits.get(), process.users.get()), (1, 0));
+        for flag in [Flag::Exiting, Flag::Ended, Flag::Skip] {
+            assert!(space.has(sim, flag), "{flag:?}");
+        }
+        assert_eq!(space.table_pages(sim), 0);
+        assert_eq!(Cursor::at(space.mappings(), Vpn(0)).forward(), Ok(None));
+        for kind in RssKind::ALL {
+            assert_eq!(space.rss().precise(sim, kind), 0, "{kind:?}");
+        }
+    }
+    for budget in &stage.budgets {
+        assert_eq!(budget.used(sim), 0, "{budget:?}");
+    }
+    assert_eq!(stage.spaces.swap().used(sim), 0);
+    assert_eq!(stage.spaces.lru().total(sim), 0);
+    for item in [NodeItem::PageTables, NodeItem::AnonMapped] {
+        assert_eq!(stage.mm.counted_on_nodes(sim, item), 0, "{item:?}");
+    }
+    assert_eq!(stage.mm.pages().counted(sim, ZoneItem::Anon), 0);
+    assert_eq!(stage.listeners.open.load(Relaxed), 0);
+}

@@ -1,0 +1,149 @@
+//! Those who do something to address spaces that they do not use: they kill, help to empty, swap out,
+//! and take CPUs away.
+
+use plimsoll_mm::machine::Machine;
+use plimsoll_mm::space::reap::{Reaped, Reaping};
+use plimsoll_mm::space::{END, Flag};
+use plimsoll_mm::units::{CpuId, Nanos, Vpn};
+use plimsoll_sim::Sim;
+
+use super::dice::Dice;
+use super::space_stage::{Process, Shared};
+
+/// After this long no task is left on a CPU that went away.
+const SETTLE: Nanos = Nanos(2_000_000);
+/// How often a helper comes back to one address space.
+const TRIES: u32 = 6;
+
+/// One of them.
+pub(crate) struct Actor {
+    stage: Shared,
+    dice: Dice,
+}
+
+impl Actor {
+    pub(crate) fn new(stage: &Shared, sim: &Sim, who: u64) -> Self {
+        Self {
+            stage: Shared::clone(stage),
+            dice: Dice::new(sim.seed(), 1000 + who),
+        }
+    }
+
+    fn sleep(&mut self, sim: &Sim, most: u32) {
+        sim.sleep(Nanos(u64::from(self.dice.below(most))));
+    }
+
+    /// Kills processes at random times: some before they have begun, some when they are done.
+    pub(crate) fn kill(mut self, sim: &Sim) {
+        for process in 0..self.stage.processes.len() {
+            self.sleep(sim, 600_000);
+            let space = &self.stage.processes[process].space;
+            if self.dice.chance(20) {
+                continue;
+            }
+            if self.dice.chance(50) {
+                space.raise(sim, Flag::Victim);
+            }
+            space.raise(sim, Flag::Killed);
+        }
+    }
+
+    /// Helps to empty those who were killed, some of them more than once.
+    pub(crate) fn help(mut self, sim: &Sim) {
+        let order: Vec<usize> = {
+            let mut order: Vec<usize> = (0..self.stage.processes.len()).collect();
+            self.dice.shuffle(&mut order);
+            order
+        };
+        for index in order {
+            let stage = Shared::clone(&self.stage);
+            let process = &stage.processes[index];
+            self.wait_for_kill(sim, process);
+            for _ in 0..TRIES {
+                let pause = *self.dice.pick(&[1, 3000, 100_000]);
+                self.sleep(sim, pause);
+                if process.is_killed(sim) {
+                    self.reap(sim, process);
+                }
+            }
+        }
+    }
+
+    /// Until a process is killed or has ended, or as long as it has patience.
+    fn wait_for_kill(&mut self, sim: &Sim, process: &Process) {
+        let patience = self.dice.below(300);
+        for _ in 0..patience {
+            if process.is_killed(sim) || process.space.has(sim, Flag::Ended) {
+                return;
+            }
+            self.sleep(sim, 30_000);
+        }
+    }
+
+    fn reap(&mut self, sim: &Sim, process: &Process) {
+        let (stage, memory) = (&self.stage, self.stage.memory(sim));
+        let may_wait = self.dice.chance(50);
+        let reaped = if may_wait {
+            let impatient = self.dice.chance(30);
+            let reaped = process.space.release(memory, || impatient);
+            assert!(impatient || reaped.is_some(), "it has time");
+            reaped
+        } else {
+            Some(process.space.try_reap(memory))
+        };
+        match reaped {
+            // As the OOM killer does, now and then: nobody need come again.
+            Some(Reaped::All) if self.dice.chance(20) => {
+                process.space.raise(sim, Flag::Skip);
+            }
+            Some(Reaped::Partly) => {
+                assert!(stage.plan.refusals > 0, "nobody refuses here");
+                stage.note(|met| met.partly += 1);
+            }
+            Some(Reaped::GaveWay) => {
+                let gives = [Reaping::DescendingChunks, Reaping::MeetInTheMiddle];
+                assert!(gives.contains(&stage.design.reaping));
+                stage.note(|met| met.gave_way += 1);
+            }
+            Some(Reaped::Busy) => {
+                assert!(!may_wait, "who waits gets in");
+                stage.note(|met| met.busy += 1);
+            }
+            Some(Reaped::All) | None => {}
+        }
+        if reaped.is_some_and(|reaped| reaped != Reaped::Busy) {
+            let space = &process.space;
+            assert!(space.has(sim, Flag::Unstable) || space.has(sim, Flag::Skip));
+        }
+    }
+
+    /// Swaps out whatever there is, also of those who are being emptied.
+    pub(crate) fn swap(mut self, sim: &Sim) {
+        for _ in 0..self.stage.plan.steps {
+            self.sleep(sim, 400_000);
+            let index = self.dice.index(self.stage.processes.len());
+            let space = &self.stage.processes[index].space;
+            let _went = space.swap_out(self.stage.memory(sim), Vpn(0)..END);
+        }
+    }
+
+    /// Takes CPUs away, one at a time, and gives them back; empties lists of free pages.
+    pub(crate) fn plug(mut self, sim: &Sim) {
+        let mm = &Shared::clone(&self.stage).mm;
+        for _ in 0..3 {
+            self.sleep(sim, 500_000);
+            let cpu = CpuId(self.dice.below(sim.topology().cpus()));
+            if cpu == sim.this_cpu() {
+                mm.pages().drain_all(sim);
+                continue;
+            }
+            mm.cpu_going(sim, cpu);
+            sim.set_online(cpu, false);
+            sim.sleep(SETTLE);
+            mm.cpu_dead(sim, cpu);
+            self.sleep(sim, 1_000_000);
+            sim.set_online(cpu, true);
+            mm.cpu_online(sim, cpu);
+        }
+    }
+}

@@ -1,0 +1,281 @@
+//! A random machine with random address spaces on it, and those who use, kill and empty them.
+
+#![allow(
+    clippy::arc_with_non_send_sync,
+    reason = "address spaces share by Arc on every machine"
+)]
+
+use std::cell::{Cell, RefCell};
+use std::ops::Range;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use plimsoll_mm::counter::Counting;
+use plimsoll_mm::design::{Design, HOLDS, SCHEDULES, SHEPHERDS};
+use plimsoll_mm::page::{Config, Layout, ZoneKind, ZoneLayout};
+use plimsoll_mm::space::budget::Budget;
+use plimsoll_mm::space::object::{Object, ObjectKind};
+use plimsoll_mm::space::reap::Reaping;
+use plimsoll_mm::space::{AddressSpace, Flag, Memory, Notified, Refused, Spaces};
+use plimsoll_mm::units::{NodeId, Pages, Pfn, Vpn};
+use plimsoll_mm::vmstat::Manager;
+use plimsoll_sim::Sim;
+
+use super::dice::Dice;
+use super::{scene, small};
+
+/// What everybody shares.
+pub(crate) struct SpaceStage {
+    pub(crate) design: Design,
+    pub(crate) layout: Layout,
+    pub(crate) mm: Manager<Sim>,
+    pub(crate) spaces: Spaces<Sim>,
+    pub(crate) processes: Vec<Process>,
+    pub(crate) budgets: Vec<Arc<Budget<Sim>>>,
+    pub(crate) objects: Vec<Arc<Object<Sim>>>,
+    pub(crate) listeners: Arc<Listeners>,
+    /// What was met in this run.
+    pub(crate) met: RefCell<Met>,
+    pub(crate) plan: Plan,
+    /// Jobs that come due do nothing any more.
+    pub(crate) over: Cell<bool>,
+}
+
+/// How much of what there is in a run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Plan {
+    pub(crate) users: u32,
+    pub(crate) helpers: u32,
+    pub(crate) steps: u32,
+    /// The most pages that are mapped at once.
+    pub(crate) span: u32,
+    pub(crate) swappers: u32,
+    pub(crate) hotplug: bool,
+    pub(crate) vmstat: bool,
+    /// In percent, how often somebody who hears of a range refuses.
+    pub(crate) refusals: u32,
+}
+
+/// One address space, and how many still use it.
+pub(crate) struct Process {
+    pub(crate) space: AddressSpace<Sim>,
+    pub(crate) users: Cell<u32>,
+    /// Reserved huge pages that were touched.
+    pub(crate) reserved: Cell<u64>,
+    /// Calls of `exit` that said it was the one.
+    pub(crate) exits: Cell<u32>,
+}
+
+/// What a swarm is for; see `space_swarm`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Met {
+    pub(crate) out_of_memory: u64,
+    pub(crate) over_budget: u64,
+    pub(crate) unstable: u64,
+    pub(crate) killed_waiting: u64,
+    pub(crate) swapped_in: u64,
+    pub(crate) huge: u64,
+    pub(crate) gave_way: u64,
+    pub(crate) partly: u64,
+    pub(crate) busy: u64,
+    pub(crate) left_to_helpers: u64,
+    pub(crate) ended_by: [u64; Reaping::ALL.len()],
+}
+
+/// Who hold translations of their own, and what they were told.
+pub(crate) struct Listeners {
+    dice: Mutex<Dice>,
+    refusals: u32,
+    /// Ranges that were begun and have not ended.
+    pub(crate) open: AtomicI64,
+    pub(crate) released: AtomicI64,
+}
+
+struct Listener(Arc<Listeners>);
+
+impl Notified<Sim> for Listener {
+    fn start(&self, _: &Sim, pages: &Range<Vpn>, may_wait: bool) -> Result<(), Refused> {
+        assert!(pages.start < pages.end, "a range has pages");
+        let mut dice = self.0.dice.lock().unwrap_or_else(PoisonError::into_inner);
+        if !may_wait && dice.chance(self.0.refusals) {
+            return Err(Refused);
+        }
+        self.0.open.fetch_add(1, Relaxed);
+        Ok(())
+    }
+
+    fn end(&self, _: &Sim, _: &Range<Vpn>) {
+        self.0.open.fetch_sub(1, Relaxed);
+    }
+
+    fn release(&self, _: &Sim) {
+        self.0.released.fetch_add(1, Relaxed);
+    }
+}
+
+impl SpaceStage {
+    /// The stage of `seed` on its own machine.
+    pub(crate) fn new(seed: u64) -> (Sim, Self) {
+        let dice = &mut Dice::new(seed, 0);
+        let (cpus, nodes) = (dice.between(2, 16), dice.between(1, 2));
+        let topology = scene::topology(dice, cpus, nodes);
+        let sim = Sim::new(&small::profile(topology, 1000), scene::options(dice, seed));
+        let design = Design {
+            schedule: *dice.pick(&SCHEDULES),
+            shepherd: *dice.pick(&SHEPHERDS),
+            holds: *dice.pick(&HOLDS),
+            counting: *dice.pick(&Counting::ALL),
+            reaping: *dice.pick(&Reaping::ALL),
+        };
+        let layout = layout(dice, nodes);
+        let mut config = Config::new(layout.clone());
+        config.design = design;
+        let mm = Manager::new(&sim, config).expect("the zones are apart");
+        let slots = *dice.pick(&[0, 50, 5000]);
+        let spaces = Spaces::new(&sim, &design, slots).expect("so few CPUs can be counted");
+        let plan = plan(dice);
+        let listeners = Arc::new(Listeners {
+            dice: Mutex::new(Dice::new(seed, u64::MAX)),
+            refusals: plan.refusals,
+            open: AtomicI64::new(0),
+            released: AtomicI64::new(0),
+        });
+        let mut stage = Self {
+            design,
+            layout,
+            mm,
+            spaces,
+            processes: Vec::new(),
+            budgets: budgets(dice, &sim),
+            objects: objects(dice, &sim),
+            listeners,
+            met: RefCell::default(),
+            plan,
+            over: Cell::new(false),
+        };
+        let groups = stage.budgets.clone();
+        for _ in 0..dice.between(1, 6) {
+            let process = stage.process(dice, &sim, &groups);
+            stage.processes.push(process);
+        }
+        (sim, stage)
+    }
+
+    fn process(&mut self, dice: &mut Dice, sim: &Sim, groups: &[Arc<Budget<Sim>>]) -> Process {
+        let memory = Memory::new(sim, &self.mm, &self.spaces);
+        let mut space = AddressSpace::new(memory).expect("there is memory");
+        if dice.chance(70) {
+            let group = Arc::clone(dice.pick(groups));
+            let budget = Arc::new(Budget::under(sim, limit(dice), group));
+            self.budgets.push(Arc::clone(&budget));
+            space = space.limited(budget);
+        }
+        // One tells all that was told, two that nobody is left out when the second refuses.
+        for _ in 0..dice.below(3) {
+            space = space.notifying(Listener(Arc::clone(&self.listeners)));
+        }
+        if dice.chance(30) {
+            space = space.with_mappings_max(dice.between(2, 12));
+        }
+        Process {
+            space,
+            users: Cell::new(0),
+            reserved: Cell::new(0),
+            exits: Cell::new(0),
+        }
+    }
+
+    pub(crate) fn memory<'m>(&'m self, sim: &'m Sim) -> Memory<'m, Sim> {
+        Memory::new(sim, &self.mm, &self.spaces)
+    }
+
+    /// Notes something that was met.
+    pub(crate) fn note(&self, what: impl FnOnce(&mut Met)) {
+        what(&mut self.met.borrow_mut());
+    }
+}
+
+impl Process {
+    pub(crate) fn is_killed(&self, sim: &Sim) -> bool {
+        self.space.has(sim, Flag::Killed)
+    }
+
+    /// One of its users is gone; the last of them empties it.
+    pub(crate) fn leave(&self, stage: &SpaceStage, sim: &Sim) {
+        self.users.set(self.users.get() - 1);
+        if self.users.get() > 0 {
+            return;
+        }
+        let exited = self.space.exit(stage.memory(sim));
+        let exited = exited.expect("there is one last user");
+        self.exits.set(self.exits.get() + 1);
+        if exited == plimsoll_mm::space::Exited::LeftToHelpers {
+            assert_eq!(stage.design.reaping, Reaping::MeetInTheMiddle);
+            stage.note(|met| met.left_to_helpers += 1);
+        } else {
+            assert!(self.space.has(sim, Flag::Ended));
+        }
+        let again = self.space.exit(stage.memory(sim));
+        assert!(again.is_err(), "it ends once");
+    }
+}
+
+/// Zones of a few thousand pages; some runs have too few.
+fn layout(dice: &mut Dice, nodes: u32) -> Layout {
+    let mut start = 0;
+    let mut zones = Vec::new();
+    for node in (0..nodes).map(NodeId) {
+        let most = *dice.pick(&[3000, 9000, 30_000]);
+        let spanned = Pages(dice.between(1500, most));
+        zones.push(ZoneLayout {
+            kind: ZoneKind::Normal,
+            node,
+            start: Pfn(start),
+            spanned,
+            holes: Vec::new(),
+        });
+        start = (start + spanned.0).next_multiple_of(1024);
+    }
+    Layout::of(zones)
+}
+
+fn plan(dice: &mut Dice) -> Plan {
+    Plan {
+        users: dice.between(1, 4),
+        helpers: dice.below(7),
+        steps: dice.between(5, 40),
+        span: *dice.pick(&[30, 600, 2500]),
+        swappers: dice.below(2),
+        hotplug: dice.chance(30),
+        vmstat: dice.chance(50),
+        refusals: *dice.pick(&[0, 0, 10, 60]),
+    }
+}
+
+/// A group of all, and groups below it.
+fn budgets(dice: &mut Dice, sim: &Sim) -> Vec<Arc<Budget<Sim>>> {
+    let mut budgets = vec![Arc::new(Budget::new(sim, limit(dice)))];
+    for _ in 0..dice.below(3) {
+        let above = Arc::clone(dice.pick(&budgets));
+        budgets.push(Arc::new(Budget::under(sim, limit(dice), above)));
+    }
+    budgets
+}
+
+fn limit(dice: &mut Dice) -> u64 {
+    if dice.chance(60) {
+        u64::MAX
+    } else {
+        u64::from(dice.between(20, 4000))
+    }
+}
+
+fn objects(dice: &mut Dice, sim: &Sim) -> Vec<Arc<Object<Sim>>> {
+    let kinds = [ObjectKind::File, ObjectKind::Shared];
+    let object = |_| Arc::new(Object::new(sim, *dice.pick(&kinds)));
+    (0..3).map(object).collect()
+}
+
+/// Who plays on a stage holds it like this.
+pub(crate) type Shared = Rc<SpaceStage>;

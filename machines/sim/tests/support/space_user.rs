@@ -1,0 +1,335 @@
+//! A thread of a process: it maps, unmaps and touches memory in a part of the address space that no
+//! other thread uses, though its page tables may.
+
+use std::sync::Arc;
+
+use plimsoll_mm::machine::Machine;
+use plimsoll_mm::site::Work;
+use plimsoll_mm::space::{
+    Access, Backing, FaultError, Faulted, Flag, MapError, MapRequest, MappingKind, Place,
+};
+use plimsoll_mm::units::{CpuId, Nanos, Pfn, Vpn};
+use plimsoll_sim::Sim;
+
+use super::dice::Dice;
+use super::space_stage::{Process, Shared};
+
+/// Pages of each thread's part: no multiple of those of a table.
+const PART: u64 = 3000;
+/// Pages of a huge page.
+const HUGE: u64 = 512;
+/// Where parts begin: a little below where one upper table ends.
+const BASE: u64 = (1 << 20) - 4000;
+
+/// One thread.
+pub(crate) struct User {
+    stage: Shared,
+    process: usize,
+    part: u64,
+    dice: Dice,
+    owned: Vec<Owned>,
+}
+
+/// A mapping, or what is left of it.
+#[derive(Clone, Copy, Debug)]
+struct Owned {
+    start: u64,
+    end: u64,
+    kind: MappingKind,
+    /// Of reserved ones, a bit for each huge page that was touched.
+    touched: u64,
+}
+
+/// Whether it goes on.
+type Goes = Result<(), Leaves>;
+
+/// Its process is to die.
+pub(crate) struct Leaves;
+
+impl User {
+    pub(crate) fn new(stage: &Shared, sim: &Sim, process: usize, number: u32) -> Self {
+        let who = 100 + 10 * process as u64 + u64::from(number);
+        let users = &stage.processes[process].users;
+        users.set(users.get() + 1);
+        Self {
+            stage: Shared::clone(stage),
+            process,
+            part: BASE + u64::from(number) * PART,
+            dice: Dice::new(sim.seed(), who),
+            owned: Vec::new(),
+        }
+    }
+
+    fn process(&self) -> &Process {
+        &self.stage.processes[self.process]
+    }
+
+    /// All its steps, or fewer if its process is killed meanwhile.
+    pub(crate) fn act(&mut self, sim: &Sim) {
+        for _ in 0..self.stage.plan.steps {
+            sim.spend(Work::Think, self.dice.below(3000));
+            if self.process().is_killed(sim) && self.dice.chance(50) {
+                return;
+            }
+            if let Err(Leaves) = self.step(sim) {
+                return;
+            }
+        }
+    }
+
+    /// As [`User::act`]; then it is gone.
+    pub(crate) fn act_and_leave(mut self, sim: &Sim) {
+        self.act(sim);
+        self.process().leave(&self.stage, sim);
+    }
+
+    fn step(&mut self, sim: &Sim) -> Goes {
+        match self.dice.below(20) {
+            0..4 => self.map(sim),
+            4..6 => self.unmap(sim),
+            6..12 => self.touch(sim),
+            12..16 => self.populate(sim),
+            16..18 => self.swap_out(sim),
+            18 => {
+                sim.migrate(CpuId(self.dice.below(sim.topology().cpus())));
+                Ok(())
+            }
+            _ => {
+                sim.sleep(Nanos(u64::from(self.dice.below(300_000))));
+                Ok(())
+            }
+        }
+    }
+
+    fn backing(&mut self) -> Backing<Sim> {
+        let object = Arc::clone(self.dice.pick(&self.stage.objects));
+        let offset = u64::from(self.dice.below(50));
+        match self.dice.below(8) {
+            0..3 => Backing::Anonymous { huge: false },
+            3 => Backing::Anonymous { huge: true },
+            4 => Backing::PrivateFile {
+                file: object,
+                offset,
+            },
+            5 => Backing::Shared { object, offset },
+            6 => Backing::Reserved,
+            _ => Backing::Frames {
+                first: Pfn(1 << 30),
+            },
+        }
+    }
+
+    /// Maps something in a gap of its part, or wherever there is room.
+    fn map(&mut self, sim: &Sim) -> Goes {
+        let backing = self.backing();
+        let reserved = matches!(backing, Backing::Reserved);
+        let kind = kind_of(&backing);
+        let mut pages = u64::from(self.dice.between(1, self.stage.plan.span));
+        let mut start = self.part + self.draw(PART);
+        if reserved || self.dice.chance(30) {
+            pages = pages.next_multiple_of(HUGE);
+            start = start.next_multiple_of(HUGE);
+        }
+        let inside = start + pages <= self.part + PART;
+        let is_free = |owned: &Owned| owned.end <= start || start + pages <= owned.start;
+        let place = match self.dice.below(4) {
+            _ if !inside => *self.dice.pick(&[Place::Lowest, Place::Highest]),
+            0 if self
+                .owned
+                .iter()
+                .all(|owned| owned.kind != MappingKind::Reserved) =>
+            {
+                Place::Replace(Vpn(start))
+            }
+            _ if self.owned.iter().all(is_free) => Place::Fixed(Vpn(start)),
+            _ => *self.dice.pick(&[Place::Lowest, Place::Highest]),
+        };
+        let request = MapRequest {
+            place,
+            pages,
+            backing,
+        };
+        let process = self.process();
+        match process.space.map(self.stage.memory(sim), request) {
+            Ok(vma) => {
+                assert!(vma.pages() >= pages, "it may be a part of its like");
+                if let Place::Fixed(Vpn(start)) | Place::Replace(Vpn(start)) = place {
+                    let end = start + pages;
+                    self.own(Owned {
+                        start,
+                        end,
+                        kind,
+                        touched: 0,
+                    });
+                }
+                Ok(())
+            }
+            Err(MapError::TooMany(_) | MapError::NoRoom(_)) => Ok(()),
+            Err(MapError::Killed) => self.was_killed(sim),
+            Err(why) => panic!("{why:?} to {place:?} of {pages} {kind:?}"),
+        }
+    }
+
+    /// A mapping is its own, in place of whatever was there.
+    fn own(&mut self, new: Owned) {
+        let meets = |owned: &mut Owned| owned.start < new.end && new.start < owned.end;
+        let met: Vec<Owned> = self.owned.extract_if(.., meets).collect();
+        for old in met {
+            self.keep(old, [(old.start, new.start), (new.end, old.end)]);
+        }
+        self.owned.push(new);
+    }
+
+    /// Keeps parts of a mapping, as far as they have pages.
+    fn keep(&mut self, owned: Owned, parts: [(u64, u64); 2]) {
+        let parts = parts.into_iter().filter(|(start, end)| start < end);
+        self.owned.extend(parts.map(|(start, end)| Owned {
+            start,
+            end,
+            ..owned
+        }));
+    }
+
+    fn was_killed(&self, sim: &Sim) -> Goes {
+        assert!(self.process().is_killed(sim));
+        self.stage.note(|met| met.killed_waiting += 1);
+        Err(Leaves)
+    }
+
+    /// Unmaps a mapping or, unless it is of huge pages, a piece of it.
+    fn unmap(&mut self, sim: &Sim) -> Goes {
+        if self.owned.is_empty() {
+            return Ok(());
+        }
+        let owned = self.owned.swap_remove(self.dice.index(self.owned.len()));
+        let (mut start, mut end) = (owned.start, owned.end);
+        if owned.kind != MappingKind::Reserved && self.dice.chance(60) {
+            start += self.draw(end - start);
+            end = start + 1 + self.draw(end - start);
+        }
+        let process = self.process();
+        let unmapped = process
+            .space
+            .unmap(self.stage.memory(sim), Vpn(start), end - start);
+        match unmapped {
+            Ok(()) => {
+                let touched = u64::from(owned.touched.count_ones());
+                process.reserved.set(process.reserved.get() - touched);
+                self.keep(owned, [(owned.start, start), (end, owned.end)]);
+                Ok(())
+            }
+            Err(MapError::Killed) => self.was_killed(sim),
+            Err(MapError::TooMany(_)) => {
+                self.owned.push(owned);
+                Ok(())
+            }
+            Err(why) => panic!("{why:?} of {start} to {end} of {owned:?}"),
+        }
+    }
+
+    fn draw(&mut self, end: u64) -> u64 {
+        u64::from(self.dice.below(u32::try_from(end).expect("few pages")))
+    }
+
+    fn touch(&mut self, sim: &Sim) -> Goes {
+        if self.owned.is_empty() || self.dice.chance(3) {
+            return self.touch_nowhere(sim);
+        }
+        let index = self.dice.index(self.owned.len());
+        let owned = self.owned[index];
+        let page = owned.start + self.draw(owned.end - owned.start);
+        let access = *self.dice.pick(&[Access::Read, Access::Write]);
+        let process = self.process();
+        let was_unstable = process.space.has(sim, Flag::Unstable);
+        let faulted = process
+            .space
+            .fault(self.stage.memory(sim), Vpn(page), access);
+        let appeared = matches!(faulted, Ok(Faulted::Huge | Faulted::Mapped { .. }));
+        let private = owned.kind.is_reapable();
+        assert!(
+            !(appeared && private && was_unstable),
+            "nothing private appears in what is being reaped"
+        );
+        if faulted == Ok(Faulted::Huge) && owned.kind == MappingKind::Reserved {
+            let bit = 1 << ((page - owned.start) / HUGE);
+            assert_eq!(owned.touched & bit, 0, "it was there already");
+            process.reserved.set(process.reserved.get() + 1);
+            self.owned[index].touched |= bit;
+        }
+        self.stage.note(|met| {
+            met.huge += u64::from(faulted == Ok(Faulted::Huge));
+            met.swapped_in += u64::from(faulted == Ok(Faulted::Mapped { swapped: true }));
+        });
+        faulted.map_or_else(|why| self.missed(sim, why), |_| Ok(()))
+    }
+
+    /// Between the parts of all threads and those that are placed by the address space.
+    fn touch_nowhere(&self, sim: &Sim) -> Goes {
+        let (memory, page) = (self.stage.memory(sim), Vpn(BASE - 1));
+        let faulted = self.process().space.fault(memory, page, Access::Write);
+        if faulted == Err(FaultError::Killed) {
+            return self.was_killed(sim);
+        }
+        assert_eq!(faulted, Err(FaultError::NotMapped(page)));
+        Ok(())
+    }
+
+    fn populate(&mut self, sim: &Sim) -> Goes {
+        let plain = |owned: &&Owned| owned.kind != MappingKind::Reserved;
+        let owned: Vec<Owned> = self.owned.iter().filter(plain).copied().collect();
+        if owned.is_empty() {
+            return Ok(());
+        }
+        let owned = *self.dice.pick(&owned);
+        let start = owned.start + self.draw(owned.end - owned.start);
+        let pages = Vpn(start)..Vpn(owned.end);
+        let populated = self.process().space.populate(self.stage.memory(sim), pages);
+        populated.or_else(|why| self.missed(sim, why))
+    }
+
+    fn missed(&self, sim: &Sim, why: FaultError) -> Goes {
+        let space = &self.process().space;
+        match why {
+            FaultError::Unstable(_) => {
+                assert!(space.has(sim, Flag::Unstable));
+                self.stage.note(|met| met.unstable += 1);
+                Err(Leaves)
+            }
+            FaultError::Killed => self.was_killed(sim),
+            FaultError::OverBudget(over) => {
+                assert!(space.budget().is_some());
+                assert!(over.limit < u64::MAX);
+                self.stage.note(|met| met.over_budget += 1);
+                Ok(())
+            }
+            FaultError::OutOfMemory(_) => {
+                self.stage.note(|met| met.out_of_memory += 1);
+                Ok(())
+            }
+            FaultError::NotMapped(_) | FaultError::NoMemory | FaultError::Ended => {
+                panic!("{why:?} in a mapping of its own")
+            }
+        }
+    }
+
+    fn swap_out(&mut self, sim: &Sim) -> Goes {
+        let start = self.part + self.draw(PART);
+        let pages = Vpn(start)..Vpn(start + 1 + self.draw(800));
+        let went = self
+            .process()
+            .space
+            .swap_out(self.stage.memory(sim), pages.clone());
+        assert!(went <= pages.end.0 - pages.start.0);
+        Ok(())
+    }
+}
+
+fn kind_of(backing: &Backing<Sim>) -> MappingKind {
+    match backing {
+        Backing::Anonymous { .. } => MappingKind::Anonymous,
+        Backing::PrivateFile { .. } => MappingKind::PrivateFile,
+        Backing::Shared { .. } => MappingKind::Shared,
+        Backing::Reserved => MappingKind::Reserved,
+        Backing::Frames { .. } => MappingKind::Frames,
+    }
+}
