@@ -321,8 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn in_the_same_direction_they_wait_for_each_other_and_claimed_tables_are_waited_for_by_nobody()
-    {
+    fn in_the_same_direction_they_wait_and_for_claimed_tables_nobody_does() {
         let ascending = raced(APP, Reaping::Ascending, 1);
         assert!(ascending.table_wait(Who::Exit).0 + ascending.table_wait(Who::Helpers).0 > 0);
         let ours = raced(APP, Reaping::MeetInTheMiddle, 1);
