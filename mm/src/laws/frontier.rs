@@ -13,7 +13,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use super::{Body, Law};
 use crate::machine::{Machine, Word};
 use crate::site::Site;
-use crate::space::frontier::{Frontier, Left, NotJoined};
+use crate::space::frontier::{Claim, End, Frontier, Left, NotJoined};
 
 /// A few tables to be emptied.
 pub struct FewTables<M: Machine> {
@@ -50,41 +50,37 @@ impl<M: Machine> FewTables<M> {
     fn exit(&self, machine: &M) {
         self.frontier.join_last_user(machine);
         self.begin(machine);
-        let next = |from| (from < self.tables()).then_some(from);
-        while let Some(claim) = self.frontier.claim_low(machine, next) {
+        while let Some(claim) = self.claim(machine, End::Low) {
             assert!(claim.exiting, "the last user has come");
-            claim
-                .table
-                .into_iter()
-                .for_each(|table| self.empty(machine, table));
-            self.forget(machine, claim.range);
+            self.empty(machine, &claim.tables);
+            self.forget(machine, &claim.tables);
         }
-        for table in self.frontier.take_back(machine, Site::Exit) {
-            self.empty(machine, table);
+        for tables in self.frontier.take_back(machine, Site::Exit) {
+            self.empty(machine, &tables);
         }
         self.leave(machine);
     }
 
     /// A helper: what was handed back, then downwards. It hands back what it `refuses`.
     fn help(&self, machine: &M, refuses: impl Fn(u64) -> bool) {
-        if self.frontier.join(machine).is_err() {
+        let Ok(end) = self.frontier.join(machine) else {
             return;
-        }
+        };
         self.begin(machine);
-        for table in self.frontier.take_back(machine, Site::Reap) {
-            self.empty(machine, table);
+        for tables in self.frontier.take_back(machine, Site::Reap) {
+            self.empty(machine, &tables);
         }
-        let prev = |end: u64| end.min(self.tables()).checked_sub(1);
-        while let Some(claim) = self.frontier.claim_high(machine, prev) {
-            match claim.table {
-                Some(table) if refuses(table) => {
-                    self.frontier.hand_back(machine, Site::Reap, table);
+        while let Some(claim) = self.claim(machine, end) {
+            for table in self.few(&claim.tables) {
+                if refuses(table) {
+                    self.frontier
+                        .hand_back(machine, Site::Reap, table..table + 1);
+                } else {
+                    self.empty(machine, &(table..table + 1));
                 }
-                Some(table) => self.empty(machine, table),
-                None => {}
             }
             if claim.exiting {
-                self.forget(machine, claim.range);
+                self.forget(machine, &claim.tables);
             }
         }
         self.leave(machine);
@@ -94,25 +90,41 @@ impl<M: Machine> FewTables<M> {
         self.emptied.len() as u64
     }
 
+    /// Two tables as long as nobody else is at work, then one at a time.
+    fn claim(&self, machine: &M, end: End) -> Option<Claim> {
+        let share = |at_work| if at_work == 1 { 2 } else { 1 };
+        let beyond = |table: u64| match end {
+            End::Low => (table < self.tables()).then_some(table),
+            End::High => table.min(self.tables()).checked_sub(1),
+        };
+        self.frontier.claim(machine, end, share, beyond)
+    }
+
+    /// Those of `tables` that are looked at.
+    fn few(&self, tables: &Range<u64>) -> Range<u64> {
+        tables.start..tables.end.min(self.tables())
+    }
+
     fn begin(&self, machine: &M) {
         // Relaxed: see the file's header.
         self.at_work[machine.this_cpu().index()].store(machine, 1, Relaxed);
     }
 
-    fn empty(&self, machine: &M, table: u64) {
-        let emptied = &self.emptied[usize::try_from(table).expect("few tables")];
-        // A load and a store: whoever has a claim is alone.
-        let before = emptied.load(machine, Relaxed);
-        emptied.store(machine, before + 1, Relaxed);
+    fn empty(&self, machine: &M, tables: &Range<u64>) {
+        self.mark(machine, &self.emptied, tables);
     }
 
-    /// What begins in those tables of `range` that are looked at is forgotten.
-    fn forget(&self, machine: &M, range: Range<u64>) {
-        for table in range.start..range.end.min(self.tables()) {
-            let forgotten = &self.forgotten[usize::try_from(table).expect("few tables")];
-            // As in `empty`.
-            let before = forgotten.load(machine, Relaxed);
-            forgotten.store(machine, before + 1, Relaxed);
+    /// What begins in `tables` is forgotten.
+    fn forget(&self, machine: &M, tables: &Range<u64>) {
+        self.mark(machine, &self.forgotten, tables);
+    }
+
+    fn mark(&self, machine: &M, marks: &[M::Word], tables: &Range<u64>) {
+        for table in self.few(tables) {
+            let mark = &marks[usize::try_from(table).expect("few tables")];
+            // A load and a store: whoever has a claim is alone.
+            let before = mark.load(machine, Relaxed);
+            mark.store(machine, before + 1, Relaxed);
         }
     }
 
@@ -133,7 +145,9 @@ impl<M: Machine> FewTables<M> {
         for at_work in &self.at_work {
             assert_eq!(at_work.load(machine, Relaxed), 0, "all others have left");
         }
-        self.forget(machine, self.frontier.claimed_before_exit());
+        for before in self.frontier.claimed_before_exit() {
+            self.forget(machine, &before);
+        }
         let late = self.frontier.join(machine);
         assert_eq!(late, Err(NotJoined::TooLate), "it is too late to help");
     }

@@ -13,10 +13,10 @@ use core::ops::Range;
 
 use super::AddressSpace;
 use super::error::ExitError;
-use super::frontier::{Claim, Left};
+use super::frontier::{Claim, End, Left};
 use super::gather::Gather;
 use super::memory::Memory;
-use super::page_table::{ENTRIES, TABLES, first_page};
+use super::page_table::{ENTRIES, Spot, TABLES, first_page};
 use super::reap::Reaping;
 use super::vma_tree::Cursor;
 use super::zap::Whose;
@@ -25,6 +25,9 @@ use crate::event::{Event, Phase};
 use crate::machine::{Machine, RwLock};
 use crate::site::{Site, Work};
 use crate::units::Vpn;
+
+/// Tables that are claimed together at most: 128 MiB.
+const SHARE_MAX: u64 = 64;
 
 /// Who ended an address space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,7 +75,7 @@ impl<M: Machine> AddressSpace<M> {
 
     /// Empties every mapping, from the lowest on.
     fn empty_all(&self, memory: Memory<'_, M>) {
-        let mut gather = Gather::new(memory, self.budget.as_deref());
+        let mut gather = Gather::new(memory, self);
         let mut cursor = Cursor::at(&self.tree, Vpn(0));
         while let Ok(Some(vma)) = cursor.forward() {
             self.unmap_range(&mut gather, vma.start..vma.end, Site::Exit);
@@ -84,31 +87,42 @@ impl<M: Machine> AddressSpace<M> {
     fn empty_upwards(&self, memory: Memory<'_, M>) -> Left {
         let machine = memory.machine;
         self.frontier.join_last_user(machine);
-        let mut gather = Gather::new(memory, self.budget.as_deref());
+        let mut gather = Gather::new(memory, self);
         machine.emit(Event::Begin(Phase::Unmap));
-        let next = |from| self.table.next(from).map(|spot| spot.index);
-        while let Some(claim) = self.frontier.claim_low(machine, next) {
-            if let Some(table) = claim.table {
-                self.empty_table(&mut gather, table, Site::Exit);
-            }
+        while let Some(claim) = self.claim(machine, End::Low) {
+            self.empty_tables(&mut gather, &claim.tables, Site::Exit);
             self.conclude_claim(&mut gather, &claim);
         }
-        for table in self.frontier.take_back(machine, Site::Exit) {
-            self.empty_table(&mut gather, table, Site::Exit);
+        for tables in self.frontier.take_back(machine, Site::Exit) {
+            self.empty_tables(&mut gather, &tables, Site::Exit);
         }
         machine.emit(Event::End(Phase::Unmap));
         gather.finish();
         self.frontier.leave(machine)
     }
 
+    /// Claims what one of those at work should do next.
+    pub(super) fn claim(&self, machine: &M, end: End) -> Option<Claim> {
+        let left = self.table.pages(machine);
+        let beyond = |table| match end {
+            End::Low => self.table.next(table).map(|spot| spot.index),
+            End::High => self.table.prev(table).map(|spot| spot.index),
+        };
+        self.frontier
+            .claim(machine, end, |at_work| share(left, at_work), beyond)
+    }
+
     /// What else is to be done with a claim: mappings that begin there are forgotten, if the last
-    /// user has come, and pages go back at once, so that nobody is left with many when all is claimed.
+    /// user has come. And pages go back early when not much is left, so that nobody has many of them
+    /// when all is claimed.
     pub(super) fn conclude_claim(&self, gather: &mut Gather<'_, M>, claim: &Claim) {
+        let machine = gather.memory().machine;
         if claim.exiting {
-            self.forget_mappings(gather.memory().machine, &claim.range);
+            self.forget_mappings(machine, &claim.tables);
         }
-        if !claim.alone {
-            gather.flush_many();
+        if claim.at_work > 1 {
+            let share = share(self.table.pages(machine), claim.at_work);
+            gather.flush_above(share * u64::from(ENTRIES));
         }
     }
 
@@ -130,11 +144,17 @@ impl<M: Machine> AddressSpace<M> {
         }
     }
 
+    /// Empties those of `tables` that were made, whatever is mapped there, and gives them back.
+    fn empty_tables(&self, gather: &mut Gather<'_, M>, tables: &Range<u64>, site: Site) {
+        let mut from = tables.start;
+        while let Some(spot) = self.table.next(from).filter(|spot| spot.index < tables.end) {
+            self.empty_table(gather, spot, site);
+            from = spot.index + 1;
+        }
+    }
+
     /// Empties a table, whatever is mapped there, and gives it back.
-    fn empty_table(&self, gather: &mut Gather<'_, M>, table: u64, site: Site) {
-        let Some(spot) = self.table.find(first_page(table)) else {
-            return;
-        };
+    fn empty_table(&self, gather: &mut Gather<'_, M>, spot: Spot<'_, M>, site: Site) {
         self.unmap_table(gather, spot, 0..ENTRIES, (site, Whose::Mine));
         if let Some(frame) = self.take_table(gather.memory().machine, spot, site) {
             gather.add_table_flushing(frame);
@@ -147,17 +167,19 @@ impl<M: Machine> AddressSpace<M> {
         let machine = memory.machine;
         self.raise(machine, Flag::Skip);
         self.mappings.write(machine, site, |mappings| {
-            let mut gather = Gather::new(memory, self.budget.as_deref());
+            let mut gather = Gather::new(memory, self);
             self.free_tables(&mut gather, site);
             gather.finish();
             // Of a frontier most was forgotten by those who claimed it.
             let unforgotten = match memory.spaces.reaping() {
                 Reaping::MeetInTheMiddle => self.frontier.claimed_before_exit(),
                 Reaping::Ascending | Reaping::DescendingByVma | Reaping::DescendingChunks => {
-                    0..TABLES
+                    [0..TABLES, TABLES..TABLES]
                 }
             };
-            self.forget_mappings(machine, &unforgotten);
+            for tables in unforgotten {
+                self.forget_mappings(machine, &tables);
+            }
             let cleared = self
                 .tree
                 .clear(machine, &mut mappings.editor, Vpn(0)..END, |_| {});
@@ -177,7 +199,7 @@ impl<M: Machine> AddressSpace<M> {
             if let Some(frame) = self.take_table(machine, spot, site) {
                 gather.add_table_flushing(frame);
             } else if spot.leaf.is_huge() || spot.leaf.is_live() {
-                self.empty_table(gather, spot.index, site);
+                self.empty_table(gather, spot, site);
             }
         }
         let mut number = 0;
@@ -186,10 +208,15 @@ impl<M: Machine> AddressSpace<M> {
             if upper.has_frame()
                 && let Some(frame) = upper.take_frame(machine, site)
             {
-                self.table.count(machine, -1);
                 gather.add_table_flushing(frame);
             }
         }
         machine.emit(Event::End(Phase::FreeTables));
     }
+}
+
+/// How many of `left` tables one of those `at_work` does next: a quarter of what each would get, as
+/// some tables take longer than others, and somebody may come to help.
+fn share(left: u64, at_work: u64) -> u64 {
+    (left / (4 * at_work.max(2))).clamp(1, SHARE_MAX)
 }

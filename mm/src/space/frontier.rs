@@ -4,9 +4,10 @@
 //!   0 ── done by the last user ──> low ········ nobody's yet ········ high <── done by helpers ── all
 //! ```
 //!
-//! One word holds both ends, how many are at work, and whether the last user is among them or was. A
-//! table is claimed by moving an end over it, in one step, so no table has two owners; whoever has
-//! claimed one works alone on it. Who leaves last after the last user has come does what is left to be
+//! One word holds both ends, how many are at work, and whether the last user is among them or was.
+//! Tables are claimed by moving an end over them, in one step, so no table has two owners; whoever has
+//! claimed one works alone on it. Many are claimed at a time while many are left, and one at a time in
+//! the end, so that all are done at about the same time. Who leaves last after the last user has come does what is left to be
 //! done (`exit::finish`), in one step with leaving, so exactly one does.
 //!
 //! Tables that a helper had to leave (somebody refused) are handed back on a list; those who come
@@ -25,22 +26,30 @@ use crate::site::{LockClass, Site};
 /// See the file's header.
 pub(crate) struct Frontier<M: Machine> {
     word: M::Word,
-    /// Tables from here on were claimed before the last user came. It writes it; who finishes reads
-    /// it, ordered by the word.
-    claimed_before: M::Field,
-    left_over: M::Lock<Vec<u64>>,
+    /// Both ends when the last user came. It writes them; who finishes reads them, ordered by the
+    /// word.
+    ends_at_exit: [M::Field; 2],
+    left_over: M::Lock<Vec<Range<u64>>>,
 }
 
-/// What somebody has claimed: all tables of a range, of which one at most was ever made.
+/// What somebody has claimed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Claim {
-    /// The one that was made.
-    pub(crate) table: Option<u64>,
-    pub(crate) range: Range<u64>,
+    /// These tables, of which few were ever made.
+    pub(crate) tables: Range<u64>,
     /// Whether the last user has come, so that nothing there will be used again.
     pub(crate) exiting: bool,
-    /// Whether nobody else is at work.
-    pub(crate) alone: bool,
+    /// Who are at work, the one who claims included.
+    pub(crate) at_work: u64,
+}
+
+/// Where tables are claimed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// From the lowest on.
+    Low,
+    /// From the highest on.
+    High,
 }
 
 /// What the word says.
@@ -101,6 +110,29 @@ impl State {
         }
     }
 
+    /// The same when `share` tables that were made are taken at an end.
+    fn without(self, end: End, share: u64, beyond: impl Fn(u64) -> Option<u64>) -> Self {
+        let Self {
+            mut low, mut high, ..
+        } = self;
+        for _ in 0..share {
+            match end {
+                End::Low => {
+                    let table = beyond(low).filter(|&table| table < high);
+                    low = table.map_or(high, |table| table + 1);
+                }
+                End::High => {
+                    let table = beyond(high).filter(|&table| table >= low);
+                    high = table.unwrap_or(low);
+                }
+            }
+            if low == high {
+                break;
+            }
+        }
+        Self { low, high, ..self }
+    }
+
     const fn encode(self) -> i64 {
         let ends = self.low | self.high << END_BITS | self.at_work << AT_WORK_SHIFT;
         let exiting = if self.exiting { EXITING } else { 0 };
@@ -122,16 +154,17 @@ impl<M: Machine> Frontier<M> {
         let here = machine.this_cpu();
         Self {
             word: machine.word(state.encode()),
-            claimed_before: machine.field(TABLES),
+            ends_at_exit: [machine.field(0), machine.field(TABLES)],
             left_over: machine.lock(LockClass::LeftOver, here, Vec::new()),
         }
     }
 
-    /// A helper begins.
+    /// A helper begins, at the end that fewer are at, as far as that is known: a process has its memory
+    /// where it ran, so those at one end free into the same zones.
     ///
     /// # Errors
     /// Why it may not.
-    pub(crate) fn join(&self, machine: &M) -> Result<(), NotJoined> {
+    pub(crate) fn join(&self, machine: &M) -> Result<End, NotJoined> {
         let refusal = |state: State| {
             if state.finishing {
                 Some(NotJoined::TooLate)
@@ -145,9 +178,15 @@ impl<M: Machine> Frontier<M> {
         let joined = self.change(machine, |state| {
             let at_work = state.at_work + 1;
             let after = State { at_work, ..state };
-            Some(refusal(state).map_or((after, Ok(())), |refusal| (state, Err(refusal))))
+            // The last user, who may come first, is at the low end.
+            let end = if at_work > 1 && at_work % 2 == 1 {
+                End::Low
+            } else {
+                End::High
+            };
+            Some(refusal(state).map_or((after, Ok(end)), |refusal| (state, Err(refusal))))
         });
-        joined.map_or(Ok(()), |(_, outcome)| outcome)
+        joined.map_or(Ok(End::High), |(_, outcome)| outcome)
     }
 
     /// The last user begins.
@@ -161,59 +200,41 @@ impl<M: Machine> Frontier<M> {
             Some((after, ()))
         });
         if let Some((state, ())) = joined {
-            self.claimed_before.set(state.high);
+            let [low, high] = &self.ends_at_exit;
+            low.set(state.low);
+            high.set(state.high);
         }
     }
 
-    /// Claims everything up to the lowest table that was made, which `next` finds, given where to
-    /// look from. `None` when nothing is left to claim.
-    pub(crate) fn claim_low(
+    /// Claims some tables at an `end`. `share` says how many that were made, given how many are at
+    /// work; `beyond` finds the next one that was made, from there on and up, or below there. What lies
+    /// between tables that were made is claimed as well. `None` when nothing is left to claim.
+    pub(crate) fn claim(
         &self,
         machine: &M,
-        next: impl Fn(u64) -> Option<u64>,
-    ) -> Option<Claim> {
-        self.claim(machine, |state| {
-            let table = next(state.low).filter(|&table| table < state.high);
-            let low = table.map_or(state.high, |table| table + 1);
-            (table, state.low..low, State { low, ..state })
-        })
-    }
-
-    /// Claims everything down to the highest table that was made, which `prev` finds below where it
-    /// is told. `None` when nothing is left to claim.
-    pub(crate) fn claim_high(
-        &self,
-        machine: &M,
-        prev: impl Fn(u64) -> Option<u64>,
-    ) -> Option<Claim> {
-        self.claim(machine, |state| {
-            let table = prev(state.high).filter(|&table| table >= state.low);
-            let high = table.unwrap_or(state.low);
-            (table, high..state.high, State { high, ..state })
-        })
-    }
-
-    fn claim(
-        &self,
-        machine: &M,
-        take: impl Fn(State) -> (Option<u64>, Range<u64>, State),
+        end: End,
+        share: impl Fn(u64) -> u64,
+        beyond: impl Fn(u64) -> Option<u64>,
     ) -> Option<Claim> {
         let (_, claim) = self.change(machine, |state| {
-            let (table, range, after) = take(state);
+            let after = state.without(end, share(state.at_work), &beyond);
             let claim = Claim {
-                table,
-                range,
+                tables: match end {
+                    End::Low => state.low..after.low,
+                    End::High => after.high..state.high,
+                },
                 exiting: state.exiting,
-                alone: state.at_work == 1,
+                at_work: state.at_work,
             };
-            (!claim.range.is_empty()).then_some((after, claim))
+            (!claim.tables.is_empty()).then_some((after, claim))
         })?;
         Some(claim)
     }
 
     /// Tables that were claimed before the last user came. For who finishes.
-    pub(crate) fn claimed_before_exit(&self) -> Range<u64> {
-        self.claimed_before.get()..TABLES
+    pub(crate) fn claimed_before_exit(&self) -> [Range<u64>; 2] {
+        let [low, high] = &self.ends_at_exit;
+        [0..low.get(), high.get()..TABLES]
     }
 
     /// Whoever was at work leaves, with no claim left.
@@ -234,17 +255,17 @@ impl<M: Machine> Frontier<M> {
         }
     }
 
-    /// Hands a claimed table back. Without memory for the list it is left to whoever finishes.
-    pub(crate) fn hand_back(&self, machine: &M, site: Site, table: u64) {
+    /// Hands claimed tables back. Without memory for the list they are left to whoever finishes.
+    pub(crate) fn hand_back(&self, machine: &M, site: Site, tables: Range<u64>) {
         self.left_over.with(machine, site, |left_over| {
             if left_over.try_reserve(1).is_ok() {
-                left_over.push(table);
+                left_over.push(tables);
             }
         });
     }
 
     /// Claims all tables that were handed back.
-    pub(crate) fn take_back(&self, machine: &M, site: Site) -> Vec<u64> {
+    pub(crate) fn take_back(&self, machine: &M, site: Site) -> Vec<Range<u64>> {
         self.left_over.with(machine, site, core::mem::take)
     }
 

@@ -10,7 +10,7 @@
 
 use alloc::vec::Vec;
 
-use super::budget::Budget;
+use super::AddressSpace;
 use super::memory::Memory;
 use super::page_table::{Page, PageKind};
 use crate::event::{Event, Phase};
@@ -35,7 +35,7 @@ const TOGETHER: usize = 31;
 /// See the module.
 pub(super) struct Gather<'m, M: Machine> {
     memory: Memory<'m, M>,
-    budget: Option<&'m Budget<M>>,
+    space: &'m AddressSpace<M>,
     pages: Vec<Gathered>,
     /// Records that there is room for.
     room: usize,
@@ -55,14 +55,14 @@ enum Gathered {
 }
 
 impl<'m, M: Machine> Gather<'m, M> {
-    /// Nothing gathered.
-    pub(super) fn new(memory: Memory<'m, M>, budget: Option<&'m Budget<M>>) -> Self {
+    /// Nothing gathered of `space`.
+    pub(super) fn new(memory: Memory<'m, M>, space: &'m AddressSpace<M>) -> Self {
         let mut pages = Vec::new();
         // Without memory even for these, each page goes by itself.
         let room = pages.try_reserve(BUNDLE).map_or(0, |()| BUNDLE);
         Self {
             memory,
-            budget,
+            space,
             pages,
             room,
             batches: Vec::new(),
@@ -158,9 +158,9 @@ impl<'m, M: Machine> Gather<'m, M> {
         machine.emit(Event::End(Phase::FreePages));
     }
 
-    /// The same if as much was gathered as goes back before others may run.
-    pub(super) fn flush_many(&mut self) {
-        if self.pages.len() >= CHUNK {
+    /// The same if at least so many were gathered.
+    pub(super) fn flush_above(&mut self, many: u64) {
+        if self.pages.len() as u64 >= many {
             self.flush();
         }
     }
@@ -182,14 +182,17 @@ impl<'m, M: Machine> Gather<'m, M> {
                 Gathered::Table(pfn) => tables.push(pfn),
                 Gathered::Page(page, _) if !page.kind.is_owned() => others += 1,
                 Gathered::Page(page, Order::ZERO) => own.push(page.pfn),
-                Gathered::Page(page, order) => self.give_back_huge(page, order),
+                Gathered::Page(..) => {}
             }
         }
         self.memory.machine.spend(Work::Release, others);
         self.give_back_own(own.get());
         if !tables.get().is_empty() {
+            let gone = signed(tables.get().len() as u64);
+            self.space.table.count(self.memory.machine, -gone);
             self.memory.give_back_tables(tables.get());
         }
+        self.give_back_huge(run);
     }
 
     fn give_back_own(&self, own: &[Pfn]) {
@@ -210,28 +213,39 @@ impl<'m, M: Machine> Gather<'m, M> {
         self.memory.give_back(own);
     }
 
-    fn give_back_huge(&self, page: Page, order: Order) {
+    /// The huge pages of a run.
+    fn give_back_huge(&self, run: &[Gathered]) {
         let Memory {
             machine,
             manager,
             spaces,
         } = self.memory;
-        let Pages(pages) = order.pages();
-        if page.kind == PageKind::Anon {
-            spaces.lru.remove(machine, manager.pages(), &[page.pfn]);
-            let delta = -i64::from(pages);
-            manager
-                .pages()
-                .count(machine, page.pfn, ZoneItem::Anon, delta);
-            manager.count_each_on_nodes(machine, &[page.pfn], NodeItem::AnonMapped, delta);
-            self.uncharge(u64::from(pages));
+        let huge = |gathered: &Gathered| match *gathered {
+            Gathered::Page(page, order) if order != Order::ZERO => Some((page, order)),
+            _ => None,
+        };
+        let mut aged = Run::new();
+        for (page, order) in run.iter().filter_map(huge) {
+            if page.kind == PageKind::Anon {
+                let Pages(pages) = order.pages();
+                let delta = -i64::from(pages);
+                manager
+                    .pages()
+                    .count(machine, page.pfn, ZoneItem::Anon, delta);
+                manager.count_each_on_nodes(machine, &[page.pfn], NodeItem::AnonMapped, delta);
+                self.uncharge(u64::from(pages));
+                aged.push(page.pfn);
+            }
         }
-        machine.spend(Work::Release, 1);
-        self.memory.give_back_block(page.pfn, order);
+        spaces.lru.remove(machine, manager.pages(), aged.get());
+        for (page, order) in run.iter().filter_map(huge) {
+            machine.spend(Work::Release, 1);
+            self.memory.give_back_block(page.pfn, order);
+        }
     }
 
     fn uncharge(&self, pages: u64) {
-        if let Some(budget) = self.budget {
+        if let Some(budget) = &self.space.budget {
             budget.uncharge(self.memory.machine, pages);
         }
     }

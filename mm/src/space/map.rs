@@ -268,7 +268,7 @@ impl<M: Machine> AddressSpace<M> {
             // Who may wait does not refuse.
             let _waited = notified.start(machine, pages, true);
         }
-        let mut gather = Gather::new(memory, self.budget.as_deref());
+        let mut gather = Gather::new(memory, self);
         self.unmap_range(&mut gather, pages.clone(), Site::Munmap);
         for notified in &self.notified {
             notified.end(machine, pages);

@@ -8,7 +8,7 @@
 
 use core::ops::Range;
 
-use super::frontier::{Left, NotJoined};
+use super::frontier::{End, Left, NotJoined};
 use super::gather::Gather;
 use super::memory::Memory;
 use super::page_table::{ENTRIES, Spot, TABLE_BITS, first_page};
@@ -141,7 +141,7 @@ impl<M: Machine> AddressSpace<M> {
             Reaping::Ascending => self.reap_each(memory, site, Cursor::forward),
             Reaping::DescendingByVma => self.reap_each(memory, site, Cursor::backward),
             Reaping::DescendingChunks => self.reap_chunks(memory, site),
-            Reaping::MeetInTheMiddle => return self.reap_downwards(memory, site),
+            Reaping::MeetInTheMiddle => return self.reap_claimable(memory, site),
         };
         (reaped, Left::Nothing)
     }
@@ -209,7 +209,7 @@ impl<M: Machine> AddressSpace<M> {
         pages: Range<Vpn>,
         site: Site,
     ) -> Result<(), Refused> {
-        let mut gather = Gather::new(memory, self.budget.as_deref());
+        let mut gather = Gather::new(memory, self);
         let outcome = self.announced(memory.machine, &pages, || {
             self.unmap_range(&mut gather, pages.clone(), site);
         });
@@ -234,40 +234,37 @@ impl<M: Machine> AddressSpace<M> {
         Ok(())
     }
 
-    /// Table by table from the highest on, as far as nobody else has; first those handed back.
-    fn reap_downwards(&self, memory: Memory<'_, M>, site: Site) -> (Reaped, Left) {
+    /// Table by table from one of the ends, as far as nobody else has; first those handed back.
+    fn reap_claimable(&self, memory: Memory<'_, M>, site: Site) -> (Reaped, Left) {
         let machine = memory.machine;
-        match self.frontier.join(machine) {
-            Ok(()) => {}
+        let end = match self.frontier.join(machine) {
+            Ok(end) => end,
             Err(NotJoined::TooLate) => return (Reaped::All, Left::Nothing),
             Err(NotJoined::TooMany) => return (Reaped::Busy, Left::Nothing),
-        }
-        let mut gather = Gather::new(memory, self.budget.as_deref());
+        };
+        let mut gather = Gather::new(memory, self);
         machine.emit(Event::Begin(Phase::Unmap));
-        let reaped = self.reap_claims(&mut gather, site);
+        let reaped = self.reap_claims(&mut gather, end, site);
         machine.emit(Event::End(Phase::Unmap));
         gather.finish();
         (reaped, self.frontier.leave(machine))
     }
 
-    fn reap_claims(&self, gather: &mut Gather<'_, M>, site: Site) -> Reaped {
+    fn reap_claims(&self, gather: &mut Gather<'_, M>, end: End, site: Site) -> Reaped {
         let machine = gather.memory().machine;
         let mut reaped = Reaped::All;
         let mut handed_back = self.frontier.take_back(machine, site).into_iter();
-        while let Some(table) = handed_back.next() {
-            reaped = reaped.and(self.reap_claimed(gather, table, site));
+        while let Some(tables) = handed_back.next() {
+            reaped = reaped.and(self.reap_tables(gather, &tables, site));
             if self.mappings.writer_waits(machine) {
-                for table in handed_back {
-                    self.frontier.hand_back(machine, site, table);
+                for tables in handed_back {
+                    self.frontier.hand_back(machine, site, tables);
                 }
                 return Reaped::GaveWay;
             }
         }
-        let prev = |end| self.table.prev(end).map(|spot| spot.index);
-        while let Some(claim) = self.frontier.claim_high(machine, prev) {
-            if let Some(table) = claim.table {
-                reaped = reaped.and(self.reap_claimed(gather, table, site));
-            }
+        while let Some(claim) = self.claim(machine, end) {
+            reaped = reaped.and(self.reap_tables(gather, &claim.tables, site));
             self.conclude_claim(gather, &claim);
             if self.mappings.writer_waits(machine) {
                 return Reaped::GaveWay;
@@ -276,27 +273,28 @@ impl<M: Machine> AddressSpace<M> {
         reaped
     }
 
-    /// Empties a claimed table, or hands it back.
-    fn reap_claimed(&self, gather: &mut Gather<'_, M>, table: u64, site: Site) -> Reaped {
-        if self.reap_table(gather, table, site).is_ok() {
-            return Reaped::All;
+    /// Empties claimed tables; those that somebody refuses are handed back.
+    fn reap_tables(&self, gather: &mut Gather<'_, M>, tables: &Range<u64>, site: Site) -> Reaped {
+        let machine = gather.memory().machine;
+        let (mut reaped, mut from) = (Reaped::All, tables.start);
+        while let Some(spot) = self.table.next(from).filter(|spot| spot.index < tables.end) {
+            from = spot.index + 1;
+            if self.reap_table(gather, spot, site).is_err() {
+                self.frontier.hand_back(machine, site, spot.index..from);
+                reaped = Reaped::Partly;
+            }
         }
-        self.frontier
-            .hand_back(gather.memory().machine, site, table);
-        Reaped::Partly
+        reaped
     }
 
     /// Empties what is private in a table, and gives the table back if nothing is left.
     fn reap_table(
         &self,
         gather: &mut Gather<'_, M>,
-        table: u64,
+        spot: Spot<'_, M>,
         site: Site,
     ) -> Result<(), Refused> {
         let machine = gather.memory().machine;
-        let Some(spot) = self.table.find(first_page(table)) else {
-            return Ok(());
-        };
         let mut outcome = Ok(());
         let mut cursor = Cursor::at(&self.tree, spot.start());
         while let Ok(Some(vma)) = cursor.forward() {

@@ -22,7 +22,7 @@ impl<M: Machine> AddressSpace<M> {
         let machine = memory.machine;
         // As a reader, so that nobody unmaps what is on its way.
         self.mappings.read(machine, Site::SwapOut, |_| {
-            let mut gather = Gather::new(memory, self.budget.as_deref());
+            let mut gather = Gather::new(memory, self);
             let mut went = 0;
             let mut index = table_of(pages.start);
             while let Some(spot) = self.table.next(index) {

@@ -192,7 +192,6 @@ impl<M: Machine> AddressSpace<M> {
         }
         let mut full = !gather.add(page, Order::HUGE);
         if let Some(frame) = spot.leaf.take_frame(entries) {
-            self.table.count(machine, -1);
             full |= !gather.add_table(frame);
         }
         if full {
@@ -206,15 +205,12 @@ impl<M: Machine> AddressSpace<M> {
         if !spot.leaf.is_live() {
             return None;
         }
-        let frame = spot
-            .leaf
+        spot.leaf
             .entries
             .with(machine, site, |entries: &mut Entries| {
                 let is_spare = entries.what() == What::Table && entries.used() == 0;
                 is_spare.then(|| spot.leaf.take_frame(entries)).flatten()
-            })?;
-        self.table.count(machine, -1);
-        Some(frame)
+            })
     }
 }
 

@@ -35,7 +35,7 @@ impl Phases {
         }
         let finished = |phase| self.0.get(&phase).map_or(0, |times| times[0]);
         assert_eq!(
-            finished(Phase::ForgetMappings),
+            finished(Phase::FreeTables),
             processes as u64,
             "everybody is finished once"
         );
