@@ -34,6 +34,8 @@ pub(super) struct Contestant {
     pub(super) name: String,
     pub(super) reaping: Reaping,
     pub(super) helpers: usize,
+    /// Whether zone locks are held for a batch at most, as in ours.
+    pub(super) bounded: bool,
 }
 
 impl fmt::Display for Contestant {
@@ -49,6 +51,7 @@ impl Contestant {
             name: "exit alone".to_owned(),
             reaping: Reaping::Ascending,
             helpers: 0,
+            bounded: false,
         }
     }
 
@@ -59,14 +62,40 @@ impl Contestant {
             name: format!("{}, {helpers} helper{plural}", reaping.name()),
             reaping,
             helpers,
+            bounded: false,
         }
     }
 
-    /// Linux, but emptied as `reaping` says: nothing else differs.
+    /// The same with bounded holds of zone locks, which is what limits many helpers.
+    pub(super) fn bounded(self) -> Self {
+        Self {
+            name: format!("bounded, {}", self.name),
+            bounded: true,
+            ..self
+        }
+    }
+
+    /// How it goes about it, without the number of helpers.
+    pub(super) fn way(&self) -> String {
+        match (self.helpers, self.bounded) {
+            (0, _) => "exit alone".to_owned(),
+            (_, false) => self.reaping.name().to_owned(),
+            (_, true) => format!("{}, bounded holds", self.reaping.name()),
+        }
+    }
+
+    /// Linux, but emptied as `reaping` says: nothing else differs unless it is bounded.
     pub(super) fn design(&self) -> Design {
-        Design {
+        let linux = Design {
             reaping: self.reaping,
             ..Design::LINUX
+        };
+        if !self.bounded {
+            return linux;
+        }
+        Design {
+            holds: Design::OURS.holds,
+            ..linux
         }
     }
 }

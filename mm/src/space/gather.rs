@@ -13,6 +13,7 @@ use alloc::vec::Vec;
 use super::AddressSpace;
 use super::memory::Memory;
 use super::page_table::{Page, PageKind};
+use super::reap::Reaping;
 use crate::event::{Event, Phase};
 use crate::machine::Machine;
 use crate::page::Request;
@@ -150,6 +151,7 @@ impl<'m, M: Machine> Gather<'m, M> {
         let machine = self.memory.machine;
         machine.emit(Event::Begin(Phase::FreePages));
         for chunk in self.pages.chunks(CHUNK) {
+            self.take_off_lists(chunk);
             for run in chunk.chunks(TOGETHER) {
                 self.give_back(run);
             }
@@ -171,6 +173,35 @@ impl<'m, M: Machine> Gather<'m, M> {
         for batch in self.batches.chunks(TOGETHER) {
             self.memory.give_back(batch);
         }
+    }
+
+    /// Takes the pages of a chunk off the lists by which they are aged: 31 under one hold of their
+    /// lock, as in Linux, or all of them, so that those who meet in the middle seldom need the same
+    /// lock.
+    fn take_off_lists(&self, chunk: &[Gathered]) {
+        let Memory {
+            machine,
+            manager,
+            spaces,
+        } = self.memory;
+        let mut aged = [Pfn(0); CHUNK];
+        let mut len = 0;
+        for gathered in chunk {
+            if let Gathered::Page(page, _) = gathered
+                && page.kind == PageKind::Anon
+            {
+                aged[len] = page.pfn;
+                len += 1;
+            }
+        }
+        let together = match spaces.reaping() {
+            Reaping::MeetInTheMiddle => CHUNK,
+            Reaping::Ascending | Reaping::DescendingByVma | Reaping::DescendingChunks => TOGETHER,
+        };
+        let (aged, together) = (&aged[..len], u32::try_from(together).unwrap_or(u32::MAX));
+        spaces
+            .lru
+            .remove_together(machine, manager.pages(), aged, together);
     }
 
     /// Lets a run of pages go.
@@ -197,14 +228,11 @@ impl<'m, M: Machine> Gather<'m, M> {
 
     fn give_back_own(&self, own: &[Pfn]) {
         let Memory {
-            machine,
-            manager,
-            spaces,
+            machine, manager, ..
         } = self.memory;
         if own.is_empty() {
             return;
         }
-        spaces.lru.remove(machine, manager.pages(), own);
         let pages = own.len() as u64;
         manager.pages().count_each(machine, own, ZoneItem::Anon, -1);
         manager.count_each_on_nodes(machine, own, NodeItem::AnonMapped, -1);
@@ -216,15 +244,12 @@ impl<'m, M: Machine> Gather<'m, M> {
     /// The huge pages of a run.
     fn give_back_huge(&self, run: &[Gathered]) {
         let Memory {
-            machine,
-            manager,
-            spaces,
+            machine, manager, ..
         } = self.memory;
         let huge = |gathered: &Gathered| match *gathered {
             Gathered::Page(page, order) if order != Order::ZERO => Some((page, order)),
             _ => None,
         };
-        let mut aged = Run::new();
         for (page, order) in run.iter().filter_map(huge) {
             if page.kind == PageKind::Anon {
                 let Pages(pages) = order.pages();
@@ -234,11 +259,7 @@ impl<'m, M: Machine> Gather<'m, M> {
                     .count(machine, page.pfn, ZoneItem::Anon, delta);
                 manager.count_each_on_nodes(machine, &[page.pfn], NodeItem::AnonMapped, delta);
                 self.uncharge(u64::from(pages));
-                aged.push(page.pfn);
             }
-        }
-        spaces.lru.remove(machine, manager.pages(), aged.get());
-        for (page, order) in run.iter().filter_map(huge) {
             machine.spend(Work::Release, 1);
             self.memory.give_back_block(page.pfn, order);
         }

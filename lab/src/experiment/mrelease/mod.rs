@@ -50,7 +50,9 @@ fn run(options: &Options, progress: &Progress) -> Result<Vec<Report>, Error> {
     let profile = Profile::load(MACHINE, card)?;
     let scene = Scene::of(options.effort);
     progress.start(format!("mrelease on {MACHINE}"));
-    let headline = Ran::new(contestants(&HEADLINE), &profile, scene, options, progress)?;
+    let mut all = contestants(&HEADLINE);
+    all.push(Contestant::helped(Reaping::MeetInTheMiddle, HEADLINE[1]).bounded());
+    let headline = Ran::new(all, &profile, scene, options, progress)?;
     let mut few = options.clone();
     few.seeds.truncate(CURVE_SEEDS);
     progress.start(format!("mrelease on {MACHINE}, other numbers of helpers"));
@@ -112,7 +114,8 @@ impl Ran {
     }
 
     fn position(&self, reaping: Reaping, helpers: usize) -> usize {
-        let wanted = |it: &Contestant| it.reaping == reaping && it.helpers == helpers;
+        let wanted =
+            |it: &Contestant| it.reaping == reaping && it.helpers == helpers && !it.bounded;
         let found = self.contestants.iter().position(wanted);
         found.expect("every way runs with every number")
     }
@@ -183,16 +186,11 @@ fn by_helpers(all: &[&Ran], title: &str) -> Table {
             if contestant.helpers == 0 && !std::ptr::eq(*ran, all[0]) {
                 continue;
             }
-            let way = if contestant.helpers == 0 {
-                "exit alone"
-            } else {
-                contestant.reaping.name()
-            };
             rows.push((
                 contestant.helpers,
                 vec![
                     contestant.helpers.to_string(),
-                    way.to_owned(),
+                    contestant.way(),
                     human(ran.median(nth, &WALL), Unit::Nanos),
                     format!("{:.2}", ran.faster(nth)),
                     human(ran.median(nth, &RAN), Unit::Nanos),

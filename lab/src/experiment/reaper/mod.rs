@@ -96,6 +96,7 @@ fn contestants() -> Vec<Contestant> {
         name: reaping.name().to_owned(),
         reaping,
         helpers: 1,
+        bounded: false,
     });
     [Contestant::alone()].into_iter().chain(helped).collect()
 }
