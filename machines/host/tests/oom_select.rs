@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 
 use plimsoll_host::Host;
-use plimsoll_mm::counter::{Batch, Counters, Counting, Plan};
+use plimsoll_mm::counter::{Batch, Counting, Plan};
 use plimsoll_mm::oom::{
     Candidates, Facts, Outcome, Reading, Scope, Selecting, Slot, TotalPages, Victim,
 };

@@ -102,7 +102,7 @@ fn the_most_is_found_by_usage_however_pages_are_counted() {
         let scope = Scope::machine(TotalPages::new(1 << 15).expect("some"));
         let most = (0..tenants.len()).max_by_key(|&tenant| (tenants.precise(tenant), tenant));
         for selecting in [Selecting::Precise, Selecting::Bounded] {
-            let mut slots = [Slot::EMPTY; SPACES as usize];
+            let mut slots = vec![Slot::EMPTY; tenants.spaces.len()];
             let selection = selecting.select(&tenants, &scope, &mut slots);
             let outcome = selection.expect("readings are in order").outcome;
             let chosen =
