@@ -117,7 +117,7 @@ pub(crate) struct Machines {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Bench {
-    /// What to measure: sim, counter, vma, space, reap or two-cpus
+    /// What to measure: sim, counter, vma, space, reap, oom or two-cpus
     pub(crate) name: String,
     /// reap: resident memory of the address space [default: 512]
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u32).range(1..=i64::from(Size::MIB_MAX)))]

@@ -1,6 +1,7 @@
 //! How fast Plimsoll itself is, by name.
 
 pub mod counter;
+mod oom;
 mod reap;
 mod space;
 mod vma;
@@ -36,6 +37,8 @@ pub struct Bench {
 enum Run {
     /// Always the same.
     Fixed(fn(&Progress) -> Result<Vec<Table>, Error>),
+    /// Always the same, with numbers for programs.
+    Counted(fn(&Progress) -> Result<Found, Error>),
     /// As large and as often as the user likes.
     Sized(fn(&Progress, &Size) -> Result<Found, Error>),
 }
@@ -119,7 +122,8 @@ impl Bench {
                 tables: run(progress)?,
                 rows: Vec::new(),
             }),
-            (Run::Fixed(_), Some(_)) => Err(Error::Invalid(format!(
+            (Run::Counted(run), None) => run(progress),
+            (Run::Fixed(_) | Run::Counted(_), Some(_)) => Err(Error::Invalid(format!(
                 "bench {} is always measured alike: leave out --mib, --helpers and --rounds",
                 self.name
             ))),
@@ -153,6 +157,11 @@ pub const ALL: &[Bench] = &[
         name: "reap",
         about: "how much faster a dying address space is gone with a reaper, here and simulated",
         run: Run::Sized(reap::run),
+    },
+    Bench {
+        name: "oom",
+        about: "how long choosing a victim among 10,000 processes takes, selector by selector",
+        run: Run::Counted(oom::run),
     },
     Bench {
         name: "two-cpus",

@@ -265,7 +265,7 @@ fn took(spans: &[Span]) -> Took {
 
 /// How long this thread was ready to run and did not so far (Linux: `run_delay`); 0 where the system
 /// does not say.
-fn waited_for_cpu_ns() -> f64 {
+pub(in crate::bench) fn waited_for_cpu_ns() -> f64 {
     let told = fs::read_to_string("/proc/thread-self/schedstat").ok();
     let told = told.and_then(|line| line.split_whitespace().nth(1)?.parse().ok());
     told.unwrap_or(0.0)

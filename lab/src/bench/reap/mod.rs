@@ -19,6 +19,7 @@ use plimsoll_host::measure::Pair;
 use plimsoll_mm::space::reap::Reaping;
 use plimsoll_mm::units::Pages;
 
+pub(super) use self::host::waited_for_cpu_ns;
 use self::host::{Memories, Stage};
 use self::victim::Shape;
 use super::{Found, Size};
