@@ -116,7 +116,9 @@ fn about(variant: &str) -> &'static str {
         "tree" => "the patch: carries of 32 up a tree, error bounded both ways",
         "one-sided" => "ours: a tree along the topology, half the bound, grown when needed",
         "ascending" => "Linux to 6.17: the reaper goes up from the lowest mapping, as exit does",
-        "descending-by-vma" => "Linux from 6.18: down from the highest mapping, each from its start",
+        "descending-by-vma" => {
+            "Linux from 6.18: down from the highest mapping, each from its start"
+        }
         "descending-chunks" => "proposed in 2026: down by 1 GiB, and giving way to writers",
         "meet-in-the-middle" => "ours: tables claimed upwards and downwards until all meet",
         _ => "",

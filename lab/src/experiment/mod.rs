@@ -4,6 +4,7 @@
 //! machine it looked at; how a report prints is not its business.
 
 mod drain;
+mod oom_choice;
 mod rss_accuracy;
 mod rss_cost;
 mod rss_memory;
@@ -37,6 +38,8 @@ pub const CATALOG: &[Experiment] = &[
     rss_accuracy::EXPERIMENT,
     rss_cost::EXPERIMENT,
     rss_memory::EXPERIMENT,
+    oom_choice::LATENCY,
+    oom_choice::ACCURACY,
 ];
 
 /// Experiments that run only when named.
