@@ -4,6 +4,7 @@ use std::fmt;
 
 use plimsoll_mm::counter::Counting;
 use plimsoll_mm::design::{Design, HOLDS, SCHEDULES, SHEPHERDS};
+use plimsoll_mm::oom::Selecting;
 use plimsoll_mm::space::reap::Reaping;
 
 use crate::error::Error;
@@ -48,6 +49,7 @@ pub fn list() -> Vec<Table> {
             holds,
             counting,
             reaping,
+            selecting,
         } = design;
         let is = [
             schedule.name(),
@@ -55,6 +57,7 @@ pub fn list() -> Vec<Table> {
             holds.name(),
             counting.name(),
             reaping.name(),
+            selecting.name(),
         ]
         .join(" + ");
         vec![(*name).to_owned(), is]
@@ -64,12 +67,17 @@ pub fn list() -> Vec<Table> {
     let holds = HOLDS.iter().map(|variant| variant.name());
     let counting = Counting::ALL.iter().map(|variant| variant.name());
     let reaping = Reaping::ALL.iter().map(|variant| variant.name());
+    let selecting = Selecting::ALL.iter().map(|variant| variant.name());
     let groups = [
         ("when vmstat work fires", schedules.collect::<Vec<_>>()),
         ("when dormant CPUs are kicked", shepherds.collect()),
         ("pages per zone-lock hold", holds.collect()),
         ("how resident pages are counted", counting.collect()),
         ("how a dying address space is emptied", reaping.collect()),
+        (
+            "how the victim is chosen when memory is out",
+            selecting.collect(),
+        ),
     ];
     let variants = groups.iter().flat_map(|(mechanism, names)| {
         names.iter().map(|name| {
@@ -121,6 +129,10 @@ fn about(variant: &str) -> &'static str {
         }
         "descending-chunks" => "proposed in 2026: down by 1 GiB, and giving way to writers",
         "meet-in-the-middle" => "ours: tables claimed upwards and downwards until all meet",
+        "select-approximate" => "Linux to 6.17: the largest estimate, wrong by what counters are",
+        "select-precise" => "Linux from 6.18: a precise sum of every process",
+        "select-two-pass" => "the patch: estimates, then 16 precise sums at most",
+        "select-bounded" => "ours: the fewest precise sums that prove who has the most",
         _ => "",
     }
 }

@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use crate::counter::Counting;
+use crate::oom::Selecting;
 use crate::page::holds::{Batched, Bounded, BoundedPages, Holds, Unbatched};
 use crate::space::reap::Reaping;
 use crate::vmstat::schedule::{
@@ -28,6 +29,8 @@ pub struct Design {
     pub counting: Counting,
     /// How a dying address space is emptied.
     pub reaping: Reaping,
+    /// How a victim is chosen when memory is out.
+    pub selecting: Selecting,
 }
 
 /// Every schedule.
@@ -60,15 +63,18 @@ impl Design {
         holds: &Unbatched,
         counting: Counting::Flat,
         reaping: Reaping::Ascending,
+        selecting: Selecting::Precise,
     };
 
-    /// What the patches propose: stretched intervals, batched frees, counters in a tree.
+    /// What the patches propose: stretched intervals, batched frees, counters in a tree, and a victim by
+    /// them.
     pub const PATCHED: Self = Self {
         schedule: &Stretched,
         shepherd: &AtOnce,
         holds: &Batched,
         counting: Counting::Tree,
         reaping: Reaping::DescendingByVma,
+        selecting: Selecting::TwoPass16,
     };
 
     /// What we would do.
@@ -78,6 +84,7 @@ impl Design {
         holds: &Bounded,
         counting: Counting::OneSided,
         reaping: Reaping::MeetInTheMiddle,
+        selecting: Selecting::Bounded,
     };
 
     /// The named starting points.
@@ -99,6 +106,7 @@ impl Design {
             .chain(HOLDS.iter().map(|holds| holds.name()))
             .chain(Counting::ALL.iter().map(|counting| counting.name()))
             .chain(Reaping::ALL.iter().map(|reaping| reaping.name()))
+            .chain(Selecting::ALL.iter().map(|selecting| selecting.name()))
             .collect()
     }
 
@@ -129,12 +137,16 @@ impl Design {
         let reaping = Reaping::ALL
             .into_iter()
             .find(|reaping| reaping.name() == part);
+        let selecting = Selecting::ALL
+            .into_iter()
+            .find(|selecting| selecting.name() == part);
         let found = [
             schedule.is_some(),
             shepherd.is_some(),
             holds.is_some(),
             counting.is_some(),
             reaping.is_some(),
+            selecting.is_some(),
         ];
         if !found.contains(&true) {
             return Err(UnknownVariant(part.into()));
@@ -144,6 +156,7 @@ impl Design {
         self.holds = holds.unwrap_or(self.holds);
         self.counting = counting.unwrap_or(self.counting);
         self.reaping = reaping.unwrap_or(self.reaping);
+        self.selecting = selecting.unwrap_or(self.selecting);
         Ok(self)
     }
 }

@@ -7,6 +7,8 @@ use core::fmt;
 use super::accuracy::{Accuracy, Range};
 use super::cells::Parts;
 use super::error::InitError;
+#[cfg(doc)]
+use super::precise_totals;
 use super::{Area, Batch, Counters, Flat, Items, OneSidedTree, Shape, Shared, Tree};
 use crate::machine::Machine;
 
@@ -35,6 +37,18 @@ impl Counting {
             Self::Flat => "flat",
             Self::Tree => "tree",
             Self::OneSided => "one-sided",
+        }
+    }
+
+    /// How many times cheaper many groups are summed by [`precise_totals`] than one after the other
+    /// in no particular order, where every CPU has added to each: for
+    /// [`Candidates::batch_gain`](crate::oom::Candidates::batch_gain). Measured by `plimsoll bench
+    /// oom`; 1 for what gains nothing.
+    #[must_use]
+    pub const fn batch_gain(self) -> u32 {
+        match self {
+            Self::Shared | Self::Flat => 1,
+            Self::Tree | Self::OneSided => 4,
         }
     }
 }

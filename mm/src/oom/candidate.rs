@@ -32,8 +32,10 @@ pub trait Candidates {
     /// Precise sums of several candidates at once: calls [`Slot::add`] on each slot with parts of
     /// what [`Slot::candidate`] occupies, or [`Slot::exited`].
     ///
-    /// Slots are in the order of the candidates. Whoever keeps counters in per-CPU memory overrides
-    /// this to go CPU by CPU and, on each, candidate by candidate: that reads memory in its order.
+    /// Slots are in the order of the candidates, and may be put in any other. Whoever keeps counters in
+    /// per-CPU memory overrides this to go CPU by CPU and, on each, candidate by candidate, as
+    /// [`AddressSpace::add_usages`](crate::space::AddressSpace::add_usages) does: that reads memory
+    /// in its order.
     fn precise_many(&self, slots: &mut [Slot]) {
         for slot in slots {
             match self.precise(slot.candidate()) {

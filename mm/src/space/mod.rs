@@ -6,8 +6,8 @@
 //!
 //! `vma_tree`, `mapping`: what is mapped. `page_table`: where its pages are. `map`, `fault`, `swapping`:
 //! what a living process does. `zap`, `gather`: how pages leave. `exit`, `reap`, `frontier`: how a dying
-//! address space is emptied, by its last user and by those who help. `rss`, `budget`: how many pages,
-//! and how many at most. `object`, `swap`, `lru`, `memory`: what address spaces share.
+//! address space is emptied, by its last user and by those who help. `rss`, `usage`, `budget`: how many
+//! pages, what killing would give back, and how many at most. `object`, `swap`, `lru`, `memory`: what address spaces share.
 
 pub mod budget;
 mod error;
@@ -25,6 +25,7 @@ pub mod reap;
 pub mod rss;
 pub mod swap;
 mod swapping;
+mod usage;
 pub mod vma_tree;
 mod zap;
 

@@ -2,8 +2,9 @@
 
 use core::fmt;
 
-use crate::counter::{AnyCounters, Counters, InitError, Plan, Range};
+use crate::counter::{AnyCounters, Counters, InitError, Plan, Range, precise_totals};
 use crate::machine::Machine;
+use crate::oom::{Reading, Slot};
 
 /// What a resident page is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -96,6 +97,48 @@ impl<M: Machine> Rss<M> {
     pub fn resident_precise(&self, machine: &M) -> u64 {
         let of = |kind| self.precise(machine, kind);
         RssKind::RESIDENT.into_iter().map(of).sum()
+    }
+
+    /// Pages of every kind, resident and in swap, cheaply: one estimate, each kind at least 0 as in
+    /// Linux, and where the number is.
+    pub fn usage(&self, machine: &M) -> Reading {
+        let of = |kind| {
+            let counter = kind as usize;
+            let estimate = self.0.approximate_sum(machine, counter);
+            // Of the same estimate, so that it is surely inside.
+            let Range { min, max } = self.0.accuracy(machine, counter).range(estimate);
+            let (estimate, min, max) = (estimate.max(0), min.max(0), max.max(0));
+            let range = Range { min, max };
+            Reading { estimate, range }
+        };
+        RssKind::ALL
+            .into_iter()
+            .map(of)
+            .fold(Reading::exactly(0), |sum, kind| Reading {
+                estimate: sum.estimate.saturating_add(kind.estimate),
+                range: sum.range + kind.range,
+            })
+    }
+
+    /// Pages of every kind, resident and in swap, exactly when nothing is under way.
+    pub fn usage_precise(&self, machine: &M) -> i64 {
+        self.0.precise_total(machine).max(0)
+    }
+
+    /// Adds [`Rss::usage_precise`] of each slot's candidate to the slot, for all together: puts slots
+    /// in the order of their counters in memory, then goes CPU by CPU. Nothing is added for who has
+    /// none.
+    pub fn add_usages<'r>(machine: &M, slots: &mut [Slot], rss_of: impl Fn(u32) -> Option<&'r Self>)
+    where
+        M: 'r,
+    {
+        let counters = |slot: &Slot| Some(rss_of(slot.candidate())?.counters());
+        for slot in &mut *slots {
+            let position = counters(slot).map_or(0, AnyCounters::position);
+            slot.set_note(position.cast_signed());
+        }
+        slots.sort_unstable_by_key(Slot::note);
+        precise_totals(machine, slots, counters, Slot::add);
     }
 
     /// The counters themselves, numbered as `RssKind as usize`.

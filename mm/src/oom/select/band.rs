@@ -25,7 +25,7 @@ const SORTED_FIRST: usize = 32;
 pub struct Slot {
     candidate: u32,
     standing: Standing,
-    /// Its points, or, while it is being summed, its pages so far and nothing.
+    /// Its points, or, while it is being summed, its pages so far and a note.
     range: Range,
 }
 
@@ -48,6 +48,17 @@ impl Slot {
     /// Adds `pages` to its sum, which begins at 0.
     pub const fn add(&mut self, pages: i64) {
         self.range.min = self.range.min.saturating_add(pages);
+    }
+
+    /// Remembers a number while the candidate is being summed, such as where its counters are.
+    pub const fn set_note(&mut self, note: i64) {
+        self.range.max = note;
+    }
+
+    /// What was remembered; 0 at first.
+    #[must_use]
+    pub const fn note(&self) -> i64 {
+        self.range.max
     }
 
     /// The candidate has no memory any more: it exited.

@@ -1,0 +1,201 @@
+//! Processes with real counters: made by threads that play all CPUs of the machine.
+
+use std::thread;
+
+use plimsoll_host::Host;
+use plimsoll_mm::counter::{Batch, Counting, Plan};
+use plimsoll_mm::machine::Machine;
+use plimsoll_mm::oom::{Candidates, Facts, Reading, Slot};
+use plimsoll_mm::space::rss::{Rss, RssKind};
+use plimsoll_mm::units::CpuId;
+use rand::seq::SliceRandom;
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+use crate::error::Error;
+
+/// Pages of a MiB.
+const MIB: i64 = 256;
+/// CPUs of a last-level cache that a small process runs on.
+const FEW: u32 = 8;
+/// Threads that add pages.
+const THREADS: u32 = 2;
+
+/// Who there is to choose from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Population {
+    /// One process has far more than all others.
+    Hog,
+    /// 0 to 800 MiB each.
+    Random,
+    /// The same, and every process ran on every CPU.
+    RandomEverywhere,
+    /// Nearly equal sizes, and every process ran on every CPU: no cheap look can tell two apart.
+    AllInTheBand,
+}
+
+impl Population {
+    pub(super) const ALL: [Self; 4] = [
+        Self::Hog,
+        Self::Random,
+        Self::RandomEverywhere,
+        Self::AllInTheBand,
+    ];
+
+    /// As tables call it.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Hog => "one hog, on 8 CPUs each",
+            Self::Random => "0 to 800 MiB, on 8 CPUs each",
+            Self::RandomEverywhere => "0 to 800 MiB, on all CPUs",
+            Self::AllInTheBand => "all in the band, on all CPUs",
+        }
+    }
+
+    /// On how many CPUs in a row each process ran, of `cpus`.
+    fn spread(self, cpus: u32) -> u32 {
+        match self {
+            Self::Hog | Self::Random => FEW.min(cpus),
+            Self::RandomEverywhere | Self::AllInTheBand => cpus,
+        }
+    }
+
+    /// Pages of each of `count` processes; no two have equally many, but for chance.
+    pub(super) fn sizes(self, count: usize) -> Vec<i64> {
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(1);
+        match self {
+            Self::Hog => {
+                let mut sizes = sizes(&mut random, count, 100 * MIB);
+                sizes[count / 3] = 4000 * MIB;
+                sizes
+            }
+            Self::Random | Self::RandomEverywhere => sizes(&mut random, count, 800 * MIB),
+            Self::AllInTheBand => {
+                let mut sizes: Vec<i64> = (400 * MIB..).take(count).collect();
+                sizes.shuffle(&mut random);
+                sizes
+            }
+        }
+    }
+}
+
+fn sizes(random: &mut impl RngExt, count: usize, below: i64) -> Vec<i64> {
+    (0..count).map(|_| random.random_range(0..below)).collect()
+}
+
+/// Processes and how their pages are counted.
+#[derive(Debug)]
+pub(super) struct Crowd<'a> {
+    host: &'a Host,
+    counting: Counting,
+    rss: Vec<Rss<Host>>,
+}
+
+impl<'a> Crowd<'a> {
+    /// Processes of these sizes that ran where `population` says.
+    pub(super) fn new(
+        host: &'a Host,
+        counting: Counting,
+        population: Population,
+        sizes: &[i64],
+    ) -> Result<Self, Error> {
+        let cannot = |why| Error::Invalid(format!("cannot count so many processes: {why}"));
+        let plan = Plan::new(host, counting, Rss::<Host>::WIDTH, Batch::RSS).map_err(cannot)?;
+        let rss = sizes.iter().map(|_| Rss::new(host, &plan));
+        let crowd = Self {
+            host,
+            counting,
+            rss: rss.collect::<Result<_, _>>().map_err(cannot)?,
+        };
+        let spread = population.spread(plan.area().cpus());
+        thread::scope(|scope| {
+            for thread in 0..THREADS {
+                let crowd = &crowd;
+                scope.spawn(move || crowd.touch(thread, spread, sizes));
+            }
+        });
+        Ok(crowd)
+    }
+
+    /// Adds what the CPUs of `thread` have touched.
+    fn touch(&self, thread: u32, spread: u32, sizes: &[i64]) {
+        let cpus = self.host.topology().cpus();
+        for cpu in (0..cpus).filter(|cpu| cpu % THREADS == thread) {
+            let _entered = self.host.enter(CpuId(cpu));
+            for ((first, rss), &pages) in (0..cpus / spread).cycle().zip(&self.rss).zip(sizes) {
+                let Some(nth) = cpu.checked_sub(first * spread).filter(|nth| *nth < spread) else {
+                    continue;
+                };
+                for (kind, pages) in kinds(share(pages, nth, spread)) {
+                    rss.add(self.host, kind, pages);
+                }
+            }
+        }
+    }
+}
+
+/// The part of `pages` that CPU `nth` of `of` has touched.
+fn share(pages: i64, nth: u32, of: u32) -> i64 {
+    let (nth, of) = (i64::from(nth), i64::from(of));
+    pages * (nth + 1) / of - pages * nth / of
+}
+
+/// What kinds these pages are of: mostly anonymous.
+fn kinds(pages: i64) -> [(RssKind, i64); 4] {
+    let (file, shmem, swap) = (pages / 8, pages / 16, pages / 16);
+    [
+        (RssKind::File, file),
+        (RssKind::Anon, pages - file - shmem - swap),
+        (RssKind::Shmem, shmem),
+        (RssKind::Swap, swap),
+    ]
+}
+
+impl Candidates for Crowd<'_> {
+    fn len(&self) -> u32 {
+        u32::try_from(self.rss.len()).unwrap_or(u32::MAX)
+    }
+
+    fn facts(&self, process: u32) -> Option<Facts> {
+        self.rss.get(process as usize).map(|_| Facts::PROCESS)
+    }
+
+    fn approximate(&self, process: u32) -> Option<Reading> {
+        Some(self.rss.get(process as usize)?.usage(self.host))
+    }
+
+    fn precise(&self, process: u32) -> Option<i64> {
+        Some(self.rss.get(process as usize)?.usage_precise(self.host))
+    }
+
+    fn precise_many(&self, slots: &mut [Slot]) {
+        Rss::add_usages(self.host, slots, |process| self.rss.get(process as usize));
+    }
+
+    fn batch_gain(&self) -> u32 {
+        self.counting.batch_gain()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use plimsoll_mm::topology::Topology;
+
+    use super::*;
+
+    #[test]
+    fn every_process_has_the_pages_it_was_given() {
+        let host = Host::with_topology(Topology::flat(32));
+        for population in Population::ALL {
+            let sizes = population.sizes(100);
+            for counting in Counting::ALL {
+                let crowd = Crowd::new(&host, counting, population, &sizes).expect("few");
+                for (process, &pages) in (0..).zip(&sizes) {
+                    assert_eq!(crowd.precise(process), Some(pages), "{population:?}");
+                    let reading = crowd.approximate(process).expect("it is there");
+                    assert!(reading.is_ordered() && reading.range.contains(pages));
+                }
+            }
+        }
+    }
+}

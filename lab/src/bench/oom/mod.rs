@@ -1,0 +1,262 @@
+//! How long choosing a victim takes on this computer, with real counters of as many CPUs as a large
+//! server has.
+//!
+//! Threads of this computer play its CPUs and add to the counters of all processes; then one thread
+//! selects. All cases take turns, and none follows another with the same counters, so nobody finds in
+//! the cache what the case before has read. Each is compared with Linux's of the same round. Every victim is checked
+//! against the sizes that were added.
+
+mod crowd;
+
+use std::time::Instant;
+
+use plimsoll_host::Host;
+use plimsoll_mm::counter::Counting;
+use plimsoll_mm::oom::{Outcome, Scope, Selecting, Selection, Slot, TotalPages};
+use plimsoll_mm::topology::Topology;
+use plimsoll_sim::profile::Card;
+
+use self::crowd::{Crowd, Population};
+use super::reap::waited_for_cpu_ns;
+use super::{Found, Row, table};
+use crate::error::Error;
+use crate::machines;
+use crate::metric::Unit;
+use crate::progress::Progress;
+use crate::report::Table;
+use crate::report::value::{NOTHING, human_estimate, human_ratio};
+use crate::stats::{self, Estimate};
+
+/// The machine whose CPUs are played.
+const MACHINE: &str = "epyc-9654-2s";
+/// How many of them.
+const CPUS: u32 = 256;
+const PROCESSES: usize = 10_000;
+const ROUNDS: usize = 15;
+/// Attempts at a selection whose thread does not get its CPU all the time.
+const ATTEMPTS: u32 = 3;
+/// A selection is disturbed if its thread waited for its CPU for more of its length than this.
+const AWAY_MAX: f64 = 0.02;
+
+/// A way to choose, with the counters it goes with.
+type Case = (Selecting, Counting);
+
+/// The first is what all are compared with. Neighbours have other counters.
+const CASES: [Case; 6] = [
+    (Selecting::Precise, Counting::Flat),
+    (Selecting::Approximate, Counting::OneSided),
+    (Selecting::TwoPass16, Counting::Tree),
+    (Selecting::Bounded, Counting::OneSided),
+    (Selecting::Approximate, Counting::Flat),
+    (Selecting::Precise, Counting::OneSided),
+];
+
+/// Each way of counting that a case needs.
+const COUNTINGS: [Counting; 3] = [Counting::Flat, Counting::Tree, Counting::OneSided];
+
+/// One selection.
+#[derive(Clone, Copy, Debug)]
+struct Took {
+    ns: f64,
+    disturbed: bool,
+    precise_sums: u64,
+    /// How many pages the victim is short of the maximum.
+    short: i64,
+}
+
+/// All rounds of one population, case by case.
+struct Measured {
+    population: Population,
+    cases: [Vec<Took>; CASES.len()],
+}
+
+/// Measures every case on every population.
+///
+/// # Errors
+/// If the machine cannot be loaded or there is no memory for its counters.
+pub(super) fn run(progress: &Progress) -> Result<Found, Error> {
+    progress.start("bench oom");
+    progress.expect(Population::ALL.len() * ROUNDS);
+    let host = Host::with_topology(topology()?);
+    let measured =
+        Population::ALL.map(|population| measure(&host, population, PROCESSES, progress));
+    let measured = measured.into_iter().collect::<Result<Vec<_>, _>>()?;
+    let mut tables: Vec<Table> = measured.iter().map(Measured::table).collect();
+    tables[0].note = format!(
+        "{PROCESSES} processes, {CPUS} CPUs of {MACHINE} played by threads, four counters each; {ROUNDS} \
+         rounds in turns, medians with 95 % intervals. × is to the first row, in the same round. Wrong: the victim's \
+         distance from the maximum."
+    );
+    Ok(Found {
+        tables,
+        rows: measured.iter().flat_map(Measured::rows).collect(),
+    })
+}
+
+/// The first CPUs of the machine.
+fn topology() -> Result<Topology, Error> {
+    let whole = machines::load(MACHINE, Card::Mid)?.topology;
+    let cpus = whole.ids().take(CPUS as usize);
+    Ok(Topology::new(cpus.map(|cpu| whole.place(cpu)).collect()))
+}
+
+fn measure(
+    host: &Host,
+    population: Population,
+    processes: usize,
+    progress: &Progress,
+) -> Result<Measured, Error> {
+    let sizes = population.sizes(processes);
+    let crowd = |counting| Crowd::new(host, counting, population, &sizes);
+    let crowds = COUNTINGS.map(|counting| crowd(counting).map(|crowd| (counting, crowd)));
+    let crowds = crowds.into_iter().collect::<Result<Vec<_>, _>>()?;
+    let mut slots = vec![Slot::EMPTY; processes];
+    let mut cases = [const { Vec::new() }; CASES.len()];
+    for _ in 0..ROUNDS {
+        for ((selecting, counting), took) in CASES.into_iter().zip(&mut cases) {
+            let of = crowds.iter().find(|(of, _)| *of == counting);
+            let (_, crowd) = of.expect("each has its crowd");
+            took.push(undisturbed(|| select(selecting, crowd, &sizes, &mut slots)));
+        }
+        progress.step();
+    }
+    Ok(Measured { population, cases })
+}
+
+/// Does it again if it was disturbed; the last attempt counts.
+fn undisturbed(mut attempt: impl FnMut() -> Took) -> Took {
+    let mut took = attempt();
+    for _ in 1..ATTEMPTS {
+        if !took.disturbed {
+            break;
+        }
+        took = attempt();
+    }
+    took
+}
+
+fn select(selecting: Selecting, crowd: &Crowd<'_>, sizes: &[i64], slots: &mut [Slot]) -> Took {
+    // More than all of them have together; points are pages, as nobody is adjusted.
+    let scope = Scope::machine(TotalPages::new(1 << 40).expect("some"));
+    let (away, begin) = (waited_for_cpu_ns(), Instant::now());
+    let selection = selecting.select(crowd, &scope, slots);
+    let ns = begin.elapsed().as_nanos() as f64;
+    let away = waited_for_cpu_ns() - away;
+    let Ok(Selection {
+        outcome: Outcome::Victim(victim),
+        precise_sums,
+        ..
+    }) = selection
+    else {
+        unreachable!("processes may be killed, and ranges are in order: {selection:?}");
+    };
+    let most = sizes.iter().max().copied().unwrap_or(0);
+    Took {
+        ns,
+        disturbed: away > AWAY_MAX * ns,
+        precise_sums,
+        short: most - sizes[victim.candidate as usize],
+    }
+}
+
+impl Measured {
+    fn table(&self) -> Table {
+        let rows = (0..CASES.len()).map(|case| self.table_row(case)).collect();
+        let columns = ["victim", "counters", "time", "×", "precise sums", "wrong"];
+        table(self.population.name(), &columns, rows)
+    }
+
+    fn table_row(&self, case: usize) -> Vec<String> {
+        let (selecting, counting) = CASES[case];
+        let time = self.estimate(case, |took| took.ns);
+        let ratio = (case > 0).then(|| self.ratio(case)).flatten();
+        let most = |what: fn(&Took) -> i64| self.cases[case].iter().map(what).max().unwrap_or(0);
+        vec![
+            selecting.name().to_owned(),
+            counting.name().to_owned(),
+            time.map_or_else(|| NOTHING.to_owned(), |it| human_estimate(&it, Unit::Nanos)),
+            ratio.map_or_else(|| NOTHING.to_owned(), |it| human_ratio(&it)),
+            most(|took| took.precise_sums.cast_signed()).to_string(),
+            format!("{} pages", most(|took| took.short)),
+        ]
+    }
+
+    fn rows(&self) -> Vec<Row> {
+        let cases = 0..CASES.len();
+        cases.flat_map(|case| self.case_rows(case)).collect()
+    }
+
+    fn case_rows(&self, case: usize) -> Vec<Row> {
+        type Metric = (&'static str, fn(&Took) -> f64);
+        let metrics: [Metric; 3] = [
+            ("select_ns", |took| took.ns),
+            ("precise_sums_count", |took| took.precise_sums as f64),
+            ("short_pages", |took| took.short as f64),
+        ];
+        let (selecting, counting) = CASES[case];
+        let row = |(metric, what): Metric| {
+            let Estimate { median, low, high } = self.estimate(case, what)?;
+            let ratio = (metric == "select_ns").then(|| self.ratio(case)).flatten();
+            let took = &self.cases[case];
+            Some(Row {
+                machine: "host".to_owned(),
+                load: self.population.name().to_owned(),
+                case: format!("{}+{}", selecting.name(), counting.name()),
+                metric,
+                median,
+                low,
+                high,
+                ratio: ratio.map(|it| it.median),
+                ratio_low: ratio.map(|it| it.low),
+                ratio_high: ratio.map(|it| it.high),
+                rounds: took.len(),
+                disturbed: took.iter().filter(|took| took.disturbed).count(),
+            })
+        };
+        metrics.into_iter().filter_map(row).collect()
+    }
+
+    fn estimate(&self, case: usize, what: fn(&Took) -> f64) -> Option<Estimate> {
+        let values: Vec<f64> = self.cases[case].iter().map(what).collect();
+        stats::estimate(&values)
+    }
+
+    /// How its time compares with that of the first case.
+    fn ratio(&self, case: usize) -> Option<Estimate> {
+        let ns = |case: usize| -> Vec<f64> { self.cases[case].iter().map(|it| it.ns).collect() };
+        Some(stats::compare(&ns(0), &ns(case))?.ratio)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn precise_and_bounded_are_right_and_bounded_sums_few() {
+        let host = Host::with_topology(Topology::flat(32));
+        for population in Population::ALL {
+            let measured = measure(&host, population, 300, &Progress::hidden()).expect("few");
+            for ((selecting, _), took) in CASES.iter().zip(&measured.cases) {
+                let is_exact = matches!(selecting, Selecting::Precise | Selecting::Bounded);
+                let short = took.iter().map(|took| took.short).max();
+                assert!(
+                    !is_exact || short == Some(0),
+                    "{selecting:?}, {population:?}"
+                );
+                let sums = took.iter().map(|took| took.precise_sums).max();
+                let expected = match (selecting, population) {
+                    (Selecting::Precise, _) => 300..=300,
+                    (Selecting::Bounded, Population::Hog) => 0..=0,
+                    (Selecting::Bounded, Population::AllInTheBand) => 300..=300,
+                    (Selecting::TwoPass16, _) => 0..=16,
+                    _ => 0..=299,
+                };
+                assert!(
+                    sums.is_some_and(|sums| expected.contains(&sums)),
+                    "{sums:?}: {selecting:?}"
+                );
+            }
+        }
+    }
+}
