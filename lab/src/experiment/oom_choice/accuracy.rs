@@ -171,10 +171,11 @@ fn run(options: &Options, progress: &Progress) -> Result<Vec<Report>, Error> {
     let headline = headline(options.effort);
     report.rows = runs.rows(|_, _| None);
     report.rows.retain(|row| headline.contains(&row.metric));
+    let compared = [What::Wrong, What::RegretMax].map(What::metric);
     report.verdicts = [(APPROXIMATE, PATCH), (PATCH, OURS), (OURS_ON_TREE, OURS)]
         .into_iter()
         .flat_map(|(a, b)| runs.verdicts_between(a, b))
-        .filter(|row| headline.contains(&row.metric))
+        .filter(|row| compared.contains(&row.metric))
         .collect();
     report.tables = vec![
         wrong(&runs, &crowds),
@@ -249,7 +250,7 @@ fn by_crowd(
         row
     };
     let mut columns = texts(["population", "processes"]);
-    columns.extend(ALL.iter().map(ToString::to_string));
+    columns.extend(ALL.map(Way::short));
     columns.extend(last.map(str::to_owned));
     Table {
         title: title.to_owned(),
@@ -339,7 +340,7 @@ fn cards(options: &Options, progress: &Progress) -> Result<Table, Error> {
         rows.push(row);
     }
     let mut columns = texts(["card"]);
-    columns.extend(ALL.iter().map(ToString::to_string));
+    columns.extend(ALL.map(Way::short));
     Ok(Table {
         title: "Wrong victims and the largest loss at each cost card, smaller populations"
             .to_owned(),

@@ -44,6 +44,13 @@ impl Way {
             counting,
         }
     }
+
+    /// For the heads of tables.
+    fn short(self) -> String {
+        let name = self.selecting.name();
+        let name = name.strip_prefix("select-").unwrap_or(name);
+        format!("{name} {}", self.counting.name())
+    }
 }
 
 /// Positions among [`WAYS`].

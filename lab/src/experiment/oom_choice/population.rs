@@ -17,7 +17,7 @@ const RUN_MAX: i64 = 2048;
 /// Pages of a hog.
 const HOG: i64 = 64 << 18;
 /// Pages that every tree here carries up to its root whole.
-const WHOLE: i64 = 1 << 15;
+pub(super) const WHOLE: i64 = 1 << 15;
 
 /// What the processes of a population have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,6 +76,8 @@ pub(super) struct Run {
 pub(super) struct Population {
     /// By process.
     pub(super) adjs: Vec<ScoreAdj>,
+    /// Who starts on each CPU.
+    pub(super) born: Vec<Vec<u32>>,
     /// By CPU.
     pub(super) runs: Vec<Vec<Run>>,
     /// The one that is much larger than all others.
@@ -88,6 +90,7 @@ impl Population {
     pub(super) fn new(kind: Kind, count: u32, cpus: u32, seed: u64) -> Self {
         let mut population = Self {
             adjs: vec![ScoreAdj::ZERO; count as usize],
+            born: (0..cpus).map(|_| Vec::new()).collect(),
             runs: (0..cpus).map(|_| Vec::new()).collect(),
             hog: None,
             rng: Xoshiro256PlusPlus::seed_from_u64(seed),
@@ -96,6 +99,8 @@ impl Population {
         let mut ranks: Vec<u32> = (0..count).collect();
         ranks.shuffle(&mut population.rng);
         for (process, rank) in (0..count).zip(ranks) {
+            let home = population.any_cpu();
+            population.born[home].push(process);
             population.live(kind, process, rank);
         }
         population
