@@ -431,7 +431,7 @@ fn excess(runs: &Comparison) -> String {
     let excess = most(runs, OURS, &What::Excess.metric()).unwrap_or(0.0);
     let tree = most(runs, OURS_ON_TREE, &What::Excess.metric()).unwrap_or(0.0);
     format!(
-        "Ours takes at most {} precise sums more than needed, over the published tree {}.",
+        "Precise sums beyond what is needed: ours at most {}, over the published tree {}.",
         human(excess, Unit::Count),
         human(tree, Unit::Count)
     )

@@ -337,7 +337,7 @@ fn finding(runs: &Comparison, effort: Effort) -> String {
     };
     let sums = |way, metric: Metric| shown(median(runs, way, &metric), Unit::Count);
     format!(
-        "With one hog among {count} processes a precise sum of each takes {}, two passes over the \
+        "With one hog among {count} processes precise sums of all take {}, two passes over the \
          published tree {}, one cheap look over flat counters {} and ours {}: {} of that look, and it \
          takes {} precise sums. With all of them in the band ours takes {} where the precise \
          sums of all take {} ({} times as long), and {} of ours. The price of a precise sum is fitted to the \
