@@ -367,7 +367,7 @@ mod tests {
 
     #[test]
     fn a_hog_is_found_by_all_and_costs_ours_no_sum() {
-        for way in 0..WAYS.len() {
+        for way in [PRECISE, APPROXIMATE, PATCH, OURS] {
             assert_eq!(
                 chosen(way, Kind::OneHog, 200).judged.regret,
                 0,
@@ -389,7 +389,7 @@ mod tests {
 
     #[test]
     fn parts_are_at_most_the_whole_and_a_selection_is_a_function_of_its_seed() {
-        for way in 0..WAYS.len() {
+        for way in [PRECISE, APPROXIMATE, PATCH, OURS] {
             let [one, again] = [(); 2].map(|()| chosen(way, Kind::InTheBand, 50));
             assert_eq!((one.hash, one.ns), (again.hash, again.ns));
             let parts = one.parts;
