@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 
 use plimsoll_host::Host;
-use plimsoll_mm::counter::{Batch, Counters, Counting, Plan};
+use plimsoll_mm::counter::{Batch, Counting, Plan};
 use plimsoll_mm::oom::{
     Candidates, Facts, Outcome, Reading, Scope, Selecting, Slot, TotalPages, Victim,
 };
@@ -31,26 +31,19 @@ impl Candidates for Processes<'_> {
     }
 
     fn approximate(&self, process: u32) -> Option<Reading> {
-        let rss = self.rss[process as usize].counters();
-        let of = |kind: RssKind| rss.min_max(self.host, kind as usize);
-        let range = RssKind::ALL
-            .map(of)
-            .into_iter()
-            .reduce(|sum, range| sum + range)?;
-        let sums = RssKind::ALL.map(|kind| rss.approximate_sum(self.host, kind as usize));
-        // Two reads: while pages are counted, the second may be outside the first.
-        let estimate = sums.iter().sum::<i64>().clamp(range.min, range.max);
-        Some(Reading { estimate, range })
+        Some(self.rss[process as usize].usage(self.host))
     }
 
     fn precise(&self, process: u32) -> Option<i64> {
-        let rss = self.rss[process as usize].counters();
-        Some(
-            RssKind::ALL
-                .into_iter()
-                .map(|kind| rss.precise_sum(self.host, kind as usize))
-                .sum(),
-        )
+        Some(self.rss[process as usize].usage_precise(self.host))
+    }
+
+    fn precise_many(&self, slots: &mut [Slot]) {
+        Rss::add_usages(self.host, slots, |process| self.rss.get(process as usize));
+    }
+
+    fn batch_gain(&self) -> u32 {
+        Counting::OneSided.batch_gain()
     }
 }
 

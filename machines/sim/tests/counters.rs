@@ -5,10 +5,12 @@ mod support;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
-use plimsoll_mm::counter::{Batch, Counters, Counting, Plan};
+use plimsoll_mm::counter::{Batch, Counters, Counting, Plan, precise_totals};
 use plimsoll_mm::laws::Law;
 use plimsoll_mm::laws::counter::{self, CPUS, Counted, Setup};
 use plimsoll_mm::laws::under_way;
+use plimsoll_mm::machine::Machine;
+use plimsoll_mm::site::Work;
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::CpuId;
 use plimsoll_sim::{Sim, SimOptions, run_law};
@@ -98,4 +100,47 @@ fn one_addition_under_way() {
     let forgotten = || run_law(&under_way::one_under_way_forgotten(), &machine, 0..SEEDS);
     let forgotten = catch_unwind(AssertUnwindSafe(forgotten));
     assert!(forgotten.is_err(), "what is under way counts");
+}
+
+/// How long this takes on one CPU.
+fn ns(sim: &Sim, task: impl FnOnce(&Sim) + 'static) -> u64 {
+    let begin = sim.now();
+    sim.spawn(CpuId(0), move |sim| task(sim));
+    sim.run();
+    sim.now().0 - begin.0
+}
+
+#[test]
+fn many_sums_cost_a_streamed_look_each_and_few_scattered_ones_a_full_one() {
+    const CPUS: u32 = 96;
+    let mut profile = small::profile(Topology::flat(CPUS), 1000);
+    profile.costs.work_ns[Work::StreamCpu as usize] = 5;
+    let price = |work: Work| u64::from(profile.costs.work_ns[work as usize]);
+    let sim = Sim::new(&profile, SimOptions::default());
+    let plan = Plan::new(&sim, Counting::Tree, 4, Batch::RSS).expect("it has a plan");
+    let groups: Vec<_> = (0..128)
+        .map(|_| plan.init_many(&sim).expect("there is memory"))
+        .collect();
+    let groups = Rc::new(groups);
+    let sum = |every: usize| {
+        let groups = Rc::clone(&groups);
+        ns(&sim, move |sim| {
+            let mut chosen: Vec<_> = groups.iter().step_by(every).collect();
+            precise_totals(
+                sim,
+                &mut chosen,
+                |group| Some(*group),
+                |_, total| {
+                    assert_eq!(total, 0, "nobody has added");
+                },
+            );
+        })
+    };
+    let idle = ns(&sim, |_| {});
+    // Beyond the looks there are the groups' own lines, which nobody else has touched.
+    let looks = |groups: u64, work| groups * u64::from(CPUS) * price(work);
+    let (all, few) = (sum(1) - idle, sum(8) - idle);
+    let own = |groups: u64| groups * 4 * u64::from(profile.costs.transfer_ns[0]);
+    assert!((looks(128, Work::StreamCpu)..=looks(128, Work::StreamCpu) + own(128)).contains(&all));
+    assert!((looks(16, Work::ScanCpu)..=looks(16, Work::ScanCpu) + own(16)).contains(&few));
 }

@@ -48,7 +48,7 @@ impl Counting {
     pub const fn batch_gain(self) -> u32 {
         match self {
             Self::Shared | Self::Flat => 1,
-            Self::Tree | Self::OneSided => 4,
+            Self::Tree | Self::OneSided => 7,
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::thread;
 
 use plimsoll_host::Host;
-use plimsoll_mm::counter::{Batch, Counting, Plan};
+use plimsoll_mm::counter::{AnyCounters, Batch, Counting, InitError, Plan};
 use plimsoll_mm::machine::Machine;
 use plimsoll_mm::oom::{Candidates, Facts, Reading, Slot};
 use plimsoll_mm::space::rss::{Rss, RssKind};
@@ -32,14 +32,17 @@ pub(super) enum Population {
     RandomEverywhere,
     /// Nearly equal sizes, and every process ran on every CPU: no cheap look can tell two apart.
     AllInTheBand,
+    /// The same after processes have come and gone: who is next in the list is not next in memory.
+    AllInTheBandMixed,
 }
 
 impl Population {
-    pub(super) const ALL: [Self; 4] = [
+    pub(super) const ALL: [Self; 5] = [
         Self::Hog,
         Self::Random,
         Self::RandomEverywhere,
         Self::AllInTheBand,
+        Self::AllInTheBandMixed,
     ];
 
     /// As tables call it.
@@ -49,6 +52,7 @@ impl Population {
             Self::Random => "0 to 800 MiB, on 8 CPUs each",
             Self::RandomEverywhere => "0 to 800 MiB, on all CPUs",
             Self::AllInTheBand => "all in the band, on all CPUs",
+            Self::AllInTheBandMixed => "all in the band, on all CPUs, mixed in memory",
         }
     }
 
@@ -56,7 +60,7 @@ impl Population {
     fn spread(self, cpus: u32) -> u32 {
         match self {
             Self::Hog | Self::Random => FEW.min(cpus),
-            Self::RandomEverywhere | Self::AllInTheBand => cpus,
+            Self::RandomEverywhere | Self::AllInTheBand | Self::AllInTheBandMixed => cpus,
         }
     }
 
@@ -70,7 +74,7 @@ impl Population {
                 sizes
             }
             Self::Random | Self::RandomEverywhere => sizes(&mut random, count, 800 * MIB),
-            Self::AllInTheBand => {
+            Self::AllInTheBand | Self::AllInTheBandMixed => {
                 let mut sizes: Vec<i64> = (400 * MIB..).take(count).collect();
                 sizes.shuffle(&mut random);
                 sizes
@@ -101,11 +105,15 @@ impl<'a> Crowd<'a> {
     ) -> Result<Self, Error> {
         let cannot = |why| Error::Invalid(format!("cannot count so many processes: {why}"));
         let plan = Plan::new(host, counting, Rss::<Host>::WIDTH, Batch::RSS).map_err(cannot)?;
-        let rss = sizes.iter().map(|_| Rss::new(host, &plan));
+        let rss = sizes.iter().map(|_| new_rss(host, &plan));
+        let mut rss = rss.collect::<Result<Vec<_>, _>>().map_err(cannot)?;
+        if population == Population::AllInTheBandMixed {
+            rss.shuffle(&mut Xoshiro256PlusPlus::seed_from_u64(2));
+        }
         let crowd = Self {
             host,
             counting,
-            rss: rss.collect::<Result<_, _>>().map_err(cannot)?,
+            rss,
         };
         let spread = population.spread(plan.area().cpus());
         thread::scope(|scope| {
@@ -132,6 +140,15 @@ impl<'a> Crowd<'a> {
             }
         }
     }
+}
+
+/// Counters of a process that has run on several CPUs at once.
+fn new_rss(host: &Host, plan: &Plan<Host>) -> Result<Rss<Host>, InitError> {
+    let rss = Rss::new(host, plan)?;
+    if let AnyCounters::OneSided(tree) = rss.counters() {
+        tree.grow(host)?;
+    }
+    Ok(rss)
 }
 
 /// The part of `pages` that CPU `nth` of `of` has touched.
