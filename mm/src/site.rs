@@ -276,13 +276,16 @@ pub enum Work {
     Ipi,
     /// Creating and ending a process, without its pages.
     Process,
+    /// One process looked at by whoever chooses a victim: the step to it in the list, its task, signals
+    /// and address space; not its counters.
+    Candidate,
     /// One nanosecond of the program's own work, never scaled by a profile.
     Think,
 }
 
 impl Work {
     /// Every kind, in declaration order.
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 26] = [
         Self::PcpAlloc,
         Self::PcpFree,
         Self::BuddyAlloc,
@@ -307,6 +310,7 @@ impl Work {
         Self::Interrupt,
         Self::Ipi,
         Self::Process,
+        Self::Candidate,
         Self::Think,
     ];
 
@@ -338,6 +342,7 @@ impl Work {
             Self::Interrupt => "interrupt",
             Self::Ipi => "ipi",
             Self::Process => "process",
+            Self::Candidate => "candidate",
             Self::Think => "think",
         }
     }

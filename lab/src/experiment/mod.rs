@@ -6,6 +6,7 @@
 mod contestant;
 mod drain;
 mod mrelease;
+mod oom_choice;
 mod reaper;
 mod rss_accuracy;
 mod rss_cost;
@@ -42,6 +43,8 @@ pub const CATALOG: &[Experiment] = &[
     rss_memory::EXPERIMENT,
     reaper::EXPERIMENT,
     mrelease::EXPERIMENT,
+    oom_choice::LATENCY,
+    oom_choice::ACCURACY,
 ];
 
 /// Experiments that run only when named.

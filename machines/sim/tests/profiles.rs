@@ -11,8 +11,7 @@ fn every_listed_machine_loads_at_every_card_and_cheaper_cards_cost_less() {
         .into_iter()
         .map(|listed| listed.name)
         .collect();
-    let expected =
-        "grace-72 grace-72+kasan bergamo-176 turin-316 epyc-9654-2s phone-8 laptop-2 many-1024";
+    let expected = "grace-72 grace-72+kasan bergamo-176 turin-316 epyc-9654-2s epyc-9654-256 phone-8 laptop-2 many-1024";
     assert_eq!(names.join(" "), expected);
     for name in names {
         let cards = Card::ALL.map(|card| Profile::load(&name, card).expect("is built in"));
@@ -54,6 +53,7 @@ fn the_machines_have_the_shape_of_the_real_ones() {
         ("bergamo-176", [176, 88, 11, 1, 1000], 249_999_998_976),
         ("turin-316", [316, 158, 10, 1, 1000], 1_000_000_000_000),
         ("epyc-9654-2s", [384, 192, 24, 2, 250], 1_536_000_000_000),
+        ("epyc-9654-256", [256, 128, 16, 2, 250], 1_024_000_000_000),
         ("phone-8", [8, 8, 2, 1, 250], 8 << 30),
         ("laptop-2", [2, 2, 1, 1, 250], 8 << 30),
         ("many-1024", [1024, 512, 64, 8, 1000], 4_096_000_000_000),
@@ -177,7 +177,7 @@ fn kasan_makes_kernel_work_dearer_and_leaves_the_hardware_alone() {
     }
     assert_eq!(
         CostKey::all().filter(|key| key.is_kernel_work()).count(),
-        19
+        20
     );
 }
 
@@ -226,7 +226,7 @@ fn every_cost_has_a_source_and_a_distance_the_machine_lacks_costs_as_the_nearer_
             .costs
             .iter()
             .filter(|cost| matches!(cost.key, CostKey::Work(_)));
-        assert_eq!(works.count(), 23, "{}", listed.name);
+        assert_eq!(works.count(), 24, "{}", listed.name);
     }
     let text = Profile::describe("grace-72").expect("is built in");
     assert!(text.cost(CostKey::Transfer(Distance::Core)).is_none());

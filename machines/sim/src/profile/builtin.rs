@@ -4,7 +4,7 @@ use super::error::{Problem, ProfileError, nearest};
 use super::text::ProfileText;
 
 /// File names and texts, in the order they are listed.
-const FILES: [(&str, &str); 7] = [
+const FILES: [(&str, &str); 8] = [
     ("grace-72", include_str!("../../profiles/grace-72.toml")),
     (
         "bergamo-176",
@@ -14,6 +14,10 @@ const FILES: [(&str, &str); 7] = [
     (
         "epyc-9654-2s",
         include_str!("../../profiles/epyc-9654-2s.toml"),
+    ),
+    (
+        "epyc-9654-256",
+        include_str!("../../profiles/epyc-9654-256.toml"),
     ),
     ("phone-8", include_str!("../../profiles/phone-8.toml")),
     ("laptop-2", include_str!("../../profiles/laptop-2.toml")),

@@ -1,0 +1,353 @@
+//! A population on a machine, and one selection among it.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use plimsoll_mm::counter::{Batch, Counting, Plan, Range, flat_batch};
+use plimsoll_mm::machine::{Line, Machine};
+use plimsoll_mm::oom::{
+    Candidates, Facts, Outcome, Reading, Scope, ScoreAdj, Selecting, Selection, Slot, TotalPages,
+    badness,
+};
+use plimsoll_mm::site::Work;
+use plimsoll_mm::space::rss::{Rss, RssKind};
+use plimsoll_mm::units::{CpuId, PAGE_SIZE};
+use plimsoll_sim::profile::Profile;
+use plimsoll_sim::{Sim, SimOptions};
+use rand::RngExt;
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::SeedableRng;
+
+use super::Way;
+use super::oracle::{self, Judged, Truth};
+use super::population::{Population, Run, WHOLE};
+use crate::compare::fold_hashes;
+
+/// What another look takes, when all lines are near: measured where the first takes 180 to 190 ns, with
+/// 1000 processes.
+const LOOK_AGAIN_NS: u32 = 25;
+
+/// Processes that have touched their pages.
+pub(super) struct Crowd {
+    sim: Sim,
+    people: Rc<People>,
+    total: TotalPages,
+    /// The one that grows.
+    hog: Option<u32>,
+    seed: u64,
+}
+
+/// What a selection came to.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Chosen {
+    /// Virtual time it took.
+    pub(super) ns: u64,
+    pub(super) parts: Parts,
+    pub(super) sums: u64,
+    pub(super) judged: Judged,
+    /// Of all that happened.
+    pub(super) hash: u64,
+}
+
+/// Parts of that time; the rest is fetching lines, and locks.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Parts {
+    /// Looking at processes.
+    pub(super) looks_ns: u64,
+    /// Summing one by one.
+    pub(super) scans_ns: u64,
+    /// Summing together.
+    pub(super) streams_ns: u64,
+}
+
+struct People {
+    counting: Counting,
+    members: Vec<Process>,
+}
+
+struct Process {
+    rss: Rss<Sim>,
+    adj: ScoreAdj,
+    /// The line of flat counters' shared values, which the simulator gives no price beside that of
+    /// their lock. In Linux the four are 160 bytes in a row: three lines, charged as one.
+    values: <Sim as Machine>::Line,
+}
+
+impl Crowd {
+    /// The machine of `profile` with `population` on it, which counts its pages as `counting` says.
+    ///
+    /// # Panics
+    /// When the host has no memory for the counters.
+    pub(super) fn gather(
+        profile: &Profile,
+        counting: Counting,
+        population: Population,
+        seed: u64,
+    ) -> Self {
+        let options = SimOptions {
+            seed,
+            ..SimOptions::default()
+        };
+        let sim = Sim::new(profile, options);
+        let plan = Plan::new(&sim, counting, Rss::<Sim>::WIDTH, Batch::RSS);
+        let plan = plan.expect("four counters on as many CPUs as a profile may have");
+        let process = |&adj: &ScoreAdj| Process {
+            rss: Rss::new(&sim, &plan).expect("the host has memory for the counters"),
+            adj,
+            values: sim.line(),
+        };
+        let people = Rc::new(People {
+            counting,
+            members: population.adjs.iter().map(process).collect(),
+        });
+        for (cpu, born) in (0..).map(CpuId).zip(population.born) {
+            let people = Rc::clone(&people);
+            sim.spawn(cpu, move |sim| people.start(sim, &born));
+        }
+        sim.run();
+        for (cpu, runs) in (0..).map(CpuId).zip(population.runs) {
+            let people = Rc::clone(&people);
+            sim.spawn(cpu, move |sim| people.touch(sim, &runs));
+        }
+        sim.run();
+        let pages = profile.node_bytes.iter().sum::<u64>() / PAGE_SIZE;
+        Self {
+            sim,
+            people,
+            total: TotalPages::new(pages).expect("a machine has memory"),
+            hog: population.hog,
+            seed,
+        }
+    }
+
+    /// Runs a selector on one CPU; meanwhile the hog, if there is one, goes on touching pages on another.
+    ///
+    /// # Panics
+    /// When it chooses nobody, or says less than it is wrong by.
+    pub(super) fn choose(&self, selecting: Selecting) -> Chosen {
+        let scope = Scope::machine(self.total);
+        let over = Rc::new(Cell::new(false));
+        let result = Rc::new(RefCell::new(None));
+        let [cpu, other] = self.two_cpus();
+        let (people, seen, is_over) = (
+            Rc::clone(&self.people),
+            Rc::clone(&result),
+            Rc::clone(&over),
+        );
+        self.sim.spawn(cpu, move |sim| {
+            let mut slots = vec![Slot::EMPTY; people.members.len()];
+            let candidates = Looking {
+                sim,
+                people: &people,
+                seen: people.members.iter().map(|_| Cell::new(false)).collect(),
+            };
+            let (start, before) = (sim.now(), Parts::so_far(sim));
+            let selection = selecting.select(&candidates, &scope, &mut slots);
+            let ns = sim.now().0 - start.0;
+            seen.replace(Some((ns, Parts::so_far(sim).since(before), selection)));
+            is_over.set(true);
+        });
+        if let Some(hog) = self.hog {
+            let people = Rc::clone(&self.people);
+            self.sim.spawn(other, move |sim| {
+                while !over.get() {
+                    sim.spend(Work::Fault, 1);
+                    people.member(hog).rss.add(sim, RssKind::Anon, 1);
+                }
+            });
+        }
+        self.sim.run();
+        let (ns, parts, selection) = result.take().expect("the selection has ended");
+        let selection = selection.expect("counters read in order");
+        Chosen {
+            ns,
+            parts,
+            ..self.judge(ns, &selection)
+        }
+    }
+
+    /// The one that selects and the one of the hog. Not the first: nobody has to fetch from it what
+    /// was never written.
+    fn two_cpus(&self) -> [CpuId; 2] {
+        let cpus = self.sim.topology().cpus();
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(self.seed);
+        let first = rng.random_range(1..cpus);
+        let other = 1 + (first + rng.random_range(0..cpus - 2)) % (cpus - 1);
+        [CpuId(first), CpuId(other)]
+    }
+
+    fn judge(&self, ns: u64, selection: &Selection) -> Chosen {
+        let Outcome::Victim(victim) = selection.outcome else {
+            panic!("nobody was chosen (seed {})", self.seed);
+        };
+        let judged = oracle::judge(&self.truths(), victim.candidate);
+        assert!(
+            judged.regret <= victim.behind,
+            "{} behind, said to be {} at most (seed {})",
+            judged.regret,
+            victim.behind,
+            self.seed
+        );
+        let hash = self.sim.stats().hash;
+        Chosen {
+            ns,
+            parts: Parts::default(),
+            sums: selection.precise_sums,
+            judged,
+            hash: fold_hashes([
+                hash,
+                ns,
+                u64::from(victim.candidate),
+                selection.precise_sums,
+            ]),
+        }
+    }
+
+    /// What is true of each. The machine stands still, so that costs no virtual time.
+    fn truths(&self) -> Vec<Truth> {
+        let truth = |nth: u32| {
+            let process = self.people.member(nth);
+            let facts = process.facts();
+            let points =
+                |pages| badness(&facts, pages, self.total).expect("everybody here may be killed");
+            let Range { min, max } = self.people.reading(&self.sim, nth).range;
+            let pages = process.rss.usage_precise(&self.sim);
+            Truth {
+                points: points(pages),
+                range: Range {
+                    min: points(min),
+                    max: points(max),
+                },
+            }
+        };
+        (0..self.people.len()).map(truth).collect()
+    }
+}
+
+impl Parts {
+    /// Of all CPUs since the machine began.
+    fn so_far(sim: &Sim) -> Self {
+        let of = |work: Work| sim.stats().work_ns[work as usize];
+        Self {
+            looks_ns: of(Work::Candidate),
+            scans_ns: of(Work::ScanCpu),
+            streams_ns: of(Work::StreamCpu),
+        }
+    }
+
+    fn since(self, before: Self) -> Self {
+        Self {
+            looks_ns: self.looks_ns - before.looks_ns,
+            scans_ns: self.scans_ns - before.scans_ns,
+            streams_ns: self.streams_ns - before.streams_ns,
+        }
+    }
+}
+
+impl Process {
+    fn facts(&self) -> Facts {
+        Facts {
+            adj: self.adj,
+            ..Facts::PROCESS
+        }
+    }
+}
+
+impl People {
+    /// Each of `born` gets a copy of its parent's pages on this CPU, and soon has a program of its own
+    /// instead: so this CPU has the lines of its counters.
+    fn start(&self, sim: &Sim, born: &[u32]) {
+        for &process in born {
+            let process = self.member(process);
+            for (kind, pages) in RssKind::ALL
+                .into_iter()
+                .flat_map(|kind| [(kind, WHOLE), (kind, -WHOLE)])
+            {
+                process.rss.add(sim, kind, pages);
+            }
+            process.values.store(sim, 0, 0, Relaxed);
+        }
+    }
+
+    fn len(&self) -> u32 {
+        u32::try_from(self.members.len()).expect("few processes")
+    }
+
+    fn member(&self, process: u32) -> &Process {
+        &self.members[process as usize]
+    }
+
+    /// Counts `runs` on the CPU they are of. Page by page it would come to the same: all that a flat
+    /// part passes on, and what is left of it, are added apart.
+    fn touch(&self, sim: &Sim, runs: &[Run]) {
+        let batch = flat_batch(sim.topology().cpus());
+        for run in runs {
+            let process = self.member(run.process);
+            let rest = run.pages % batch;
+            for pages in [run.pages - rest, rest] {
+                if pages != 0 {
+                    process.rss.add(sim, run.kind, pages);
+                }
+            }
+            if self.counting == Counting::Flat {
+                process.values.store(sim, 0, 0, Relaxed);
+            }
+        }
+    }
+
+    /// A cheap look at resident and swapped pages.
+    fn reading(&self, sim: &Sim, candidate: u32) -> Reading {
+        let process = self.member(candidate);
+        if self.counting == Counting::Flat {
+            process.values.load(sim, 0, Relaxed);
+        }
+        process.rss.usage(sim)
+    }
+}
+
+/// The processes as a selector on a CPU sees them.
+struct Looking<'a> {
+    sim: &'a Sim,
+    people: &'a People,
+    /// Whom it has looked at before.
+    seen: Vec<Cell<bool>>,
+}
+
+impl Candidates for Looking<'_> {
+    fn len(&self) -> u32 {
+        self.people.len()
+    }
+
+    fn facts(&self, candidate: u32) -> Option<Facts> {
+        if self.seen[candidate as usize].replace(true) {
+            self.sim.spend(Work::Think, LOOK_AGAIN_NS);
+        } else {
+            self.sim.spend(Work::Candidate, 1);
+        }
+        Some(self.people.member(candidate).facts())
+    }
+
+    fn approximate(&self, candidate: u32) -> Option<Reading> {
+        Some(self.people.reading(self.sim, candidate))
+    }
+
+    fn precise(&self, candidate: u32) -> Option<i64> {
+        let process = self.people.member(candidate);
+        Some(process.rss.usage_precise(self.sim))
+    }
+
+    fn precise_many(&self, slots: &mut [Slot]) {
+        let rss_of = |candidate: u32| Some(&self.people.member(candidate).rss);
+        Rss::add_usages(self.sim, slots, rss_of);
+    }
+
+    fn batch_gain(&self) -> u32 {
+        self.people.counting.batch_gain()
+    }
+}
+
+/// One selection by `way`.
+pub(super) fn select(profile: &Profile, way: Way, population: Population, seed: u64) -> Chosen {
+    Crowd::gather(profile, way.counting, population, seed).choose(way.selecting)
+}

@@ -1,0 +1,87 @@
+//! Who should have been chosen, and how little would have been enough to know it.
+//!
+//! Of equal points the later candidate is chosen, so no two keys are equal.
+
+use plimsoll_mm::counter::Range;
+
+/// Points with the number of whom they belong to. The largest should be chosen.
+type Key = (i64, u32);
+
+/// All that is true of a candidate: its points, and where a cheap look says they are.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Truth {
+    pub(super) points: i64,
+    pub(super) range: Range,
+}
+
+/// What a choice is measured by.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Judged {
+    /// By how many pages another one has more.
+    pub(super) regret: u64,
+    /// How many pages a choice by lot would miss on average.
+    pub(super) by_lot: f64,
+    /// The least number of precise sums that prove who has the most, to whoever guesses right which.
+    pub(super) least_sums: u64,
+}
+
+/// Judges the choice of candidate `chosen`. There is a candidate.
+pub(super) fn judge(truths: &[Truth], chosen: u32) -> Judged {
+    let key = |(truth, nth): (&Truth, u32)| (truth.points, nth);
+    let most = truths.iter().zip(0..).map(key).max();
+    let (most, winner) = most.expect("somebody may be chosen");
+    let sum: i128 = truths.iter().map(|truth| i128::from(truth.points)).sum();
+    Judged {
+        regret: most.abs_diff(truths[chosen as usize].points),
+        by_lot: most as f64 - sum as f64 / truths.len() as f64,
+        least_sums: least_sums(truths, (most, winner)),
+    }
+}
+
+/// All others that may reach above the largest have to be summed. The largest itself too, unless all
+/// that may reach above the least it may have are summed instead.
+fn least_sums(truths: &[Truth], largest: Key) -> u64 {
+    let others = || {
+        let all = truths.iter().zip(0..);
+        all.filter(|(_, nth)| *nth != largest.1)
+    };
+    let reaching = |bar: Key| {
+        let above = others().filter(|(truth, nth)| (truth.range.max, *nth) > bar);
+        above.count() as u64
+    };
+    let range = truths[largest.1 as usize].range;
+    let with = reaching(largest) + u64::from(range.width() > 0);
+    let low = (range.min, largest.1);
+    if others().all(|(truth, nth)| (truth.points, nth) < low) {
+        with.min(reaching(low))
+    } else {
+        with
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn truth(points: i64, min: i64, max: i64) -> Truth {
+        Truth {
+            points,
+            range: Range { min, max },
+        }
+    }
+
+    #[test]
+    fn a_hog_needs_no_sum_and_neighbours_need_theirs() {
+        let hog = [truth(10, 0, 20), truth(90, 80, 95), truth(15, 0, 30)];
+        let judged = judge(&hog, 2);
+        assert_eq!((judged.regret, judged.least_sums), (75, 0));
+        assert!((judged.by_lot - (90.0 - 115.0 / 3.0)).abs() < 1e-9);
+        let near = [truth(10, 0, 20), truth(15, 0, 30), truth(18, 16, 19)];
+        // Both others may have more than 18, and the third surely has more than either has.
+        assert_eq!(judge(&near, 2).least_sums, 2);
+        let level = [truth(10, 0, 20), truth(18, 0, 18), truth(18, 9, 19)];
+        assert_eq!(judge(&level, 1).regret, 0);
+        // The first, and the largest itself: the second has 18 at most, and of equal ones it is not chosen.
+        assert_eq!(judge(&level, 1).least_sums, 2);
+    }
+}

@@ -1,0 +1,258 @@
+//! Who there is when memory is out, and on which CPUs each touched its pages.
+//!
+//! A population is a function of its kind, its size and a seed: every design gets the same pages added on the
+//! same CPUs.
+
+use plimsoll_mm::oom::ScoreAdj;
+use plimsoll_mm::space::rss::RssKind;
+use rand::RngExt;
+use rand::seq::SliceRandom;
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::SeedableRng;
+
+/// Pages of a mebibyte.
+pub(super) const MB: i64 = 256;
+/// A thread that hops touches at most so many pages before it goes to another CPU.
+const RUN_MAX: i64 = 2048;
+/// Pages of a hog.
+const HOG: i64 = 64 << 18;
+/// Pages that every tree here carries up to its root whole.
+pub(super) const WHOLE: i64 = 1 << 15;
+
+/// What the processes of a population have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// One has 64 GiB and grows; all others are small daemons that ran on 1 to 4 CPUs.
+    OneHog,
+    /// 400 MiB each, to the page.
+    Equal,
+    /// 360 to 440 MiB.
+    Alike,
+    /// 0 to 800 MiB.
+    Random,
+    /// Two have 4 GiB, one of them a page more; the others up to 200 MiB.
+    TwoGiants,
+    /// 0 to 800 MiB, and an adjustment of −999 to 1000.
+    LargeAdj,
+    /// 384 MiB and up to 60 MiB more, of which no shared part of any counter knows yet.
+    InTheBand,
+}
+
+impl Kind {
+    /// Without one that stands out.
+    pub(super) const WITHOUT_A_HOG: [Self; 6] = [
+        Self::Equal,
+        Self::Alike,
+        Self::Random,
+        Self::TwoGiants,
+        Self::LargeAdj,
+        Self::InTheBand,
+    ];
+
+    /// As metrics spell it.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::OneHog => "one_hog",
+            Self::Equal => "equal",
+            Self::Alike => "alike",
+            Self::Random => "random",
+            Self::TwoGiants => "two_giants",
+            Self::LargeAdj => "large_adj",
+            Self::InTheBand => "in_the_band",
+        }
+    }
+}
+
+/// Pages that were added in a row to the counters of one process, or taken away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Run {
+    pub(super) process: u32,
+    pub(super) kind: RssKind,
+    pub(super) pages: i64,
+}
+
+/// Processes and what they did.
+#[derive(Debug)]
+pub(super) struct Population {
+    /// By process.
+    pub(super) adjs: Vec<ScoreAdj>,
+    /// Who starts on each CPU.
+    pub(super) born: Vec<Vec<u32>>,
+    /// By CPU.
+    pub(super) runs: Vec<Vec<Run>>,
+    /// The one that is much larger than all others.
+    pub(super) hog: Option<u32>,
+    rng: Xoshiro256PlusPlus,
+}
+
+impl Population {
+    /// `count` processes on a machine of `cpus` CPUs.
+    pub(super) fn new(kind: Kind, count: u32, cpus: u32, seed: u64) -> Self {
+        let mut population = Self {
+            adjs: vec![ScoreAdj::ZERO; count as usize],
+            born: (0..cpus).map(|_| Vec::new()).collect(),
+            runs: (0..cpus).map(|_| Vec::new()).collect(),
+            hog: None,
+            rng: Xoshiro256PlusPlus::seed_from_u64(seed),
+        };
+        // Whoever is special may be anywhere.
+        let mut ranks: Vec<u32> = (0..count).collect();
+        ranks.shuffle(&mut population.rng);
+        for (process, rank) in (0..count).zip(ranks) {
+            let home = population.any_cpu();
+            population.born[home].push(process);
+            population.live(kind, process, rank);
+        }
+        population
+    }
+
+    /// The life of a process, the `rank`-th in some order.
+    fn live(&mut self, kind: Kind, process: u32, rank: u32) {
+        match kind {
+            Kind::OneHog if rank == 0 => {
+                self.hog = Some(process);
+                self.stay(process, HOG);
+            }
+            Kind::OneHog => {
+                let pages = self.rng.random_range(256..=2304);
+                self.stay(process, pages);
+            }
+            Kind::Equal => self.hop(process, 400 * MB),
+            Kind::Alike => {
+                let pages = self.rng.random_range(360 * MB..=440 * MB);
+                self.hop(process, pages);
+            }
+            Kind::TwoGiants if rank < 2 => self.hop(process, 4096 * MB + i64::from(rank)),
+            Kind::TwoGiants => {
+                let pages = self.rng.random_range(1..=200 * MB);
+                self.hop(process, pages);
+            }
+            Kind::Random | Kind::LargeAdj => {
+                let pages = self.rng.random_range(1..=800 * MB);
+                self.hop(process, pages);
+                if kind == Kind::LargeAdj {
+                    self.adjs[process as usize] = self.adj();
+                }
+            }
+            Kind::InTheBand => self.hide(process, rank),
+        }
+    }
+
+    fn adj(&mut self) -> ScoreAdj {
+        const ADJS: [i32; 7] = [-999, -500, 0, 500, 998, 999, 1000];
+        let adj = ADJS[self.rng.random_range(0..ADJS.len())];
+        ScoreAdj::new(adj).expect("an adjustment in range")
+    }
+
+    /// Touches `pages` on 1 to 4 CPUs: three parts of files, one anonymous; the hog all anonymous.
+    fn stay(&mut self, process: u32, pages: i64) {
+        let cpus = self.rng.random_range(1..=4);
+        for _ in 0..cpus {
+            let cpu = self.any_cpu();
+            let files = if pages == HOG {
+                0
+            } else {
+                pages * 3 / 4 / cpus
+            };
+            self.run(cpu, process, RssKind::File, files);
+            self.run(cpu, process, RssKind::Anon, pages / cpus - files);
+        }
+    }
+
+    /// Comes to `pages` while it hops over all CPUs, a third of files. It has touched a quarter more
+    /// and unmapped that elsewhere.
+    fn hop(&mut self, process: u32, pages: i64) {
+        let files = pages / 3;
+        self.scatter(process, RssKind::File, files);
+        self.scatter(process, RssKind::Anon, pages - files + pages / 4);
+        self.scatter(process, RssKind::Anon, -(pages / 4));
+    }
+
+    fn scatter(&mut self, process: u32, kind: RssKind, pages: i64) {
+        let mut left = pages.abs();
+        // Ends: each run is a page at least.
+        while left > 0 {
+            let run = self.rng.random_range(1..=RUN_MAX).min(left);
+            let cpu = self.any_cpu();
+            self.run(cpu, process, kind, run * pages.signum());
+            left -= run;
+        }
+    }
+
+    /// Has the same as all others where it can be seen, and some pages of two kinds on each CPU, at
+    /// most 31, where it cannot. The higher the rank, the more.
+    fn hide(&mut self, process: u32, rank: u32) {
+        let home = self.any_cpu();
+        self.run(home, process, RssKind::Anon, 3 * WHOLE);
+        let cpus = self.runs.len();
+        let places = i64::try_from(2 * cpus).expect("few CPUs");
+        let count = i64::try_from(self.adjs.len()).expect("few processes");
+        let more = i64::from(rank) * (30 * places) / count;
+        for (cpu, nth) in (0..cpus).chain(0..cpus).zip(0..) {
+            let kind = if nth < cpus {
+                RssKind::Anon
+            } else {
+                RssKind::File
+            };
+            let one_more = i64::try_from(nth).is_ok_and(|nth| nth < more % places);
+            let pages = 1 + more / places + i64::from(one_more);
+            self.run(cpu, process, kind, pages);
+        }
+    }
+
+    fn any_cpu(&mut self) -> usize {
+        self.rng.random_range(0..self.runs.len())
+    }
+
+    fn run(&mut self, cpu: usize, process: u32, kind: RssKind, pages: i64) {
+        self.runs[cpu].push(Run {
+            process,
+            kind,
+            pages,
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sizes(kind: Kind, count: u32) -> Vec<i64> {
+        let population = Population::new(kind, count, 16, 7);
+        let mut sizes = vec![0; count as usize];
+        for run in population.runs.iter().flatten() {
+            sizes[run.process as usize] += run.pages;
+        }
+        sizes
+    }
+
+    #[test]
+    fn sizes_are_what_their_kind_says() {
+        let within = |kind, low, high| {
+            let sizes = sizes(kind, 40);
+            assert!(
+                sizes.iter().all(|size| (low..=high).contains(size)),
+                "{kind:?}: {sizes:?}"
+            );
+        };
+        within(Kind::Equal, 400 * MB, 400 * MB);
+        within(Kind::Alike, 360 * MB, 440 * MB);
+        within(Kind::Random, 1, 800 * MB);
+        within(Kind::LargeAdj, 1, 800 * MB);
+        within(Kind::InTheBand, 3 * WHOLE + 32, 3 * WHOLE + 31 * 32);
+        let mut giants = sizes(Kind::TwoGiants, 40);
+        giants.sort_unstable();
+        assert_eq!(giants[38..], [4096 * MB, 4096 * MB + 1]);
+        assert!(giants[37] <= 200 * MB);
+    }
+
+    #[test]
+    fn one_hog_is_alone_and_no_two_in_the_band_are_equal() {
+        let mut hogs = sizes(Kind::OneHog, 40);
+        hogs.sort_unstable();
+        assert!(hogs[38] < 10 * MB && hogs[39] > 60_000 * MB);
+        let mut band = sizes(Kind::InTheBand, 40);
+        band.sort_unstable();
+        assert!(band.windows(2).all(|pair| pair[0] < pair[1]));
+    }
+}
