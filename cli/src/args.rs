@@ -6,6 +6,7 @@ use std::thread;
 
 use clap::{Parser, Subcommand, ValueEnum};
 use plimsoll_lab::Card;
+use plimsoll_lab::bench::Size;
 
 /// The memory manager of a many-core machine: reproduce published results, replay recordings,
 /// compare designs.
@@ -116,8 +117,33 @@ pub(crate) struct Machines {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Bench {
-    /// What to measure: sim, counter, vma or two-cpus
+    /// What to measure: sim, counter, vma, space, reap or two-cpus
     pub(crate) name: String,
+    /// reap: resident memory of the address space [default: 512]
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u32).range(1..=i64::from(Size::MIB_MAX)))]
+    pub(crate) mib: Option<u32>,
+    /// reap: threads that help its last user [default: 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(Size::HELPERS_MAX)))]
+    pub(crate) helpers: Option<u32>,
+    /// reap: how often each case is measured [default: 9]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(crate) rounds: Option<u32>,
+    /// How results read; json is one object on one line
+    #[arg(long, default_value = "table")]
+    pub(crate) format: Format,
+}
+
+impl Bench {
+    /// What the user chose, if anything; the rest as usual.
+    pub(crate) fn size(&self) -> Option<Size> {
+        let chosen = [self.mib, self.helpers, self.rounds];
+        let usual = Size::default();
+        chosen.iter().any(Option::is_some).then(|| Size {
+            mib: self.mib.unwrap_or(usual.mib),
+            helpers: self.helpers.unwrap_or(usual.helpers),
+            rounds: self.rounds.unwrap_or(usual.rounds),
+        })
+    }
 }
 
 /// How often and how widely to run.

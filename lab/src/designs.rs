@@ -4,6 +4,7 @@ use std::fmt;
 
 use plimsoll_mm::counter::Counting;
 use plimsoll_mm::design::{Design, HOLDS, SCHEDULES, SHEPHERDS};
+use plimsoll_mm::space::reap::Reaping;
 
 use crate::error::Error;
 use crate::report::Table;
@@ -46,12 +47,14 @@ pub fn list() -> Vec<Table> {
             shepherd,
             holds,
             counting,
+            reaping,
         } = design;
         let is = [
             schedule.name(),
             shepherd.name(),
             holds.name(),
             counting.name(),
+            reaping.name(),
         ]
         .join(" + ");
         vec![(*name).to_owned(), is]
@@ -60,11 +63,13 @@ pub fn list() -> Vec<Table> {
     let shepherds = SHEPHERDS.iter().map(|variant| variant.name());
     let holds = HOLDS.iter().map(|variant| variant.name());
     let counting = Counting::ALL.iter().map(|variant| variant.name());
+    let reaping = Reaping::ALL.iter().map(|variant| variant.name());
     let groups = [
         ("when vmstat work fires", schedules.collect::<Vec<_>>()),
         ("when dormant CPUs are kicked", shepherds.collect()),
         ("pages per zone-lock hold", holds.collect()),
         ("how resident pages are counted", counting.collect()),
+        ("how a dying address space is emptied", reaping.collect()),
     ];
     let variants = groups.iter().flat_map(|(mechanism, names)| {
         names.iter().map(|name| {
@@ -110,6 +115,12 @@ fn about(variant: &str) -> &'static str {
         "flat" => "Linux: a part per CPU, folded at 2 x CPUs",
         "tree" => "the patch: carries of 32 up a tree, error bounded both ways",
         "one-sided" => "ours: a tree along the topology, half the bound, grown when needed",
+        "ascending" => "Linux to 6.17: the reaper goes up from the lowest mapping, as exit does",
+        "descending-by-vma" => {
+            "Linux from 6.18: down from the highest mapping, each from its start"
+        }
+        "descending-chunks" => "proposed in 2026: down by 1 GiB, and giving way to writers",
+        "meet-in-the-middle" => "ours: tables claimed upwards and downwards until all meet",
         _ => "",
     }
 }

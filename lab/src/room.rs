@@ -215,7 +215,11 @@ impl Log {
                 batch,
                 ..
             } => self.holds.note(site, pages, blocks, batch.0),
-            Event::PageAlloc { .. } | Event::PageFree { .. } | Event::PageSplit { .. } => {}
+            Event::PageAlloc { .. }
+            | Event::PageFree { .. }
+            | Event::PageSplit { .. }
+            | Event::Begin(_)
+            | Event::End(_) => {}
         }
     }
 

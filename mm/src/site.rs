@@ -264,6 +264,8 @@ pub enum Work {
     RefreshZone,
     /// One CPU looked at: differentials, page counts or counters in its cache lines.
     ScanCpu,
+    /// One CPU's part of one group of counters among those of many, read in the order of memory.
+    StreamCpu,
     /// Adding to this CPU's part of a counter.
     Count,
     /// Switching to another task.
@@ -280,7 +282,7 @@ pub enum Work {
 
 impl Work {
     /// Every kind, in declaration order.
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 25] = [
         Self::PcpAlloc,
         Self::PcpFree,
         Self::BuddyAlloc,
@@ -299,6 +301,7 @@ impl Work {
         Self::ForgetMapping,
         Self::RefreshZone,
         Self::ScanCpu,
+        Self::StreamCpu,
         Self::Count,
         Self::ContextSwitch,
         Self::Interrupt,
@@ -329,6 +332,7 @@ impl Work {
             Self::ForgetMapping => "forget_mapping",
             Self::RefreshZone => "refresh_zone",
             Self::ScanCpu => "scan_cpu",
+            Self::StreamCpu => "stream_cpu",
             Self::Count => "count",
             Self::ContextSwitch => "context_switch",
             Self::Interrupt => "interrupt",

@@ -2,15 +2,20 @@
 
 use plimsoll_lab::bench;
 use plimsoll_lab::progress::Progress;
-use plimsoll_lab::report::table;
+use plimsoll_lab::report::{json, markdown, table};
 
-use crate::args::Bench;
+use crate::args::{Bench, Format};
 use crate::output;
 
 pub(crate) fn run(args: &Bench) -> anyhow::Result<()> {
     let bench = bench::find(&args.name)?;
     let progress = Progress::new();
-    let tables = (bench.run)(&progress);
+    let found = bench.measure(&progress, args.size());
     progress.finish();
-    output::print(&table::render_tables(&tables?, output::width()))
+    let found = found?;
+    output::print(&match args.format {
+        Format::Table => table::render_tables(&found.tables, output::width()),
+        Format::Markdown => markdown::render_tables(&found.tables),
+        Format::Json => json::render_bench(bench.name, &found) + "\n",
+    })
 }

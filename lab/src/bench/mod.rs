@@ -1,12 +1,15 @@
 //! How fast Plimsoll itself is, by name.
 
 pub mod counter;
+mod reap;
+mod space;
 mod vma;
 
 use plimsoll_mm::design::Design;
 use plimsoll_mm::units::Nanos;
 use plimsoll_sim::bench as engine;
 use plimsoll_sim::profile::Card;
+use serde::Serialize;
 
 use crate::error::Error;
 use crate::machines;
@@ -25,7 +28,103 @@ pub struct Bench {
     /// What it measures, in one line.
     pub about: &'static str,
     /// Measures.
-    pub run: fn(&Progress) -> Result<Vec<Table>, Error>,
+    run: Run,
+}
+
+/// How a bench is run.
+#[derive(Clone, Copy, Debug)]
+enum Run {
+    /// Always the same.
+    Fixed(fn(&Progress) -> Result<Vec<Table>, Error>),
+    /// As large and as often as the user likes.
+    Sized(fn(&Progress, &Size) -> Result<Found, Error>),
+}
+
+/// How large and how often something is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Size {
+    /// Resident memory of an address space, in MiB; at most 262,144.
+    pub mib: u32,
+    /// Threads that help its last user.
+    pub helpers: u32,
+    /// How often each case is measured.
+    pub rounds: u32,
+}
+
+impl Size {
+    /// The most memory that may be asked for, in MiB.
+    pub const MIB_MAX: u32 = 1 << 18;
+    /// The most helpers.
+    pub const HELPERS_MAX: u32 = 1023;
+}
+
+impl Default for Size {
+    fn default() -> Self {
+        Self {
+            mib: 512,
+            helpers: 1,
+            rounds: 9,
+        }
+    }
+}
+
+/// What a bench found.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// For people.
+    pub tables: Vec<Table>,
+    /// The same as numbers, for programs; empty if a bench has its tables only.
+    pub rows: Vec<Row>,
+}
+
+/// One number of a bench.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// Where it was measured: `host`, or a simulated machine.
+    pub machine: String,
+    /// What was measured there.
+    pub load: String,
+    /// Which variant.
+    pub case: String,
+    /// What: the unit is the last part of its name.
+    pub metric: &'static str,
+    /// The median of all rounds.
+    pub median: f64,
+    /// The lower end of its 95 % interval.
+    pub low: f64,
+    /// The upper end.
+    pub high: f64,
+    /// The median ratio to the case it is compared with, in the same round, if that is finite.
+    pub ratio: Option<f64>,
+    /// The lower end of its 95 % interval.
+    pub ratio_low: Option<f64>,
+    /// The upper end.
+    pub ratio_high: Option<f64>,
+    /// How many rounds there were.
+    pub rounds: usize,
+    /// Rounds in which a thread was kept off its CPU.
+    pub disturbed: usize,
+}
+
+impl Bench {
+    /// Measures; with `size` only if this bench can be sized.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a size where there is none to choose, and whatever keeps it from
+    /// measuring.
+    pub fn measure(&self, progress: &Progress, size: Option<Size>) -> Result<Found, Error> {
+        match (self.run, size) {
+            (Run::Sized(run), size) => run(progress, &size.unwrap_or_default()),
+            (Run::Fixed(run), None) => Ok(Found {
+                tables: run(progress)?,
+                rows: Vec::new(),
+            }),
+            (Run::Fixed(_), Some(_)) => Err(Error::Invalid(format!(
+                "bench {} is always measured alike: leave out --mib, --helpers and --rounds",
+                self.name
+            ))),
+        }
+    }
 }
 
 /// Every bench.
@@ -33,22 +132,32 @@ pub const ALL: &[Bench] = &[
     Bench {
         name: "sim",
         about: "steps per second of the simulator, CPU time of one core",
-        run: sim,
+        run: Run::Fixed(sim),
     },
     Bench {
         name: "counter",
         about: "what adding to a counter and reading it costs on this computer, variant by variant",
-        run: |progress| counter::tables(progress, Vec::new),
+        run: Run::Fixed(|progress| counter::tables(progress, Vec::new)),
     },
     Bench {
         name: "vma",
         about: "what finding, going through and changing mappings costs, ours and other trees",
-        run: vma::tables,
+        run: Run::Fixed(vma::tables),
+    },
+    Bench {
+        name: "space",
+        about: "what touching, unmapping and ending an address space costs on this computer",
+        run: Run::Fixed(space::tables),
+    },
+    Bench {
+        name: "reap",
+        about: "how much faster a dying address space is gone with a reaper, here and simulated",
+        run: Run::Sized(reap::run),
     },
     Bench {
         name: "two-cpus",
         about: "how well the simulator predicts waits for a lock on two CPUs of this computer",
-        run: crate::validate::two_cpus,
+        run: Run::Fixed(crate::validate::two_cpus),
     },
 ];
 
@@ -185,4 +294,20 @@ pub fn find(name: &str) -> Result<&'static Bench, Error> {
     let names: Vec<&str> = ALL.iter().map(|bench| bench.name).collect();
     let found = ALL.iter().find(|bench| bench.name == name);
     found.ok_or_else(|| Error::unknown("bench", name, &names))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_size_where_none_can_be_chosen_is_bad_input() {
+        let sized = find("vma").and_then(|vma| {
+            let size = Some(Size::default());
+            vma.measure(&Progress::hidden(), size)
+        });
+        let error = sized.expect_err("vma has its own sizes");
+        assert!(error.is_bad_input());
+        assert!(error.to_string().contains("leave out --mib"), "{error}");
+    }
 }

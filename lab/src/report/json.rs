@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::{Report, Row, Table, VerdictRow};
+use crate::bench::{self, Found};
 
 /// The version of the shape, raised when a key changes its meaning.
 const SCHEMA: u32 = 1;
@@ -26,6 +27,29 @@ pub fn render(report: &Report) -> String {
         finding: &report.finding,
     };
     serde_json::to_string(&object).expect("text and finite numbers always serialise")
+}
+
+/// Renders what the bench called `name` found, without a newline.
+///
+/// # Panics
+/// Never: as [`render`].
+#[must_use]
+pub fn render_bench(name: &str, found: &Found) -> String {
+    let object = BenchObject {
+        schema: SCHEMA,
+        bench: name,
+        rows: &found.rows,
+        tables: found.tables.iter().map(TableObject::of).collect(),
+    };
+    serde_json::to_string(&object).expect("text and numbers always serialise")
+}
+
+#[derive(Serialize)]
+struct BenchObject<'a> {
+    schema: u32,
+    bench: &'a str,
+    rows: &'a [bench::Row],
+    tables: Vec<TableObject<'a>>,
 }
 
 #[derive(Serialize)]

@@ -1,7 +1,7 @@
 //! A report as Markdown, for a cover letter, an issue or a page of the book.
 
 use super::Report;
-use super::layout::{Align, Block, Grid, blocks};
+use super::layout::{self, Align, Block, Grid, blocks};
 
 /// Wider than a terminal: Markdown is read rendered, and scrolls.
 const WIDTH: usize = 120;
@@ -9,8 +9,18 @@ const WIDTH: usize = 120;
 /// Renders `report` with a newline at the end.
 #[must_use]
 pub fn render(report: &Report) -> String {
+    render_blocks(blocks(report, WIDTH))
+}
+
+/// Renders tables that belong to no report.
+#[must_use]
+pub fn render_tables(tables: &[super::Table]) -> String {
+    render_blocks(layout::tables(tables))
+}
+
+fn render_blocks(blocks: Vec<Block>) -> String {
     let mut parts = Vec::new();
-    for block in blocks(report, WIDTH) {
+    for block in blocks {
         match block {
             Block::Title(title) => parts.push(format!("## {}", escape(&title))),
             Block::Text(text) => parts.push(text),

@@ -1,7 +1,8 @@
 //! Memory for pages: one anonymous mapping, frame 0 first.
 //!
 //! The base is aligned to the largest block, so a block of frames is aligned in memory as it is
-//! by number, and a huge page fits a block. Untouched frames cost address space only.
+//! by number, and a huge page fits a block. Untouched frames cost address space only; so do frames that
+//! were given back to the kernel.
 
 use std::ptr::NonNull;
 use std::{fmt, io};
@@ -25,6 +26,8 @@ pub enum HugePages {
     AsSystem,
     /// Where it can (Linux: `MADV_HUGEPAGE`).
     Advise,
+    /// Nowhere, so that frames can be given back one by one (Linux: `MADV_NOHUGEPAGE`).
+    Refuse,
 }
 
 impl Arena {
@@ -40,9 +43,7 @@ impl Arena {
             return Err(ArenaError::Size { pages });
         }
         let map = MmapMut::map_anon(bytes).map_err(|why| ArenaError::Map { pages, why })?;
-        if huge == HugePages::Advise {
-            advise_huge(&map).map_err(|why| ArenaError::Advise { why })?;
-        }
+        advise(&map, huge).map_err(|why| ArenaError::Advise { why })?;
         let align = usize::try_from(align_bytes).map_err(|_| ArenaError::Size { pages })?;
         let skip_bytes = map.as_ptr().addr().next_multiple_of(align) - map.as_ptr().addr();
         Ok(Self {
@@ -61,9 +62,10 @@ impl Arena {
     /// The first byte of a frame.
     ///
     /// It is valid for reads and writes of the frame, and of those after it up to
-    /// [`Arena::pages`], as long as the arena lives. The arena never touches the memory; who
-    /// reads and writes it, in which order, is between those who have the pointer: with the page
-    /// allocator, only the owner of the frame does.
+    /// [`Arena::pages`], as long as the arena lives. The arena touches the memory in
+    /// [`Arena::give_back`] only; who else reads and writes it, in which order, is between those who
+    /// have the pointer: with the page allocator, only the owner of the frame does, and it is given
+    /// back only when it has none.
     ///
     /// # Panics
     /// If the arena has no such frame.
@@ -75,22 +77,146 @@ impl Arena {
             pfn.0,
             self.pages
         );
-        let page_bytes = usize::try_from(PAGE_SIZE).expect("a page is smaller than memory");
-        let offset = self.skip_bytes + pfn.0 as usize * page_bytes;
+        let offset = self.offset(pfn);
         // Wrapping arithmetic is safe; it does not wrap, as the frame is inside the mapping.
         let byte = self.map.as_ptr().cast_mut().wrapping_add(offset);
         NonNull::new(byte).expect("a mapping does not contain address 0")
     }
+
+    /// Gives the memory of the `pages` frames from `first` on back to the kernel (Linux:
+    /// `MADV_DONTNEED`). They remain frames of the arena, zeroed, and take memory again when they are
+    /// touched. Nobody may use them meanwhile: whoever does finds zeros.
+    ///
+    /// # Errors
+    /// If the arena has no such frames, what the kernel says, or that its pages are larger than
+    /// a frame, so that it would take neighbours too. Then nothing has changed.
+    pub fn give_back(&self, first: Pfn, pages: Pages) -> io::Result<()> {
+        let end = u64::from(first.0) + u64::from(pages.0);
+        if end > u64::from(self.pages.0) {
+            let why = format!("frame {end} would be one past the last of {}", self.pages);
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        }
+        let bytes = pages.0 as usize * page_bytes();
+        imp::give_back(&self.map, self.offset(first), bytes)
+    }
+
+    /// Has the kernel give memory for all frames now rather than when each is touched (Linux:
+    /// `MADV_POPULATE_WRITE`, from 5.14). What is in them stays.
+    ///
+    /// # Errors
+    /// What the kernel says, for one that it has no memory or does not know how.
+    pub fn populate(&self) -> io::Result<()> {
+        let bytes = self.pages.0 as usize * page_bytes();
+        imp::populate(&self.map, self.skip_bytes, bytes)
+    }
+
+    /// How many frames have memory of the kernel right now (Linux: `/proc/self/pagemap`). Frames
+    /// that were only ever read may count as well.
+    ///
+    /// # Errors
+    /// If the kernel does not say.
+    pub fn resident(&self) -> io::Result<Pages> {
+        let first = self.page(Pfn(0)).addr().get();
+        imp::resident(first, self.pages)
+    }
+
+    /// From the start of the mapping to a frame.
+    fn offset(&self, pfn: Pfn) -> usize {
+        self.skip_bytes + pfn.0 as usize * page_bytes()
+    }
+}
+
+fn page_bytes() -> usize {
+    usize::try_from(PAGE_SIZE).expect("a page is smaller than memory")
 }
 
 #[cfg(target_os = "linux")]
-fn advise_huge(map: &MmapMut) -> io::Result<()> {
-    map.advise(memmap2::Advice::HugePage)
+fn advise(map: &MmapMut, huge: HugePages) -> io::Result<()> {
+    match huge {
+        HugePages::AsSystem => Ok(()),
+        HugePages::Advise => map.advise(memmap2::Advice::HugePage),
+        HugePages::Refuse => map.advise(memmap2::Advice::NoHugePage),
+    }
 }
 
 #[cfg(not(target_os = "linux"))]
-fn advise_huge(_map: &MmapMut) -> io::Result<()> {
-    Err(io::ErrorKind::Unsupported.into())
+fn advise(_map: &MmapMut, huge: HugePages) -> io::Result<()> {
+    match huge {
+        HugePages::AsSystem => Ok(()),
+        HugePages::Advise | HugePages::Refuse => Err(io::ErrorKind::Unsupported.into()),
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[expect(
+    unsafe_code,
+    reason = "giving memory back writes zeros to it, which only its owner may"
+)]
+mod imp {
+    use std::fs::File;
+    use std::io;
+    use std::os::unix::fs::FileExt;
+
+    use memmap2::{Advice, MmapMut, UncheckedAdvice};
+    use plimsoll_mm::units::Pages;
+
+    use super::page_bytes;
+
+    pub(super) fn give_back(map: &MmapMut, offset: usize, bytes: usize) -> io::Result<()> {
+        // `memmap2` rounds down to the kernel's pages, so larger ones would take neighbours too.
+        kernel_pages_are_frames()?;
+        // SAFETY: the range is inside the mapping, as whole pages. Zeros are written to it as by a
+        // raw pointer: no reference to the mapping is ever made here, and who has a pointer was told
+        // not to use it meanwhile.
+        unsafe { map.unchecked_advise_range(UncheckedAdvice::DontNeed, offset, bytes) }
+    }
+
+    pub(super) fn populate(map: &MmapMut, offset: usize, bytes: usize) -> io::Result<()> {
+        map.advise_range(Advice::PopulateWrite, offset, bytes)
+    }
+
+    pub(super) fn resident(first: usize, pages: Pages) -> io::Result<Pages> {
+        const ENTRY_BYTES: usize = 8;
+        /// Of an entry in memory byte order: bit 63.
+        const PRESENT: u64 = 1 << 63;
+        kernel_pages_are_frames()?;
+        let pagemap = File::open("/proc/self/pagemap")?;
+        let mut entries = vec![0; pages.0 as usize * ENTRY_BYTES];
+        let start = first / page_bytes() * ENTRY_BYTES;
+        pagemap.read_exact_at(&mut entries, start as u64)?;
+        let (entries, _) = entries.as_chunks::<ENTRY_BYTES>();
+        let present = entries.iter().map(|entry| u64::from_ne_bytes(*entry));
+        let present = present.filter(|entry| entry & PRESENT != 0).count();
+        Ok(Pages(u32::try_from(present).unwrap_or(pages.0)))
+    }
+
+    fn kernel_pages_are_frames() -> io::Result<()> {
+        if rustix::param::page_size() == page_bytes() {
+            return Ok(());
+        }
+        let why = "the kernel's pages are larger than frames";
+        Err(io::Error::new(io::ErrorKind::Unsupported, why))
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+mod imp {
+    use std::io;
+
+    use memmap2::MmapMut;
+    use plimsoll_mm::units::Pages;
+
+    pub(super) fn give_back(_map: &MmapMut, _offset: usize, _bytes: usize) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    pub(super) fn populate(_map: &MmapMut, _offset: usize, _bytes: usize) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    pub(super) fn resident(_first: usize, _pages: Pages) -> io::Result<Pages> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
 }
 
 /// Why there is no arena.
@@ -108,7 +234,7 @@ pub enum ArenaError {
         /// What it said.
         why: io::Error,
     },
-    /// The kernel has no huge pages to advise.
+    /// The kernel has no huge pages to advise or to refuse.
     Advise {
         /// What it said.
         why: io::Error,
@@ -166,6 +292,27 @@ mod tests {
             Ok(arena) => assert_eq!(arena.pages(), Pages(1024)),
             Err(why) => assert!(matches!(why, ArenaError::Advise { .. }), "{why}"),
         }
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn frames_given_back_are_zero_and_cost_nothing_while_their_neighbours_stay() {
+        let arena = Arena::new(Pages(512), HugePages::Refuse).expect("2 MiB can be mapped");
+        assert_eq!(arena.resident().expect("Linux says"), Pages(0));
+        arena.populate().expect("the kernel has 2 MiB");
+        assert_eq!(arena.resident().expect("Linux says"), Pages(512));
+        for frame in [99, 100, 149, 150] {
+            // SAFETY: a frame of a live arena that only this test touches.
+            unsafe { arena.page(Pfn(frame)).write(7) };
+        }
+        arena.give_back(Pfn(100), Pages(50)).expect("they are ours");
+        assert_eq!(arena.resident().expect("Linux says"), Pages(462));
+        // SAFETY: as above.
+        let read = |frame| unsafe { arena.page(Pfn(frame)).read() };
+        assert_eq!([99, 100, 149, 150].map(read), [7, 0, 0, 7]);
+        let past = arena.give_back(Pfn(500), Pages(13)).expect_err("12 left");
+        assert_eq!(past.kind(), io::ErrorKind::InvalidInput);
+        assert_eq!(arena.resident().expect("Linux says"), Pages(464));
     }
 
     #[test]

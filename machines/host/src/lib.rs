@@ -2,17 +2,19 @@
 //!
 //! [`Host`] is the handle: threads play CPUs ([`Host::enter`]), words are hardware atomics alone
 //! in their cache lines, locks are spinlocks, deferred work runs on one worker thread per CPU
-//! ([`Host::start`]), and [`arena::Arena`] is memory for pages.
+//! ([`Host::start`]), and [`arena::Arena`] is memory for pages, which
+//! [`discard::ToKernel`] gives back to the kernel when address spaces are done with it.
 //!
 //! [`law::run_law`] runs a contract on real threads; [`measure`] times a contended lock and the
 //! prices a simulated machine needs, and says so when this computer cannot be measured.
 //!
-//! `unsafe` is in two files: `locks/guarded.rs`, where a held lock gives its value away, and
-//! `measure/clock.rs`, which reads the time-stamp counter.
+//! `unsafe` is in three files: `locks/guarded.rs`, where a held lock gives its value away,
+//! `measure/clock.rs`, which reads the time-stamp counter, and `arena.rs`, which gives memory back.
 
 pub mod affinity;
 pub mod arena;
 pub mod cpu;
+pub mod discard;
 pub mod law;
 pub mod locks;
 pub mod measure;

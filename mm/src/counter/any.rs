@@ -5,6 +5,7 @@ use core::cmp::Ordering;
 use core::fmt;
 
 use super::accuracy::{Accuracy, Range};
+use super::cells::Parts;
 use super::error::InitError;
 use super::{Area, Batch, Counters, Flat, Items, OneSidedTree, Shape, Shared, Tree};
 use crate::machine::Machine;
@@ -137,6 +138,30 @@ macro_rules! each {
 }
 
 impl<M: Machine> AnyCounters<M> {
+    /// Where its per-CPU memory is: groups of a plan that are summed in this order are read in the
+    /// order of memory. 0 if it has none.
+    pub fn position(&self) -> u64 {
+        match self {
+            Self::Shared(_) => 0,
+            Self::Flat(flat) => flat.position(),
+            Self::Tree(tree) => tree.position(),
+            Self::OneSided(tree) => tree.position(),
+        }
+    }
+
+    /// In two parts, for whoever sums many.
+    pub(super) fn parts(&self, machine: &M) -> Parts<'_, M> {
+        match self {
+            Self::Tree(tree) => tree.parts(machine),
+            Self::OneSided(tree) => tree.parts(machine),
+            // A flat counter's parts must not be read without its lock.
+            Self::Shared(_) | Self::Flat(_) => Parts {
+                elsewhere: self.precise_total(machine),
+                cells: None,
+            },
+        }
+    }
+
     /// Ends them and gives their per-CPU memory back.
     pub fn destroy_many(self, machine: &M) {
         match self {
@@ -164,6 +189,10 @@ impl<M: Machine> Counters<M> for AnyCounters<M> {
 
     fn precise_sum(&self, machine: &M, counter: usize) -> i64 {
         each!(self, counters => counters.precise_sum(machine, counter))
+    }
+
+    fn precise_total(&self, machine: &M) -> i64 {
+        each!(self, counters => counters.precise_total(machine))
     }
 
     fn accuracy(&self, machine: &M, counter: usize) -> Accuracy {

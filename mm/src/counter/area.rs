@@ -2,7 +2,7 @@
 //!
 //! Memory comes in chunks. In a chunk each CPU has a row, and each group a place in every row: so
 //! groups share the cache lines of one CPU and nobody shares a line with another CPU, and whoever
-//! wants the sums of many groups reads row by row.
+//! wants the sums of many groups reads chunk by chunk and row by row: that is memory in its order.
 //!
 //! Lock: one, around the list of free places.
 
@@ -16,7 +16,7 @@ use crate::machine::{LINE_WORDS, LocalWord, Lock, Machine};
 use crate::site::{LockClass, Site, Work};
 
 /// Places in a chunk. With four counters a row is 2 KiB on 64-bit hosts.
-const PLACES: usize = 64;
+pub(super) const PLACES: usize = 64;
 /// Words of a block, the unit in which rows are aligned.
 const BLOCK: usize = 16;
 
@@ -32,6 +32,8 @@ struct Free<M: Machine> {
     places: Vec<Place<M>>,
     /// How many chunks there are.
     chunks: usize,
+    /// The number of the next one.
+    next: u64,
 }
 
 /// A row's words, away from those of its neighbours.
@@ -39,9 +41,14 @@ struct Free<M: Machine> {
 struct Block<M: Machine>([M::LocalWord; BLOCK]);
 
 /// Rows of all CPUs, one after the other.
-struct Chunk<M: Machine> {
+pub(super) struct Chunk<M: Machine> {
     blocks: Box<[Block<M>]>,
+    /// Of no other chunk of the area.
+    number: u64,
 }
+
+/// The words of all groups of a chunk on one CPU.
+pub(super) struct Row<'a, M: Machine>(&'a [Block<M>]);
 
 /// A group's words on every CPU.
 pub(super) struct Place<M: Machine> {
@@ -68,11 +75,15 @@ impl<M: Machine> Area<M> {
             });
         }
         let home = machine.this_cpu();
-        let (places, chunks) = (Vec::new(), 0);
+        let free = Free {
+            places: Vec::new(),
+            chunks: 0,
+            next: 0,
+        };
         Ok(Self {
             width,
             cpus: machine.topology().cpus(),
-            free: machine.lock(LockClass::CounterArea, home, Free { places, chunks }),
+            free: machine.lock(LockClass::CounterArea, home, free),
         })
     }
 
@@ -103,29 +114,28 @@ impl<M: Machine> Area<M> {
 
     /// A place of zeros.
     pub(super) fn take(&self, machine: &M) -> Result<Place<M>, InitError> {
-        let found = self
-            .free
-            .with(machine, Site::CounterInit, |free| match free.places.pop() {
-                Some(place) => Ok(Some(place)),
-                None => free
-                    .places
-                    .try_reserve(PLACES)
-                    .map(|()| None)
-                    .map_err(|_| InitError::OutOfMemory),
-            })?;
+        let found = self.free.with(machine, Site::CounterInit, |free| {
+            if let Some(place) = free.places.pop() {
+                return Ok(Ok(place));
+            }
+            let reserved = free.places.try_reserve(PLACES);
+            reserved.map_err(|_| InitError::OutOfMemory)?;
+            free.next += 1;
+            Ok(Err(free.next))
+        })?;
         match found {
-            Some(place) => {
+            Ok(place) => {
                 // Clean again, by whoever needs it: giving back stays cheap.
                 self.clear(machine, &place);
                 Ok(place)
             }
-            None => self.grow(machine),
+            Err(number) => self.grow(machine, number),
         }
     }
 
     /// Makes a chunk outside the lock; several may do so at once, none is lost.
-    fn grow(&self, machine: &M) -> Result<Place<M>, InitError> {
-        let chunk = Arc::new(Chunk::new(machine, self.width, self.cpus)?);
+    fn grow(&self, machine: &M, number: u64) -> Result<Place<M>, InitError> {
+        let chunk = Arc::new(Chunk::new(machine, self.width, self.cpus, number)?);
         let place = |nth: usize| Place {
             chunk: Arc::clone(&chunk),
             first: nth * self.width,
@@ -133,7 +143,8 @@ impl<M: Machine> Area<M> {
             blocks_per_row: blocks_per_row(self.width),
         };
         self.free.with(machine, Site::CounterInit, |free| {
-            free.places.extend((1..PLACES).map(place));
+            // The last one is taken first: groups made in a row have places in a row.
+            free.places.extend((1..PLACES).rev().map(place));
             free.chunks += 1;
         });
         machine.spend(Work::ScanCpu, self.cpus);
@@ -162,7 +173,7 @@ const fn blocks_per_row(width: usize) -> usize {
 }
 
 impl<M: Machine> Chunk<M> {
-    fn new(machine: &M, width: usize, cpus: u32) -> Result<Self, InitError> {
+    fn new(machine: &M, width: usize, cpus: u32, number: u64) -> Result<Self, InitError> {
         let blocks_per_row = blocks_per_row(width);
         let mut blocks = Vec::new();
         blocks
@@ -174,7 +185,29 @@ impl<M: Machine> Chunk<M> {
         }
         Ok(Self {
             blocks: blocks.into(),
+            number,
         })
+    }
+}
+
+impl<M: Machine> Row<'_, M> {
+    /// The sum of `width` words from `first` on.
+    #[inline]
+    pub(super) fn total(&self, machine: &M, first: usize, width: usize) -> i64 {
+        let (block, word) = (first / BLOCK, first % BLOCK);
+        let sum = |words: &[M::LocalWord]| {
+            let words = words.iter().map(|word| word.read(machine));
+            words.fold(0, i64::wrapping_add)
+        };
+        match self.0[block].0.get(word..word + width) {
+            Some(words) => sum(words),
+            // It goes on in the next block.
+            None => {
+                let here = &self.0[block].0[word..];
+                let there = &self.0[block + 1].0[..width - here.len()];
+                sum(here).wrapping_add(sum(there))
+            }
+        }
     }
 }
 
@@ -187,6 +220,38 @@ impl<M: Machine> Place<M> {
         let word = self.first + counter;
         let row = cpu * self.blocks_per_row;
         &self.chunk.blocks[row + word / BLOCK].0[word % BLOCK]
+    }
+
+    /// The sum of the group's words on `cpu`.
+    #[inline]
+    pub(super) fn total(&self, machine: &M, cpu: usize) -> i64 {
+        self.row(cpu).total(machine, self.first, self.width)
+    }
+
+    /// The words of all groups of the chunk on `cpu`.
+    #[inline]
+    pub(super) fn row(&self, cpu: usize) -> Row<'_, M> {
+        Row(&self.chunk.blocks[cpu * self.blocks_per_row..][..self.blocks_per_row])
+    }
+
+    /// Counters of the group.
+    pub(super) fn width(&self) -> usize {
+        self.width
+    }
+
+    /// Where its words begin in a row.
+    pub(super) fn first(&self) -> usize {
+        self.first
+    }
+
+    /// Its chunk.
+    pub(super) fn chunk(&self) -> &Arc<Chunk<M>> {
+        &self.chunk
+    }
+
+    /// Its number among all places of the area, in the order of memory; at least 1.
+    pub(super) fn number(&self) -> u64 {
+        self.chunk.number * PLACES as u64 + (self.first / self.width) as u64
     }
 }
 

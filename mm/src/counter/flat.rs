@@ -70,6 +70,18 @@ impl<M: Machine> Flat<M> {
         });
     }
 
+    pub(super) fn position(&self) -> u64 {
+        self.parts.number()
+    }
+
+    fn sum(&self, machine: &M, counter: usize) -> i64 {
+        let shared = &self.shared[counter];
+        shared.lock.with(machine, Site::CounterSum, |()| {
+            let parts = (0..self.cpus()).map(|cpu| self.parts.word(cpu, counter).read(machine));
+            parts.fold(shared.value.read(machine), i64::wrapping_add)
+        })
+    }
+
     fn cpus(&self) -> usize {
         self.area.cpus() as usize
     }
@@ -96,11 +108,14 @@ impl<M: Machine> Counters<M> for Flat<M> {
 
     fn precise_sum(&self, machine: &M, counter: usize) -> i64 {
         machine.spend(Work::ScanCpu, self.area.cpus());
-        let shared = &self.shared[counter];
-        shared.lock.with(machine, Site::CounterSum, |()| {
-            let parts = (0..self.cpus()).map(|cpu| self.parts.word(cpu, counter).read(machine));
-            parts.fold(shared.value.read(machine), i64::wrapping_add)
-        })
+        self.sum(machine, counter)
+    }
+
+    /// Counter by counter, each under its lock; from the second one on, the lines are near.
+    fn precise_total(&self, machine: &M) -> i64 {
+        machine.spend(Work::ScanCpu, self.area.cpus());
+        let sums = (0..self.width()).map(|counter| self.sum(machine, counter));
+        sums.fold(0, i64::wrapping_add)
     }
 
     /// `(batch − 1) × CPUs` either way.

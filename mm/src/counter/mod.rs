@@ -26,9 +26,11 @@ mod accuracy;
 mod any;
 mod area;
 mod carry;
+mod cells;
 mod error;
 mod flat;
 mod items;
+mod many;
 mod one_sided;
 mod shape;
 mod shared;
@@ -43,6 +45,7 @@ pub use self::area::Area;
 pub use self::error::{InitError, ShapeError};
 pub use self::flat::{Flat, flat_batch};
 pub use self::items::Items;
+pub use self::many::precise_totals;
 pub use self::one_sided::OneSidedTree;
 pub use self::shape::{Batch, Shape};
 pub use self::shared::Shared;
@@ -64,6 +67,10 @@ pub trait Counters<M: Machine> {
 
     /// The sum of every addition that has returned. Looks at every CPU that ever added.
     fn precise_sum(&self, machine: &M, counter: usize) -> i64;
+
+    /// The precise sums of all counters together, which costs no more looks at other CPUs than one:
+    /// a group's counters are neighbours. For many groups see [`precise_totals`].
+    fn precise_total(&self, machine: &M) -> i64;
 
     /// How far an approximate sum taken now may be from the precise one when no addition is under
     /// way.

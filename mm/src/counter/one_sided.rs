@@ -21,6 +21,7 @@ use super::Counters;
 use super::accuracy::{Accuracy, Range};
 use super::area::{Area, Place};
 use super::carry::carry;
+use super::cells::{Cells, Parts};
 use super::error::InitError;
 use super::items::Items;
 use super::shape::Shape;
@@ -285,6 +286,22 @@ impl<M: Machine> OneSidedTree<M> {
         self.first.add(machine, BEHIND, more, Relaxed);
     }
 
+    pub(super) fn position(&self) -> u64 {
+        self.grown.get().map_or(0, |grown| grown.cells.number())
+    }
+
+    pub(super) fn parts(&self, machine: &M) -> Parts<'_, M> {
+        let first = (0..self.width).map(|counter| self.first.load(machine, counter, Relaxed));
+        Parts {
+            elsewhere: first.fold(0, i64::wrapping_add),
+            cells: self.grown.get().map(|grown| Cells {
+                place: &grown.cells,
+                used: Some(grown.used()),
+                cpus: self.shape.cpus(),
+            }),
+        }
+    }
+
     /// `R`: what has arrived at the roots, and was added before there was a tree.
     #[inline]
     fn settled(&self, machine: &M, counter: usize) -> i64 {
@@ -368,6 +385,10 @@ impl<M: Machine> Counters<M> for OneSidedTree<M> {
                 grown.cells.word(cpu, counter).read(machine)
             });
         cells.fold(first, i64::wrapping_add)
+    }
+
+    fn precise_total(&self, machine: &M) -> i64 {
+        self.parts(machine).total(machine)
     }
 
     /// Half of `T` either way.

@@ -62,6 +62,11 @@ impl<M: Machine> Counters<M> for Shared<M> {
         self.line.load(machine, self.checked(counter), Relaxed)
     }
 
+    fn precise_total(&self, machine: &M) -> i64 {
+        let sums = (0..self.width).map(|counter| self.precise_sum(machine, counter));
+        sums.fold(0, i64::wrapping_add)
+    }
+
     fn accuracy(&self, _machine: &M, counter: usize) -> Accuracy {
         self.checked(counter);
         Accuracy::EXACT

@@ -17,6 +17,7 @@ use super::Counters;
 use super::accuracy::Accuracy;
 use super::area::{Area, Place};
 use super::carry::carry;
+use super::cells::{Cells, Parts};
 use super::error::InitError;
 use super::items::Items;
 use super::shape::Shape;
@@ -120,6 +121,22 @@ impl<M: Machine> Tree<M> {
         self.item(counter, root).add(machine, 0, carried, Relaxed);
     }
 
+    pub(super) fn position(&self) -> u64 {
+        self.cells.number()
+    }
+
+    pub(super) fn parts(&self, machine: &M) -> Parts<'_, M> {
+        let bias = (0..self.width).map(|counter| self.bias.load(machine, counter, Relaxed));
+        Parts {
+            elsewhere: bias.fold(0, i64::wrapping_add),
+            cells: Some(Cells {
+                place: &self.cells,
+                used: None,
+                cpus: self.shape.cpus(),
+            }),
+        }
+    }
+
     fn unbiased_sum(&self, machine: &M, counter: usize) -> i64 {
         machine.spend(Work::ScanCpu, self.shape.cpus());
         (0..self.shape.cpus() as usize)
@@ -179,6 +196,10 @@ impl<M: Machine> Counters<M> for Tree<M> {
     fn precise_sum(&self, machine: &M, counter: usize) -> i64 {
         let bias = self.bias.load(machine, counter, Relaxed);
         self.unbiased_sum(machine, counter).wrapping_add(bias)
+    }
+
+    fn precise_total(&self, machine: &M) -> i64 {
+        self.parts(machine).total(machine)
     }
 
     /// As documented by its authors.

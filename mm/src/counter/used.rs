@@ -54,17 +54,32 @@ impl<'a, M: Machine> Used<'a, M> {
     /// The CPUs that ever added, in order.
     pub(super) fn cpus(self, machine: &'a M, cpus: usize) -> impl Iterator<Item = usize> + 'a {
         (0..cpus.div_ceil(64)).flat_map(move |nth| {
-            let (line, word, _) = self.word_of(nth * 64);
-            let set = ones(line.load(machine, word, Relaxed).cast_unsigned());
-            // Behind the CPUs' bits are those of the items.
+            let set = ones(self.cpus_of(machine, nth, cpus));
             set.map(move |bit| nth * 64 + bit)
-                .take_while(move |&cpu| cpu < cpus)
         })
+    }
+
+    /// Which of the 64 CPUs from `64 * nth` on ever added, a bit each; of `cpus` in all.
+    #[inline]
+    pub(super) fn cpus_of(&self, machine: &M, nth: usize, cpus: usize) -> u64 {
+        let (line, word, _) = self.word_of(nth * 64);
+        // Behind the CPUs' bits are those of the items.
+        line.load(machine, word, Relaxed).cast_unsigned() & first_ones(cpus - nth * 64)
+    }
+}
+
+/// The lowest `count` bits, 64 at most.
+pub(super) const fn first_ones(count: usize) -> u64 {
+    if count >= 64 {
+        u64::MAX
+    } else {
+        (1 << count) - 1
     }
 }
 
 /// The numbers of the bits that are set, in order.
-fn ones(mut bits: u64) -> impl Iterator<Item = usize> {
+#[inline]
+pub(super) fn ones(mut bits: u64) -> impl Iterator<Item = usize> {
     core::iter::from_fn(move || {
         let lowest = bits.trailing_zeros();
         bits &= bits.checked_sub(1)?;

@@ -13,7 +13,7 @@ use core::sync::atomic::Ordering::{Acquire, Release};
 use super::Law;
 use crate::counter::{
     Accuracy, AnyCounters, Area, Batch, Counters, Counting, Flat, InitError, Items, OneSidedTree,
-    Shape, Shared, Tree,
+    Shape, Shared, Tree, precise_totals,
 };
 use crate::machine::{Machine, Word};
 
@@ -141,6 +141,23 @@ impl<M: Machine> Counted<M> {
         );
     }
 
+    fn look_cpu_by_cpu(&self, machine: &M) {
+        let (sum, late) = self.returned(machine);
+        let total = self.total(machine);
+        assert!(
+            sums(sum, &late).any(|sum| sum == total),
+            "{self:?}: {total} is not {sum} with some of {late:?}"
+        );
+    }
+
+    /// The sum as it is taken for many groups together.
+    fn total(&self, machine: &M) -> i64 {
+        let mut totals = [0];
+        let group = |_: &i64| Some(&self.counters);
+        precise_totals(machine, &mut totals, group, |total, more| *total += more);
+        totals[0]
+    }
+
     fn look_approximately(&self, machine: &M) {
         let (sum, late) = self.returned(machine);
         let approximate = self.counters.approximate_sum(machine, 0);
@@ -197,6 +214,7 @@ impl<M: Machine> Counted<M> {
     /// Nothing is under way, and the sum is `sum`.
     fn is_exactly(&self, machine: &M, sum: i64) {
         assert_eq!(self.counters.precise_sum(machine, 0), sum, "{self:?}");
+        assert_eq!(self.total(machine), sum, "{self:?}, CPU by CPU");
         let approximate = self.counters.approximate_sum(machine, 0);
         let accuracy = self.counters.accuracy(machine, 0);
         assert!(
@@ -305,7 +323,7 @@ pub fn going_and_returning<M: Machine>() -> [Law<M, Counted<M>>; 3] {
 
 /// One CPU looks while two add: one law for each way of looking.
 #[must_use]
-pub fn looking_while_adding<M: Machine>(setup: Setup<M>) -> [Law<M, Counted<M>>; 3] {
+pub fn looking_while_adding<M: Machine>(setup: Setup<M>) -> [Law<M, Counted<M>>; 4] {
     let law = |name, look| Law {
         name,
         setup,
@@ -317,6 +335,12 @@ pub fn looking_while_adding<M: Machine>(setup: Setup<M>) -> [Law<M, Counted<M>>;
             "a precise sum misses at most additions under way",
             |machine, counted| {
                 counted.look_precisely(machine);
+            },
+        ),
+        law(
+            "a sum taken CPU by CPU misses at most additions under way",
+            |machine, counted| {
+                counted.look_cpu_by_cpu(machine);
             },
         ),
         law(

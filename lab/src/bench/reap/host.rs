@@ -1,0 +1,283 @@
+//! The race on threads of this computer.
+//!
+//! Victims come from an arena that the kernel has filled with memory beforehand. Whoever empties one
+//! gives the memory of each page back to the kernel, or, to see the manager's own work alone, keeps it.
+
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+use std::{fs, hint, panic, thread};
+
+use plimsoll_host::Host;
+use plimsoll_host::affinity::{self, CpuMask};
+use plimsoll_host::arena::{Arena, HugePages};
+use plimsoll_host::discard::ToKernel;
+use plimsoll_mm::design::Design;
+use plimsoll_mm::event::{Event, Phase};
+use plimsoll_mm::page::{Config, Layout};
+use plimsoll_mm::space::{AddressSpace, Flag, Memory, Spaces};
+use plimsoll_mm::topology::Topology;
+use plimsoll_mm::units::{CpuId, Nanos, Pages};
+use plimsoll_mm::vmstat::Manager;
+
+use super::victim::{Shape, build, frames};
+use super::{Case, Took};
+use crate::error::Error;
+
+/// Attempts at a race whose threads do not get their CPUs all the time.
+const ATTEMPTS: u32 = 3;
+/// A race is disturbed if its threads waited for their CPUs for more of its length than this.
+const AWAY_MAX: f64 = 0.02;
+
+/// What becomes of the memory of a page that is free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Memories {
+    /// The kernel gets it back.
+    GivenBack,
+    /// The arena keeps it.
+    Kept,
+}
+
+/// A machine of this computer's CPUs and its memory.
+pub(super) struct Stage {
+    host: Host,
+    manager: Manager<Host>,
+    arena: Arc<Arena>,
+    to_kernel: ToKernel,
+    /// Real CPUs, one per thread of a race.
+    cpus: Vec<u32>,
+    pages: Pages,
+    /// How long acquisitions of page-table locks took, by CPU, if that is watched.
+    locks: Arc<[Locks]>,
+}
+
+/// What one CPU saw of page-table locks, alone in its lines.
+#[derive(Default)]
+#[repr(align(128))]
+struct Locks(Mutex<Spans>);
+
+#[derive(Default)]
+struct Spans {
+    asked: Nanos,
+    spans_ns: Vec<f64>,
+}
+
+impl Stage {
+    /// For victims of `pages`, with a thread on each of `cpus`.
+    pub(super) fn new(pages: Pages, cpus: Vec<u32>) -> Result<Self, Error> {
+        let topology = flat(cpus.len());
+        Self::of(Host::with_topology(topology), pages, cpus, Arc::default())
+    }
+
+    /// The same, and page-table locks are watched: which takes time itself.
+    pub(super) fn watched(pages: Pages, cpus: Vec<u32>) -> Result<Self, Error> {
+        let locks: Arc<[Locks]> = cpus.iter().map(|_cpu| Locks::default()).collect();
+        let noted = Arc::clone(&locks);
+        let host = Host::with_observer(flat(cpus.len()), move |cpu, at, event| {
+            if let Event::Begin(Phase::TableLock) | Event::End(Phase::TableLock) = event {
+                let mut spans = noted[cpu.index()].lock();
+                if event == Event::Begin(Phase::TableLock) {
+                    spans.asked = at;
+                } else {
+                    let span = at.0 - spans.asked.0;
+                    spans.spans_ns.push(span as f64);
+                }
+            }
+        });
+        Self::of(host, pages, cpus, locks)
+    }
+
+    fn of(host: Host, pages: Pages, cpus: Vec<u32>, locks: Arc<[Locks]>) -> Result<Self, Error> {
+        let cannot = |why: &dyn std::fmt::Display| Error::Invalid(why.to_string());
+        let arena = Arena::new(frames(pages), HugePages::Refuse).map_err(|why| cannot(&why))?;
+        let arena = Arc::new(arena);
+        let layout = Layout::arena(arena.pages());
+        let manager = Manager::new(&host, Config::new(layout)).map_err(|why| cannot(&why))?;
+        let to_kernel = ToKernel::new(&host, Arc::clone(&arena));
+        Ok(Self {
+            host,
+            manager,
+            arena,
+            to_kernel,
+            cpus,
+            pages,
+            locks,
+        })
+    }
+
+    /// Builds a victim and has it emptied, again if that was disturbed; the last attempt counts.
+    pub(super) fn race(
+        &self,
+        case: &Case,
+        shape: Shape,
+        memories: Memories,
+    ) -> Result<Took, Error> {
+        let mut took = self.attempt(case, shape, memories)?;
+        for _ in 1..ATTEMPTS {
+            if !took.disturbed {
+                break;
+            }
+            took = self.attempt(case, shape, memories)?;
+        }
+        Ok(took)
+    }
+
+    fn attempt(&self, case: &Case, shape: Shape, memories: Memories) -> Result<Took, Error> {
+        let cannot = |why: &dyn std::fmt::Display| Error::Invalid(why.to_string());
+        let design = Design {
+            reaping: case.reaping,
+            ..Design::OURS
+        };
+        let mut spaces = Spaces::new(&self.host, &design, 0).map_err(|why| cannot(&why))?;
+        if memories == Memories::GivenBack {
+            self.arena.populate().map_err(|why| {
+                Error::Invalid(format!(
+                    "the kernel does not give {} pages: {why}",
+                    self.pages
+                ))
+            })?;
+            spaces = spaces.discarding(self.to_kernel.clone());
+        }
+        let memory = Memory::new(&self.host, &self.manager, &spaces);
+        let built = self.on_cpus(1, |_| build(memory, shape, self.pages));
+        let space = built.into_iter().next().expect("one thread built it");
+        for locks in &*self.locks {
+            locks.lock().spans_ns.clear();
+        }
+        let (resident, given) = (self.arena.resident().ok(), self.to_kernel.given());
+
+        let threads = if case.helps { self.cpus.len() } else { 1 };
+        let gate = AtomicUsize::new(0);
+        let spans = self.on_cpus(threads, |nth| {
+            pass(&gate, threads);
+            Span::of(|| {
+                if nth == 0 {
+                    space.exit(memory).expect("it was not ended before");
+                } else {
+                    let _reaped = space.try_reap(memory);
+                }
+            })
+        });
+
+        self.check_gone(space, &spaces);
+        let mut took = took(&spans);
+        took.table_locks_ns = self.lock_spans();
+        let (left, now) = (self.arena.resident().ok(), self.to_kernel.given());
+        (took.calls, took.given) = (now.calls - given.calls, now.pages - given.pages);
+        took.freed = resident
+            .zip(left)
+            .map(|(before, left)| Pages(before.0.saturating_sub(left.0)));
+        if let Some(why) = self.to_kernel.take_error() {
+            return Err(Error::Invalid(format!("the kernel takes no page: {why}")));
+        }
+        Ok(took)
+    }
+
+    /// Every page is free again, and in whole blocks, so that all races begin alike.
+    fn check_gone(&self, space: AddressSpace<Host>, spaces: &Spaces<Host>) {
+        assert!(space.has(&self.host, Flag::Ended), "somebody was the last");
+        assert_eq!(space.destroy(&self.host), Ok(()));
+        assert_eq!(spaces.lru().total(&self.host), 0);
+        self.manager.pages().drain_all_sync(&self.host);
+        let free = self.manager.pages().view(&self.host)[0].free;
+        assert_eq!(free, self.arena.pages(), "no page is lost");
+    }
+
+    /// Runs `f` on threads with the numbers 0 to `threads`, each on its CPU.
+    fn on_cpus<R: Send>(&self, threads: usize, f: impl Fn(usize) -> R + Sync) -> Vec<R> {
+        thread::scope(|scope| {
+            let spawn = |(nth, &real): (usize, &u32)| {
+                let f = &f;
+                scope.spawn(move || {
+                    // Not pinned, it is only noisier.
+                    let _ = affinity::pin(&CpuMask::only(real));
+                    let cpu = CpuId(u32::try_from(nth).expect("as many as CPUs"));
+                    let _entered = self.host.enter(cpu);
+                    f(nth)
+                })
+            };
+            let all: Vec<_> = self.cpus[..threads].iter().enumerate().map(spawn).collect();
+            let joined = all.into_iter().map(thread::ScopedJoinHandle::join);
+            joined
+                .map(|done| done.unwrap_or_else(|bug| panic::resume_unwind(bug)))
+                .collect()
+        })
+    }
+
+    fn lock_spans(&self) -> Vec<f64> {
+        let taken = |locks: &Locks| std::mem::take(&mut locks.lock().spans_ns);
+        self.locks.iter().flat_map(taken).collect()
+    }
+}
+
+impl Locks {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Spans> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn flat(cpus: usize) -> Topology {
+    Topology::flat(u32::try_from(cpus).expect("no more than this computer has"))
+}
+
+/// From when to when a thread worked, and how long it was kept off its CPU meanwhile.
+struct Span {
+    begin: Instant,
+    end: Instant,
+    away_ns: f64,
+}
+
+impl Span {
+    fn of(work: impl FnOnce()) -> Self {
+        let away = waited_for_cpu_ns();
+        let begin = Instant::now();
+        work();
+        let end = Instant::now();
+        let away_ns = waited_for_cpu_ns() - away;
+        Self {
+            begin,
+            end,
+            away_ns,
+        }
+    }
+}
+
+fn took(spans: &[Span]) -> Took {
+    let begin = spans.iter().map(|span| span.begin).min();
+    let end = spans.iter().map(|span| span.end).max();
+    let (begin, end) = begin.zip(end).expect("somebody ended it");
+    let wall_ns = (end - begin).as_nanos() as f64;
+    let work = spans.iter().map(|span| span.end - span.begin);
+    let away_ns: f64 = spans.iter().map(|span| span.away_ns).sum();
+    Took {
+        wall_ns,
+        work_ns: work.map(|span| span.as_nanos() as f64).sum(),
+        disturbed: away_ns > AWAY_MAX * wall_ns,
+        ..Took::default()
+    }
+}
+
+/// How long this thread was ready to run and did not so far (Linux: `run_delay`); 0 where the system
+/// does not say.
+fn waited_for_cpu_ns() -> f64 {
+    let told = fs::read_to_string("/proc/thread-self/schedstat").ok();
+    let told = told.and_then(|line| line.split_whitespace().nth(1)?.parse().ok());
+    told.unwrap_or(0.0)
+}
+
+/// Lets a thread through when all have come.
+fn pass(gate: &AtomicUsize, threads: usize) {
+    // Release and Acquire: the usual pair of a barrier, though nothing is passed through it.
+    gate.fetch_add(1, Release);
+    let mut spins = 0_u32;
+    // Ends: the others come as well. Yields, since they may need this CPU for that.
+    while gate.load(Acquire) < threads {
+        spins += 1;
+        if spins.is_multiple_of(1 << 12) {
+            thread::yield_now();
+        } else {
+            hint::spin_loop();
+        }
+    }
+}

@@ -1,0 +1,293 @@
+//! The race of exit and reaper: on threads of this computer, and simulated beside it.
+//!
+//! A victim is built, then its last user ends it on one CPU while others reap it. What counts is the
+//! time until all of it is free, and the running time of all together. All cases take turns, round by
+//! round, so whatever else the computer does meets them alike, and each is compared with exit alone of
+//! the same round.
+//!
+//! The two sides differ in what a page costs. Here it is the manager's own work on real cache lines,
+//! and what the kernel takes to get its memory back; in the simulator, what `laptop-2` says the kernel
+//! takes for reverse mappings, translations and lists. So times are not compared, ratios are.
+
+mod host;
+mod report;
+mod sim;
+mod victim;
+
+use plimsoll_host::affinity::CpuMask;
+use plimsoll_host::measure::Pair;
+use plimsoll_mm::space::reap::Reaping;
+use plimsoll_mm::units::Pages;
+
+use self::host::{Memories, Stage};
+use self::victim::Shape;
+use super::{Found, Size};
+use crate::error::Error;
+use crate::progress::Progress;
+use crate::stats;
+
+/// Who empties the victim.
+#[derive(Clone, Copy, Debug)]
+struct Case {
+    name: &'static str,
+    reaping: Reaping,
+    /// Whether others help its last user.
+    helps: bool,
+}
+
+/// The first is what all are compared with, and the third what waits are compared with.
+const CASES: [Case; 6] = [
+    Case {
+        name: "exit alone",
+        reaping: Reaping::Ascending,
+        helps: false,
+    },
+    Case {
+        name: "alone, by tables",
+        reaping: Reaping::MeetInTheMiddle,
+        helps: false,
+    },
+    helped(Reaping::Ascending),
+    helped(Reaping::DescendingByVma),
+    helped(Reaping::DescendingChunks),
+    helped(Reaping::MeetInTheMiddle),
+];
+
+const fn helped(reaping: Reaping) -> Case {
+    Case {
+        name: reaping.name(),
+        reaping,
+        helps: true,
+    }
+}
+
+/// Where a race was run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum On {
+    /// Here, memory going back to the kernel.
+    GivenBack,
+    /// Here, memory being kept.
+    Kept,
+    /// Here, memory going back, and page-table locks being watched.
+    Watched,
+    /// On the simulated machine.
+    Simulated,
+}
+
+/// What one race took.
+#[derive(Clone, Debug, Default)]
+struct Took {
+    /// From the begin to when all is free.
+    wall_ns: f64,
+    /// The running time of all threads together.
+    work_ns: f64,
+    /// What they waited for page-table locks.
+    table_wait_ns: f64,
+    /// How long each acquisition of a page-table lock took, if that was watched.
+    table_locks_ns: Vec<f64>,
+    /// Whether a thread was kept off its CPU.
+    disturbed: bool,
+    /// How often the kernel was asked to take memory back.
+    calls: u64,
+    /// Pages that it took.
+    given: u64,
+    /// How much less memory the arena had afterwards.
+    freed: Option<Pages>,
+}
+
+/// All rounds of one case.
+#[derive(Debug)]
+struct Raced {
+    on: On,
+    shape: Shape,
+    case: usize,
+    rounds: Vec<Took>,
+}
+
+impl Raced {
+    fn of(&self, what: fn(&Took) -> f64) -> Vec<f64> {
+        self.rounds.iter().map(what).collect()
+    }
+}
+
+/// Races of every case, here and simulated.
+///
+/// # Errors
+/// If there are fewer CPUs than threads are asked for, the kernel has not as much memory, or the
+/// simulated machine cannot be loaded. A computer with one CPU is no error: the report says so.
+pub(super) fn run(progress: &Progress, size: &Size) -> Result<Found, Error> {
+    let pages = Pages(size.mib << (20 - 12));
+    let here = cpus(size.helpers)?;
+    progress.start("bench reap");
+    let settings = if here.is_ok() { 4 } else { 1 };
+    progress.expect(settings * Shape::ALL.len() * CASES.len() * size.rounds as usize);
+    let mut raced = Vec::new();
+    if let Ok(cpus) = &here {
+        let stage = Stage::new(pages, cpus.clone())?;
+        for (on, memories) in [
+            (On::GivenBack, Memories::GivenBack),
+            (On::Kept, Memories::Kept),
+        ] {
+            raced.extend(in_turns(progress, size, on, |case, shape, _| {
+                stage.race(case, shape, memories)
+            })?);
+        }
+        drop(stage);
+        let stage = Stage::watched(pages, cpus.clone())?;
+        let mut watched = in_turns(progress, size, On::Watched, |case, shape, _| {
+            stage.race(case, shape, Memories::GivenBack)
+        })?;
+        judge_waits(&mut watched);
+        raced.extend(watched);
+    }
+    let profile = sim::profile(size.helpers + 1)?;
+    raced.extend(in_turns(
+        progress,
+        size,
+        On::Simulated,
+        |case, shape, round| {
+            let race = (case, shape, size.helpers);
+            sim::race(&profile, race, pages, u64::from(round) + 1)
+        },
+    )?);
+    let why_not_here = here.err();
+    Ok(report::found(&raced, size, why_not_here.as_deref()))
+}
+
+/// The CPUs to race on, or why there is nothing to race here.
+fn cpus(helpers: u32) -> Result<Result<Vec<u32>, String>, Error> {
+    if let Err(why) = Pair::find() {
+        return Ok(Err(format!("there is no race to measure: {why}")));
+    }
+    let mask = CpuMask::of_this_thread();
+    let threads = helpers as usize + 1;
+    let cpus = mask.cpus().get(..threads).map(<[u32]>::to_vec);
+    cpus.map(Ok).ok_or_else(|| {
+        let there = mask.cpus().len();
+        Error::Invalid(format!(
+            "{helpers} helpers and the victim need {threads} CPUs, and {there} may be used; \
+             ask for fewer --helpers"
+        ))
+    })
+}
+
+/// Runs every case once a round.
+fn in_turns(
+    progress: &Progress,
+    size: &Size,
+    on: On,
+    race: impl Fn(&Case, Shape, u32) -> Result<Took, Error>,
+) -> Result<Vec<Raced>, Error> {
+    let mut raced = Vec::new();
+    for shape in Shape::ALL {
+        let none = |case| Raced {
+            on,
+            shape,
+            case,
+            rounds: Vec::new(),
+        };
+        let mut cases: Vec<Raced> = (0..CASES.len()).map(none).collect();
+        for round in 0..size.rounds {
+            for raced in &mut cases {
+                let took = race(&CASES[raced.case], shape, round)?;
+                raced.rounds.push(took);
+                progress.step();
+            }
+        }
+        raced.extend(cases);
+    }
+    Ok(raced)
+}
+
+/// Tells waits from acquisitions that were only slow: a wait is longer than 99 of 100 acquisitions
+/// of exit alone, which never waits, in the same round. What is beyond the median of those is waited.
+fn judge_waits(watched: &mut [Raced]) {
+    for cases in watched.chunk_by_mut(|one, next| one.shape == next.shape) {
+        for round in 0..cases[0].rounds.len() {
+            let mut alone = cases[0].rounds[round].table_locks_ns.clone();
+            alone.sort_unstable_by(f64::total_cmp);
+            let longest = alone.get(alone.len() * 99 / 100).copied().unwrap_or(0.0);
+            let usual = stats::median(&alone).unwrap_or(0.0);
+            for raced in &mut *cases {
+                let took = &mut raced.rounds[round];
+                let waits = took.table_locks_ns.iter().filter(|&&span| span > longest);
+                took.table_wait_ns = waits.fold(0.0, |sum, span| sum + (span - usual));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_race_frees_everything() {
+        let pages = Pages(2048);
+        // Both on the same CPU where there is only one: slow, but a race.
+        let cpu = |nth| CpuMask::of_this_thread().real(nth).unwrap_or(0);
+        let cpus = vec![cpu(0), cpu(1)];
+        for stage in [
+            Stage::new(pages, cpus.clone()).expect("8 MiB"),
+            Stage::watched(pages, cpus.clone()).expect("8 MiB"),
+        ] {
+            for shape in Shape::ALL {
+                for case in &CASES {
+                    // The race itself checks that every page is free afterwards.
+                    let kept = stage.race(case, shape, Memories::Kept).expect("memory");
+                    assert_eq!(kept.freed.unwrap_or(Pages(0)), Pages(0), "{case:?}");
+                    if cfg!(target_os = "linux") {
+                        let given = stage
+                            .race(case, shape, Memories::GivenBack)
+                            .expect("memory");
+                        let freed = given.freed.expect("Linux says");
+                        assert!(freed >= pages, "{case:?} {shape:?}: {freed}");
+                        assert!(given.work_ns >= given.wall_ns * 0.9, "{given:?}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_simulated_race_frees_everything_and_repeats() {
+        let profile = sim::profile(2).expect("built in");
+        let pages = Pages(2048);
+        for shape in Shape::ALL {
+            for case in &CASES {
+                let race = || sim::race(&profile, (case, shape, 1), pages, 1).expect("memory");
+                let (one, again) = (race(), race());
+                assert!((one.wall_ns - again.wall_ns).abs() < 1e-9, "{case:?}");
+                if !case.helps {
+                    assert!(one.table_wait_ns < 1e-9, "nobody to wait for: {case:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_wait_is_what_exit_alone_never_sees() {
+        let of = |case, spans: &[f64]| Raced {
+            on: On::Watched,
+            shape: Shape::Many,
+            case,
+            rounds: vec![Took {
+                table_locks_ns: spans.to_vec(),
+                ..Took::default()
+            }],
+        };
+        let mut watched = [of(0, &[50.0, 60.0, 70.0]), of(2, &[55.0, 70.0, 1060.0])];
+        judge_waits(&mut watched);
+        let waits = [0, 1].map(|case| watched[case].rounds[0].table_wait_ns);
+        assert_eq!(waits, [0.0, 1000.0]);
+    }
+
+    #[test]
+    fn more_helpers_than_cpus_are_bad_input() {
+        match cpus(5000) {
+            Err(error) => assert!(error.to_string().contains("fewer --helpers"), "{error}"),
+            // One CPU: helpers do not matter.
+            Ok(why_not) => assert!(why_not.is_err_and(|why| why.contains("no race to measure"))),
+        }
+    }
+}

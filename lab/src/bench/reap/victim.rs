@@ -1,0 +1,75 @@
+//! What is to die: an address space with so many pages, on any machine.
+
+use plimsoll_mm::machine::Machine;
+use plimsoll_mm::space::rss::RssKind;
+use plimsoll_mm::space::{AddressSpace, Backing, MapRequest, Memory, Place};
+use plimsoll_mm::units::{Pages, Vpn};
+
+/// How its pages are mapped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shape {
+    /// In mappings of [`MAPPING`] pages, with gaps.
+    Many,
+    /// In a single one.
+    One,
+}
+
+/// Pages of each of many mappings: eight and a part to a page table.
+const MAPPING: u64 = 64;
+/// Unmapped pages between two of them, without which they would be one.
+const GAP: u64 = 8;
+/// Where the first mapping begins: 2 MiB.
+const FIRST: Vpn = Vpn(512);
+
+impl Shape {
+    pub(super) const ALL: [Self; 2] = [Self::Many, Self::One];
+
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Many => "many mappings",
+            Self::One => "one mapping",
+        }
+    }
+
+    /// How many mappings, of how many pages each, so far from one start to the next.
+    fn mappings(self, pages: Pages) -> (u64, u64, u64) {
+        let pages = u64::from(pages.0);
+        match self {
+            Self::Many => (pages / MAPPING, MAPPING, MAPPING + GAP),
+            Self::One => (1, pages, pages),
+        }
+    }
+}
+
+/// Frames that a machine has to have for a victim of `pages`: with its page tables, and enough above
+/// its watermarks. In whole blocks.
+pub(super) fn frames(pages: Pages) -> Pages {
+    Pages((pages.0 + pages.0 / 8 + 4096).next_multiple_of(1024))
+}
+
+/// Maps and touches `pages` pages, a multiple of 64.
+///
+/// # Panics
+/// If the machine does not have [`frames`].
+pub(super) fn build<M: Machine>(
+    memory: Memory<'_, M>,
+    shape: Shape,
+    pages: Pages,
+) -> AddressSpace<M> {
+    let space = AddressSpace::new(memory).expect("there is memory for counters");
+    let (count, each, apart) = shape.mappings(pages);
+    for nth in 0..count {
+        let request = MapRequest {
+            place: Place::Fixed(Vpn(FIRST.0 + nth * apart)),
+            pages: each,
+            backing: Backing::Anonymous { huge: false },
+        };
+        let vma = space.map(memory, request).expect("nothing is there");
+        space
+            .populate(memory, vma.start..vma.end)
+            .expect("there are enough frames");
+    }
+    let resident = space.rss().precise(memory.machine, RssKind::Anon);
+    assert_eq!(resident, u64::from(pages.0), "all are touched");
+    space
+}

@@ -1,0 +1,228 @@
+//! Memory of unused pages goes back to the kernel.
+//!
+//! An address space that ends, or is reaped, hands its pages to a [`Discard`] just before they go back
+//! to their zones. [`ToKernel`] gives their memory to the kernel, which others can then have: what a
+//! process that was killed to free memory is killed for.
+//!
+//! Each CPU counts for itself, away from the others. No lock is taken unless the kernel refuses.
+
+use std::fmt;
+use std::io;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use plimsoll_mm::machine::Machine;
+use plimsoll_mm::space::Discard;
+use plimsoll_mm::units::{Order, Pages, Pfn};
+
+use crate::Host;
+use crate::arena::Arena;
+
+/// Frames that are put in order together: as many as address spaces give back at a time.
+const TOGETHER: usize = 32;
+
+/// Gives the memory of an [`Arena`]'s unused frames back to the kernel (Linux: `MADV_DONTNEED`).
+///
+/// Frames next to each other go in one call. That the kernel refuses loses nothing: the frame goes
+/// back to its zone and keeps its memory; [`Given::refused`] counts it. A clone is another handle to
+/// the same counts.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use plimsoll_host::Host;
+/// use plimsoll_host::arena::{Arena, HugePages};
+/// use plimsoll_host::discard::ToKernel;
+/// use plimsoll_mm::design::Design;
+/// use plimsoll_mm::page::{Config, Layout};
+/// use plimsoll_mm::space::{AddressSpace, Backing, MapRequest, Memory, Place, Spaces};
+/// use plimsoll_mm::topology::Topology;
+/// use plimsoll_mm::units::{Pages, Vpn};
+/// use plimsoll_mm::vmstat::Manager;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let arena = Arc::new(Arena::new(Pages(4096), HugePages::Refuse)?);
+/// let host = Host::with_topology(Topology::flat(2));
+/// let manager = Manager::new(&host, Config::new(Layout::arena(arena.pages())))?;
+/// let to_kernel = ToKernel::new(&host, Arc::clone(&arena));
+/// let spaces = Spaces::new(&host, &Design::OURS, 0)?.discarding(to_kernel.clone());
+///
+/// let memory = Memory::new(&host, &manager, &spaces);
+/// let space = AddressSpace::new(memory)?;
+/// let request = MapRequest {
+///     place: Place::Fixed(Vpn(512)),
+///     pages: 1000,
+///     backing: Backing::Anonymous { huge: false },
+/// };
+/// let mapped = space.map(memory, request)?;
+/// space.populate(memory, mapped.start..mapped.end)?;
+/// // … its user writes to its pages, and the kernel has to find memory for them.
+///
+/// space.exit(memory)?;
+/// assert!(to_kernel.given().pages >= 1000, "its page tables too");
+/// assert!(to_kernel.given().calls <= 100, "neighbours go together");
+/// space.destroy(&host)?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct ToKernel(Arc<Shared>);
+
+struct Shared {
+    arena: Arc<Arena>,
+    /// One per CPU.
+    counts: Box<[Counts]>,
+    error: Mutex<Option<io::Error>>,
+}
+
+/// What one CPU did, alone in its lines.
+#[derive(Default)]
+#[repr(align(128))]
+struct Counts {
+    pages: AtomicU64,
+    calls: AtomicU64,
+    refused: AtomicU64,
+}
+
+/// What went back to the kernel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Given {
+    /// Frames whose memory the kernel took. A frame that is used and unused again counts again; so
+    /// does one that never had memory.
+    pub pages: u64,
+    /// How often the kernel was asked.
+    pub calls: u64,
+    /// Frames that it did not take, in pages; they keep their memory.
+    pub refused: u64,
+}
+
+impl ToKernel {
+    /// Frame `n` of `arena` is page `n` of the manager of `host`.
+    #[must_use]
+    pub fn new(host: &Host, arena: Arc<Arena>) -> Self {
+        let counts = host.topology().ids().map(|_cpu| Counts::default());
+        Self(Arc::new(Shared {
+            arena,
+            counts: counts.collect(),
+            error: Mutex::default(),
+        }))
+    }
+
+    /// What went back so far. Exact when nothing is under way.
+    #[must_use]
+    pub fn given(&self) -> Given {
+        let mut given = Given::default();
+        for counts in &self.0.counts {
+            // Relaxed: counts; nothing is ordered by them.
+            given.pages += counts.pages.load(Relaxed);
+            given.calls += counts.calls.load(Relaxed);
+            given.refused += counts.refused.load(Relaxed);
+        }
+        given
+    }
+
+    /// Takes the first error there was since it was last asked.
+    #[must_use]
+    pub fn take_error(&self) -> Option<io::Error> {
+        let mut error = self.0.error.lock().unwrap_or_else(PoisonError::into_inner);
+        error.take()
+    }
+
+    /// Gives back a run of frames.
+    fn give(&self, counts: &Counts, first: Pfn, pages: Pages) {
+        // Relaxed: as in `given`. An addition, as two threads may play a CPU.
+        counts.calls.fetch_add(1, Relaxed);
+        match self.0.arena.give_back(first, pages) {
+            Ok(()) => counts.pages.fetch_add(pages.0.into(), Relaxed),
+            Err(why) => {
+                let mut error = self.0.error.lock().unwrap_or_else(PoisonError::into_inner);
+                error.get_or_insert(why);
+                counts.refused.fetch_add(pages.0.into(), Relaxed)
+            }
+        };
+    }
+}
+
+impl Discard<Host> for ToKernel {
+    fn discard(&self, host: &Host, pfns: &[Pfn], order: Order) {
+        let counts = &self.0.counts[host.this_cpu().index()];
+        let Pages(each) = order.pages();
+        for pfns in pfns.chunks(TOGETHER) {
+            let mut sorted = [Pfn(0); TOGETHER];
+            let sorted = &mut sorted[..pfns.len()];
+            sorted.copy_from_slice(pfns);
+            sorted.sort_unstable();
+            for run in sorted.chunk_by(|one, next| next.0 - one.0 == each) {
+                let blocks = u32::try_from(run.len()).expect("few");
+                self.give(counts, run[0], Pages(blocks * each));
+            }
+        }
+    }
+}
+
+impl fmt::Debug for ToKernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ToKernel")
+            .field("given", &self.given())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use plimsoll_mm::topology::Topology;
+
+    use super::*;
+    use crate::arena::HugePages;
+
+    fn of(pages: u32) -> (Host, Arc<Arena>, ToKernel) {
+        let host = Host::with_topology(Topology::flat(2));
+        let arena = Arena::new(Pages(pages), HugePages::Refuse).expect("a little can be mapped");
+        let arena = Arc::new(arena);
+        arena.populate().expect("the kernel has a little");
+        let to_kernel = ToKernel::new(&host, Arc::clone(&arena));
+        (host, arena, to_kernel)
+    }
+
+    #[test]
+    fn neighbours_go_in_one_call_whatever_their_order() {
+        let (host, arena, to_kernel) = of(1024);
+        let pfns = [7, 3, 5, 4, 100].map(Pfn);
+        to_kernel.discard(&host, &pfns, Order::ZERO);
+        let expected = Given {
+            pages: 5,
+            calls: 3,
+            refused: 0,
+        };
+        assert_eq!(to_kernel.given(), expected);
+        assert_eq!(arena.resident().expect("Linux says"), Pages(1019));
+
+        let blocks = [64, 32, 128].map(Pfn);
+        to_kernel.discard(&host, &blocks, Order::new(5).expect("at most 10"));
+        let given = to_kernel.clone().given();
+        assert_eq!((given.pages, given.calls), (101, 5));
+        assert_eq!(arena.resident().expect("Linux says"), Pages(1024 - 5 - 96));
+    }
+
+    #[test]
+    fn more_than_go_together_all_go() {
+        let (host, arena, to_kernel) = of(512);
+        let pfns: Vec<Pfn> = (0..256).rev().map(Pfn).collect();
+        to_kernel.discard(&host, &pfns, Order::ZERO);
+        assert_eq!((to_kernel.given().pages, to_kernel.given().calls), (256, 8));
+        assert_eq!(arena.resident().expect("Linux says"), Pages(256));
+    }
+
+    #[test]
+    fn what_is_refused_is_counted_and_its_reason_kept() {
+        let (host, _arena, to_kernel) = of(16);
+        assert!(to_kernel.take_error().is_none());
+        to_kernel.discard(&host, &[Pfn(15), Pfn(16), Pfn(3)], Order::ZERO);
+        let given = to_kernel.given();
+        assert_eq!((given.pages, given.calls, given.refused), (1, 2, 2));
+        let why = to_kernel.take_error().expect("frame 16 is none of 16");
+        assert_eq!(why.kind(), io::ErrorKind::InvalidInput);
+        assert!(to_kernel.take_error().is_none());
+    }
+}

@@ -1,0 +1,122 @@
+//! Sums of many groups taken together are those of each.
+
+use plimsoll_host::Host;
+use plimsoll_mm::counter::{AnyCounters, Batch, Counters, Counting, Plan, precise_totals};
+use plimsoll_mm::topology::Topology;
+use plimsoll_mm::units::CpuId;
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+/// More than two chunks of the per-CPU memory.
+const GROUPS_MAX: usize = 150;
+
+/// An addition: to which group, which of its counters, on which CPU, of how much; all but the last
+/// modulo how many there are.
+type Addition = (usize, usize, u32, i64);
+
+fn additions() -> impl Strategy<Value = Vec<Addition>> {
+    let addition = (
+        0..GROUPS_MAX,
+        0_usize..8,
+        // Some on a few CPUs.
+        prop_oneof![0_u32..3, any::<u32>()],
+        -5000_i64..5000,
+    );
+    vec(addition, 0..800)
+}
+
+/// Groups on a machine of `cpus` CPUs, and what each holds.
+fn groups(
+    host: &Host,
+    (counting, width, count): (Counting, usize, usize),
+    additions: &[Addition],
+) -> (Vec<AnyCounters<Host>>, Vec<i64>) {
+    let plan = Plan::new(host, counting, width, Batch::RSS).expect("in the table");
+    let groups = (0..count).map(|_| plan.init_many(host).expect("there is memory"));
+    let groups: Vec<_> = groups.collect();
+    for group in groups.iter().step_by(3) {
+        if let AnyCounters::OneSided(tree) = group {
+            tree.grow(host).expect("there is memory");
+        }
+    }
+    let mut held = vec![0; count];
+    for &(group, counter, cpu, delta) in additions {
+        let _entered = host.enter(CpuId(cpu % plan.area().cpus()));
+        groups[group % count].add(host, counter % width, delta);
+        held[group % count] += delta;
+    }
+    (groups, held)
+}
+
+fn totals(host: &Host, groups: &[AnyCounters<Host>], order: &[usize]) -> Vec<i64> {
+    let mut items: Vec<(usize, i64)> = order.iter().map(|&group| (group, 0)).collect();
+    let group = |&(group, _): &(usize, i64)| groups.get(group);
+    precise_totals(host, &mut items, group, |(_, total), more| *total += more);
+    items.into_iter().map(|(_, total)| total).collect()
+}
+
+fn counting() -> impl Strategy<Value = Counting> {
+    prop::sample::select(Counting::ALL.to_vec())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn totals_taken_together_are_those_of_each(
+        (counting, width, count) in (counting(), 1_usize..=6, 1..=GROUPS_MAX),
+        cpus in prop_oneof![1_u32..5, 60_u32..70, Just(256)],
+        additions in additions(),
+    ) {
+        let host = Host::with_topology(Topology::flat(cpus));
+        let (groups, held) = groups(&host, (counting, width, count), &additions);
+        let order: Vec<usize> = (0..count).collect();
+        prop_assert_eq!(totals(&host, &groups, &order), &*held);
+        for (group, &held) in groups.iter().zip(&held) {
+            prop_assert_eq!(group.precise_total(&host), held);
+            let sums = (0..width).map(|counter| group.precise_sum(&host, counter));
+            prop_assert_eq!(sums.sum::<i64>(), held);
+        }
+    }
+
+    /// In any order, some twice, and some that have no counters.
+    #[test]
+    fn the_order_changes_nothing(
+        counting in counting(),
+        order in vec(0..2 * GROUPS_MAX, 0..400),
+        additions in additions(),
+    ) {
+        let host = Host::with_topology(Topology::flat(100));
+        let (groups, held) = groups(&host, (counting, 4, GROUPS_MAX), &additions);
+        let expected: Vec<i64> = order
+            .iter()
+            .map(|&group| held.get(group).copied().unwrap_or(0))
+            .collect();
+        prop_assert_eq!(totals(&host, &groups, &order), expected);
+    }
+}
+
+#[test]
+fn groups_made_in_a_row_are_in_the_order_of_memory() {
+    let host = Host::with_topology(Topology::flat(256));
+    for counting in [Counting::Flat, Counting::Tree] {
+        let (groups, _) = groups(&host, (counting, 4, GROUPS_MAX), &[]);
+        let positions = groups.iter().map(AnyCounters::position);
+        assert!(positions.is_sorted_by(|a, b| a < b), "{counting:?}");
+    }
+}
+
+#[test]
+fn who_has_nothing_in_per_cpu_memory_has_no_position() {
+    let host = Host::with_topology(Topology::flat(256));
+    let one = |counting| groups(&host, (counting, 4, 1), &[]).0.remove(0);
+    assert_eq!(one(Counting::Shared).position(), 0);
+    let plan = Plan::new(&host, Counting::OneSided, 4, Batch::RSS).expect("in the table");
+    let counters = plan.init_many(&host).expect("there is memory");
+    assert_eq!(counters.position(), 0);
+    let AnyCounters::OneSided(tree) = &counters else {
+        unreachable!("it is what was asked for");
+    };
+    tree.grow(&host).expect("there is memory");
+    assert!(counters.position() > 0);
+}

@@ -1,0 +1,213 @@
+//! A life of an address space on real threads: two fault, unmap and map, one reaps, one releases, and
+//! whoever of the first two is last ends it. Nothing is lost and nothing freed twice, however each
+//! design reaps, while the memory goes back to the kernel.
+
+use std::sync::Arc;
+use std::sync::Barrier;
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::{AcqRel, Relaxed};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use plimsoll_host::Host;
+use plimsoll_host::arena::{Arena, HugePages};
+use plimsoll_host::discard::ToKernel;
+use plimsoll_mm::design::Design;
+use plimsoll_mm::page::{Config, Layout};
+use plimsoll_mm::space::reap::Reaping;
+use plimsoll_mm::space::rss::RssKind;
+use plimsoll_mm::space::{
+    Access, AddressSpace, Backing, FaultError, Flag, MapError, MapRequest, Memory, Place, Spaces,
+};
+use plimsoll_mm::topology::Topology;
+use plimsoll_mm::units::{CpuId, Pages, Vpn};
+use plimsoll_mm::vmstat::Manager;
+use plimsoll_mm::vmstat::counters::{NodeItem, ZoneItem};
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+const CPUS: u32 = 4;
+const USERS: u32 = 2;
+const PAGES: Pages = Pages(1 << 14);
+/// Mappings of a life begin at multiples of this, some above a table's end.
+const APART: u64 = 300;
+const MAPPINGS: u64 = 24;
+const LENGTH: Duration = Duration::from_millis(500);
+
+/// The machine, its memory, and what lives see of each other.
+struct Stage {
+    host: Host,
+    manager: Manager<Host>,
+    spaces: Spaces<Host>,
+    to_kernel: ToKernel,
+}
+
+/// One life: it has begun on all threads, and so many still use it.
+struct Life {
+    space: AddressSpace<Host>,
+    begun: Barrier,
+    users: AtomicU32,
+    seed: u64,
+}
+
+impl Stage {
+    fn new(reaping: Reaping) -> Self {
+        let design = Design {
+            reaping,
+            ..Design::OURS
+        };
+        let host = Host::with_topology(Topology::flat(CPUS));
+        let arena = Arena::new(PAGES, HugePages::Refuse).expect("64 MiB can be mapped");
+        let to_kernel = ToKernel::new(&host, Arc::new(arena));
+        let mut config = Config::new(Layout::arena(PAGES));
+        config.design = design;
+        let manager = Manager::new(&host, config).expect("an arena is a layout");
+        let spaces = Spaces::new(&host, &design, 0).expect("countable");
+        Self {
+            host,
+            manager,
+            spaces: spaces.discarding(to_kernel.clone()),
+            to_kernel,
+        }
+    }
+
+    fn memory(&self) -> Memory<'_, Host> {
+        Memory::new(&self.host, &self.manager, &self.spaces)
+    }
+
+    /// Everything is free, on lists or in blocks, and nothing counted.
+    fn check_empty(&self) {
+        let zones = self.manager.pages().view(&self.host);
+        let free: u32 = zones.iter().map(|zone| zone.free.0 + zone.listed.0).sum();
+        assert_eq!(free, PAGES.0, "no page is lost");
+        assert_eq!(self.spaces.lru().total(&self.host), 0);
+        for item in [NodeItem::PageTables, NodeItem::AnonMapped] {
+            assert_eq!(self.manager.counted_on_nodes(&self.host, item), 0);
+        }
+        let anon = self.manager.pages().counted(&self.host, ZoneItem::Anon);
+        assert_eq!(anon, 0);
+        self.manager.pages().drain_all_sync(&self.host);
+        let blocks = self.manager.pages().view(&self.host)[0].blocks[10];
+        assert_eq!(blocks, PAGES.0 >> 10, "and all are whole blocks again");
+    }
+
+    fn live(&self, seed: u64) {
+        let life = Life {
+            space: AddressSpace::new(self.memory()).expect("there is memory"),
+            begun: Barrier::new(CPUS as usize),
+            users: AtomicU32::new(USERS),
+            seed,
+        };
+        thread::scope(|scope| {
+            for cpu in 0..CPUS {
+                let life = &life;
+                scope.spawn(move || {
+                    let _entered = self.host.enter(CpuId(cpu));
+                    life.begun.wait();
+                    match cpu {
+                        ..USERS => self.use_and_leave(life, cpu),
+                        USERS => self.reap(life),
+                        _ => self.release(life),
+                    }
+                });
+            }
+        });
+        let space = life.space;
+        assert!(space.has(&self.host, Flag::Ended), "somebody was the last");
+        assert_eq!(space.table_pages(&self.host), 0);
+        assert_eq!(space.rss().precise(&self.host, RssKind::Anon), 0);
+        assert_eq!(space.destroy(&self.host), Ok(()));
+    }
+
+    /// Maps, touches and unmaps until it is reaped; the last one out ends it.
+    fn use_and_leave(&self, life: &Life, cpu: u32) {
+        let seed = life.seed * u64::from(CPUS) + u64::from(cpu);
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+        while !life.space.has(&self.host, Flag::Unstable) {
+            self.step(&life.space, &mut random);
+        }
+        // AcqRel: what others did with it comes before its end.
+        if life.users.fetch_sub(1, AcqRel) == 1 {
+            life.space.exit(self.memory()).expect("it ends once");
+        }
+    }
+
+    fn step(&self, space: &AddressSpace<Host>, random: &mut Xoshiro256PlusPlus) {
+        let (memory, slot) = (self.memory(), random.random_range(0..MAPPINGS));
+        let start = Vpn(512 + slot * APART);
+        let pages = random.random_range(1..APART);
+        match random.random_range(0..8) {
+            0 => {
+                let request = MapRequest {
+                    place: Place::Fixed(start),
+                    pages,
+                    backing: Backing::Anonymous {
+                        huge: random.random_bool(0.3),
+                    },
+                };
+                match space.map(memory, request) {
+                    Ok(_) | Err(MapError::Overlaps(_)) => {}
+                    Err(why) => panic!("{why}"),
+                }
+            }
+            1 => space.unmap(memory, start, pages).expect("a range"),
+            2 => self.touched(space.populate(memory, start..Vpn(start.0 + pages))),
+            _ => {
+                let page = Vpn(start.0 + pages);
+                self.touched(space.fault(memory, page, Access::Write).map(|_| ()));
+            }
+        }
+    }
+
+    fn touched(&self, outcome: Result<(), FaultError>) {
+        match outcome {
+            Ok(()) | Err(FaultError::NotMapped(_) | FaultError::Unstable(_)) => {}
+            Err(why) => panic!("{why}; {:?} went back", self.to_kernel.given()),
+        }
+    }
+
+    /// Lets them live a while, then reaps until nothing is left for a helper.
+    fn reap(&self, life: &Life) {
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(life.seed);
+        thread::sleep(Duration::from_micros(random.random_range(100..2500)));
+        for _ in 0..random.random_range(1..4) {
+            let _reaped = life.space.try_reap(self.memory());
+        }
+        // If the mappings were being changed each time, somebody else has to begin.
+        life.space.raise(&self.host, Flag::Unstable);
+    }
+
+    /// Comes late, when they are leaving.
+    fn release(&self, life: &Life) {
+        while !life.space.has(&self.host, Flag::Unstable) {
+            thread::yield_now();
+        }
+        // Relaxed: only how long it goes on depends on it.
+        while life.users.load(Relaxed) > 0 {
+            let _released = life.space.release(self.memory(), || false);
+        }
+        let _released = life.space.release(self.memory(), || false);
+    }
+}
+
+#[test]
+fn lives_end_with_nothing_lost_however_they_are_reaped() {
+    for reaping in Reaping::ALL {
+        let stage = Stage::new(reaping);
+        let started = Instant::now();
+        let mut lives = 0;
+        while started.elapsed() < LENGTH {
+            stage.live(lives);
+            stage.check_empty();
+            lives += 1;
+        }
+        let (given, name) = (stage.to_kernel.given(), reaping.name());
+        let pages = given.pages + given.refused;
+        assert!(pages > lives * 10, "{name}: {lives} lives, {given:?}");
+        let refused = stage.to_kernel.take_error();
+        assert!(
+            refused.is_none() || cfg!(not(target_os = "linux")),
+            "{name}: {refused:?}"
+        );
+    }
+}

@@ -1,0 +1,150 @@
+//! Precise sums of many groups together, CPU by CPU.
+//!
+//! One group's cells are as many cache lines as CPUs, far apart. Those of its neighbours in the same
+//! [`Area`](super::Area) are beside them: who wants all of them reads each chunk once, from its
+//! beginning to its end, which is what memory does best.
+
+use alloc::sync::Arc;
+
+use super::any::AnyCounters;
+use super::area::PLACES;
+use super::cells::{Cells, Parts};
+use super::used::ones;
+use crate::machine::Machine;
+use crate::site::Work;
+
+/// Adds up all counters of many groups: calls `add` for each of `items`, once or more, with parts of
+/// what `group` says it counts. Nothing is added for one that has no group.
+///
+/// Each total is as by [`Counters::precise_total`](super::Counters::precise_total): every addition
+/// that has returned is in it, those under way are or are not, each as a whole.
+///
+/// Fast if items are in the order of [`AnyCounters::position`]; right in any order. A group that
+/// keeps nothing in per-CPU memory costs its line. Flat counters gain nothing: what is folded
+/// while others are summed would be missed, so each is summed under its own lock.
+pub fn precise_totals<'g, M: Machine, T>(
+    machine: &M,
+    items: &mut [T],
+    group: impl Fn(&T) -> Option<&'g AnyCounters<M>>,
+    mut add: impl FnMut(&mut T, i64),
+) {
+    let mut run = Run::new();
+    for at in 0..items.len() {
+        let Some(counters) = group(&items[at]) else {
+            continue;
+        };
+        let Parts { elsewhere, cells } = counters.parts(machine);
+        add(&mut items[at], elsewhere);
+        let Some(cells) = cells else {
+            continue;
+        };
+        if !run.has_room_for(&cells) {
+            run.sum(machine, |at, pages| add(&mut items[at], pages));
+        }
+        run.push(at, cells);
+    }
+    run.sum(machine, |at, pages| add(&mut items[at], pages));
+}
+
+/// Groups of one chunk.
+struct Run<'g, M: Machine> {
+    members: [Option<Member<'g, M>>; PLACES],
+    len: usize,
+}
+
+struct Member<'g, M: Machine> {
+    /// Whose cells these are.
+    item: usize,
+    cells: Cells<'g, M>,
+}
+
+/// A row is read in the order of memory if this many of its groups are wanted; of fewer, every line
+/// is waited for.
+const DENSE: u32 = PLACES as u32 / 4;
+
+impl<'g, M: Machine> Run<'g, M> {
+    fn new() -> Self {
+        Self {
+            members: [const { None }; PLACES],
+            len: 0,
+        }
+    }
+
+    fn has_room_for(&self, cells: &Cells<'g, M>) -> bool {
+        self.first().is_none_or(|first| {
+            self.len < PLACES && Arc::ptr_eq(first.place.chunk(), cells.place.chunk())
+        })
+    }
+
+    fn push(&mut self, item: usize, cells: Cells<'g, M>) {
+        self.members[self.len] = Some(Member { item, cells });
+        self.len += 1;
+    }
+
+    fn first(&self) -> Option<&Cells<'g, M>> {
+        self.members[..self.len]
+            .first()?
+            .as_ref()
+            .map(|it| &it.cells)
+    }
+
+    fn members(&self) -> impl Iterator<Item = &Member<'g, M>> {
+        self.members[..self.len].iter().flatten()
+    }
+
+    /// Sums what was pushed, and forgets it.
+    fn sum(&mut self, machine: &M, mut add: impl FnMut(usize, i64)) {
+        let Some(first) = self.first() else {
+            return;
+        };
+        let mut firsts = [0; PLACES];
+        for (first, member) in firsts.iter_mut().zip(self.members()) {
+            *first = member.cells.place.first();
+        }
+        let mut totals = [0_i64; PLACES];
+        for nth in 0..(first.cpus as usize).div_ceil(64) {
+            let rows = self.rows(machine, nth);
+            spend(machine, &rows);
+            for (cpu, members) in (nth * 64..).zip(rows) {
+                if members == 0 {
+                    continue;
+                }
+                let row = first.place.row(cpu);
+                for member in ones(members) {
+                    let more = row.total(machine, firsts[member], first.place.width());
+                    totals[member] = totals[member].wrapping_add(more);
+                }
+            }
+        }
+        for (member, total) in self.members().zip(totals) {
+            add(member.item, total);
+        }
+        self.len = 0;
+    }
+
+    /// For each of the 64 CPUs from `64 * nth` on, which members may have something there.
+    fn rows(&self, machine: &M, nth: usize) -> [u64; 64] {
+        let (mut rows, mut everywhere) = ([0; 64], 0);
+        for (member, bit) in self.members().zip((0..PLACES).map(|at| 1 << at)) {
+            match member.cells.cpus_of(machine, nth) {
+                u64::MAX => everywhere |= bit,
+                cpus => ones(cpus).for_each(|cpu| rows[cpu] |= bit),
+            }
+        }
+        rows.map(|row| row | everywhere)
+    }
+}
+
+/// The price of reading these rows.
+fn spend<M: Machine>(machine: &M, rows: &[u64; 64]) {
+    let (mut streamed, mut scanned) = (0, 0);
+    for groups in rows.iter().map(|row| row.count_ones()) {
+        if groups >= DENSE {
+            streamed += groups;
+        } else {
+            scanned += groups;
+        }
+    }
+    machine.spend(Work::StreamCpu, streamed);
+    machine.spend(Work::ScanCpu, scanned);
+}
