@@ -58,9 +58,11 @@ struct Member<'g, M: Machine> {
     cells: Cells<'g, M>,
 }
 
-/// A row is read in the order of memory if this many of its groups are wanted; of fewer, every line
-/// is waited for.
-const DENSE: u32 = PLACES as u32 / 4;
+/// A row is read in the order of memory if this many of its groups are wanted, a quarter; of fewer,
+/// every line is waited for.
+const DENSE: u32 = 16;
+
+const _: () = assert!(4 * DENSE as usize == PLACES, "a quarter of a row");
 
 impl<'g, M: Machine> Run<'g, M> {
     fn new() -> Self {
