@@ -12,9 +12,9 @@ use super::scope::NodeSet;
 use super::select::Slot;
 use crate::counter::{AnyCounters, Counters, Range, precise_totals};
 use crate::machine::Machine;
-use crate::space::AddressSpace;
 use crate::space::budget::Budget;
 use crate::space::rss::{Rss, RssKind};
+use crate::space::{AddressSpace, Flag};
 
 /// The group of those that are under the budget which ran out.
 pub(super) const INSIDE: GroupId = GroupId(1);
@@ -69,6 +69,18 @@ impl<'p, M: Machine> Census<'p, M> {
 
     pub(super) fn process(&self, candidate: u32) -> Option<&'p Arc<Process<M>>> {
         self.processes.get(candidate as usize)
+    }
+
+    /// Whether a victim's memory is being emptied by its last user right now.
+    pub(super) fn has_leaving_victim(&self) -> bool {
+        let machine = self.machine;
+        let processes = self.processes.iter();
+        let mut spaces = processes.filter_map(|process| process.last_space());
+        spaces.any(|space| {
+            space.has(machine, Flag::Victim)
+                && space.has(machine, Flag::Exiting)
+                && !space.has(machine, Flag::Ended)
+        })
     }
 
     fn space(&self, candidate: u32) -> Option<&'p AddressSpace<M>> {

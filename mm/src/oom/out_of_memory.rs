@@ -11,7 +11,8 @@
 //! **One kill at a time.** Whoever is about to kill looks for memory once more, and does so after the
 //! selection: that one has found that nobody is dying, so what earlier victims had is back, and is
 //! found. Linux looks before only; a victim that is done between the look and the selection is
-//! followed by another one that need not have died.
+//! followed by another one that need not have died. Nor does Linux wait for who was reaped while it was
+//! leaving, and holds pages that are not back yet; here it is, for some ticks.
 //!
 //! Nothing here allocates: the selection works in slots that were set aside by
 //! [`OutOfMemory::reserve`].
@@ -110,9 +111,20 @@ pub struct OutOfMemory<M: Machine, S, O> {
     owner: O,
     rules: Rules,
     notifiers: Vec<Box<dyn Reclaimer<M>>>,
-    /// What a selection works in. Who holds the lock decides.
-    slots: M::Lock<Vec<Slot>>,
+    /// Who holds the lock decides.
+    desk: M::Lock<Desk>,
 }
+
+struct Desk {
+    /// What a selection works in.
+    slots: Vec<Slot>,
+    /// Pauses since the last kill because a victim was leaving.
+    waited: u32,
+}
+
+/// So often a victim that is leaving is waited for although it was reaped or given up on: who empties
+/// it may hold pages that are not back yet, but may also be stuck.
+const WAITS_MAX: u32 = 10;
 
 /// What is short, and for whom.
 enum Shortage<'a, M: Machine> {
@@ -138,9 +150,12 @@ impl<M: Machine, S: Signals<M>, O: Owner<M>> OutOfMemory<M, S, O> {
         notifiers: Vec<Box<dyn Reclaimer<M>>>,
     ) -> Self {
         // Of one slot a selection can be made, if slowly.
-        let slots = alloc::vec![Slot::EMPTY; 1];
+        let desk = Desk {
+            slots: alloc::vec![Slot::EMPTY; 1],
+            waited: 0,
+        };
         Self {
-            slots: machine.lock(LockClass::OomKill, machine.this_cpu(), slots),
+            desk: machine.lock(LockClass::OomKill, machine.this_cpu(), desk),
             killer,
             owner,
             rules,
@@ -164,7 +179,8 @@ impl<M: Machine, S: Signals<M>, O: Owner<M>> OutOfMemory<M, S, O> {
     /// # Errors
     /// [`NoMemory`]; nothing has changed.
     pub fn reserve(&self, machine: &M, candidates: usize) -> Result<(), NoMemory> {
-        self.slots.with(machine, Site::OutOfMemory, |slots| {
+        self.desk.with(machine, Site::OutOfMemory, |desk| {
+            let slots = &mut desk.slots;
             let more = candidates.saturating_sub(slots.len());
             slots.try_reserve(more).map_err(|_| NoMemory)?;
             slots.resize(slots.len() + more, Slot::EMPTY);
@@ -184,8 +200,8 @@ impl<M: Machine, S: Signals<M>, O: Owner<M>> OutOfMemory<M, S, O> {
     }
 
     fn relieve_shortage(&self, machine: &M, shortage: &Shortage<'_, M>) -> Relief {
-        let decided = self.slots.try_with(machine, Site::OutOfMemory, |slots| {
-            self.decide(machine, shortage, slots)
+        let decided = self.desk.try_with(machine, Site::OutOfMemory, |desk| {
+            self.decide(machine, shortage, desk)
         });
         match decided {
             Some(Step::Done(relief)) => relief,
@@ -198,7 +214,7 @@ impl<M: Machine, S: Signals<M>, O: Owner<M>> OutOfMemory<M, S, O> {
     }
 
     /// What to do. One at a time.
-    fn decide(&self, machine: &M, shortage: &Shortage<'_, M>, slots: &mut [Slot]) -> Step {
+    fn decide(&self, machine: &M, shortage: &Shortage<'_, M>, desk: &mut Desk) -> Step {
         if let Some(relief) = shortage.is_over(machine) {
             return Step::Done(relief);
         }
@@ -214,7 +230,7 @@ impl<M: Machine, S: Signals<M>, O: Owner<M>> OutOfMemory<M, S, O> {
         }
         let mut step = Step::Wait;
         self.owner.with_processes(machine, &mut |all| {
-            step = self.decide_among(machine, shortage, all, slots);
+            step = self.decide_among(machine, shortage, all, desk);
         });
         step
     }
@@ -224,7 +240,7 @@ impl<M: Machine, S: Signals<M>, O: Owner<M>> OutOfMemory<M, S, O> {
         machine: &M,
         shortage: &Shortage<'_, M>,
         all: &[Arc<Process<M>>],
-        slots: &mut [Slot],
+        desk: &mut Desk,
     ) -> Step {
         let current = self.owner.current(machine);
         let current = current.and_then(|id| all.iter().position(|process| process.id() == id));
@@ -243,10 +259,18 @@ impl<M: Machine, S: Signals<M>, O: Owner<M>> OutOfMemory<M, S, O> {
             .on_nodes(&nodes);
         let outcome = match self.who_asks(&census, &scope, current) {
             Some(current) => Ok(Chosen::Victim(current)),
-            None => self.choose(&census, &scope, slots),
+            None => self.choose(&census, &scope, &mut desk.slots),
         };
+        let waits = matches!(outcome, Ok(Chosen::Nobody(NoVictim::Aborted { .. })));
+        if !waits && desk.waited < WAITS_MAX && census.has_leaving_victim() {
+            desk.waited += 1;
+            return Step::Wait;
+        }
         match outcome {
-            Ok(Chosen::Victim(victim)) => self.kill(&census, &scope, shortage, victim),
+            Ok(Chosen::Victim(victim)) => {
+                desk.waited = 0;
+                self.kill(&census, &scope, shortage, victim)
+            }
             Ok(Chosen::Nobody(NoVictim::Aborted { .. } | NoVictim::Unsettled)) => Step::Wait,
             Ok(Chosen::Nobody(why @ (NoVictim::Empty | NoVictim::NoneKillable))) => {
                 let verdict = Verdict::Nobody(why);

@@ -15,6 +15,7 @@ pub(crate) mod scene;
 pub(crate) mod seeds;
 pub(crate) mod small;
 pub(crate) mod village;
+pub(crate) mod village_press;
 
 pub(crate) use self::dice::Dice;
 pub(crate) use self::small::Small;
