@@ -27,7 +27,7 @@ use super::{Small, small};
 /// Memory of the machine, unless a test wants less.
 const PAGES: u32 = 1 << 17;
 /// CPUs of the machine.
-const CPUS: usize = 4;
+const CPUS: u32 = 4;
 /// Where mappings begin.
 pub(crate) const START: Vpn = Vpn(1 << 20);
 
@@ -59,7 +59,7 @@ pub(crate) struct Press {
 #[derive(Default)]
 pub(crate) struct Mayor {
     /// For whom each CPU allocates.
-    current: RefCell<[Option<ProcessId>; CPUS]>,
+    current: RefCell<[Option<ProcessId>; CPUS as usize]>,
     pub(crate) reports: RefCell<Vec<Told>>,
     village: RefCell<Weak<Village>>,
 }
@@ -242,7 +242,7 @@ impl Village {
                 village.oom.relieve(sim, pages, request)
             }));
         }
-        let profile = small::profile(Topology::flat(CPUS as u32), 1000);
+        let profile = small::profile(Topology::flat(CPUS), 1000);
         let small = Small::with_options(&profile, config, options);
         let calls = Calls {
             log: RefCell::default(),
