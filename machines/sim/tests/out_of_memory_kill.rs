@@ -16,6 +16,7 @@ use plimsoll_mm::page::{AllocError, NoKill, Request, ZoneKind};
 use plimsoll_mm::space::budget::Budget;
 use plimsoll_mm::space::reap::Reaping;
 use plimsoll_mm::space::{Access, FaultError};
+use plimsoll_mm::tunables::Knob;
 use plimsoll_mm::units::{Nanos, Order, ProcessId, Vpn};
 use plimsoll_sim::{Sim, SimOptions};
 use support::Village;
@@ -158,12 +159,63 @@ fn nobody_else_dies_while_a_victim_is_dying() {
     village.ends();
 }
 
+/// Process 2 is a victim, and leaves after memory was looked for and before anybody is selected.
+fn late(others: &[u32]) -> Rc<Village> {
+    let village = pressed(None, Rules::default());
+    let others = others.to_vec();
+    village.run(move |sim, village| {
+        process(sim, village, 1, 10);
+        village.process(1).set_adj(ScoreAdj::NEVER);
+        process(sim, village, 2, 4000);
+        for id in others {
+            process(sim, village, id, 3900);
+        }
+        village.kill(sim, 2);
+        village.oom.owner().leaves.set(Some(2));
+        let touched = grow(sim, village, 1, (10, 2000));
+        assert_eq!(touched, 2000, "what the victim had is back");
+        assert_eq!(village.oom.owner().leaves.get(), None, "it was asked");
+    });
+    village
+}
+
+#[test]
+fn who_leaves_after_the_look_and_before_the_selection_is_not_followed_by_another() {
+    let village = late(&[3]);
+    assert_eq!(killed(&village), [2]);
+    village.ends();
+}
+
+#[test]
+fn the_last_that_could_be_killed_may_leave_late_without_the_allocation_failing() {
+    let village = pressed(None, Rules::default());
+    village.small.tune(Knob::MinFree, 4096);
+    village.run(|sim, village| {
+        process(sim, village, 1, 10);
+        village.process(1).set_adj(ScoreAdj::NEVER);
+        process(sim, village, 2, 300);
+        village.kill(sim, 2);
+        let pages = village.small.mm.pages();
+        let mut taken = Vec::new();
+        // What it leaves is less than the high mark, which nobody is killed for if nobody can be.
+        while village.oom.owner().reports.borrow().is_empty() {
+            let free = village.small.mm.pages().view(sim)[0].counted_free;
+            if free < 1100 && !village.process(2).is(sim, State::Left) {
+                village.oom.owner().leaves.set(Some(2));
+            }
+            let page = pages.alloc(sim, Request::new(Order::ZERO));
+            taken.push(page.expect("the victim leaves in time"));
+        }
+        assert!(village.process(2).is(sim, State::Left));
+        pages.free_pages(sim, &taken).expect("they were handed out");
+    });
+    village.ends();
+}
+
 #[test]
 fn who_asks_and_is_dying_gets_the_reserves_and_kills_nobody() {
     let village = pressed(None, Rules::default());
-    village
-        .small
-        .tune(plimsoll_mm::tunables::Knob::MinFree, 4096);
+    village.small.tune(Knob::MinFree, 4096);
     village.run(|sim, village| {
         process(sim, village, 1, 10);
         process(sim, village, 2, 100);

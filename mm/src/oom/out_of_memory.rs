@@ -273,8 +273,10 @@ impl<M: Machine, S: Signals<M>, O: Owner<M>> OutOfMemory<M, S, O> {
             }
             Ok(Chosen::Nobody(NoVictim::Aborted { .. } | NoVictim::Unsettled)) => Step::Wait,
             Ok(Chosen::Nobody(why @ (NoVictim::Empty | NoVictim::NoneKillable))) => {
-                let verdict = Verdict::Nobody(why);
-                self.tell(&census, scope, verdict);
+                if let Some(relief) = shortage.is_over(machine) {
+                    return Step::Done(relief);
+                }
+                self.tell(&census, scope, Verdict::Nobody(why));
                 Step::Done(Relief::GiveUp(NoKill::NobodyLeft))
             }
             Err(_) => Step::Done(Relief::GiveUp(NoKill::NotSelected)),

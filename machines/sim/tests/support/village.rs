@@ -61,6 +61,8 @@ pub(crate) struct Mayor {
     /// For whom each CPU allocates.
     current: RefCell<[Option<ProcessId>; CPUS as usize]>,
     pub(crate) reports: RefCell<Vec<Told>>,
+    /// Who leaves the next time the processes are asked for, right before.
+    pub(crate) leaves: Cell<Option<u32>>,
     village: RefCell<Weak<Village>>,
 }
 
@@ -73,8 +75,11 @@ pub(crate) struct Told {
 }
 
 impl Owner<Sim> for Mayor {
-    fn with_processes(&self, _sim: &Sim, look: &mut Look<'_, Sim>) {
+    fn with_processes(&self, sim: &Sim, look: &mut Look<'_, Sim>) {
         let village = self.village.borrow().upgrade().expect("it is there");
+        if let Some(id) = self.leaves.take() {
+            village.exit(sim, &village.process(id));
+        }
         let processes = village.processes.borrow().clone();
         look(&processes);
     }
