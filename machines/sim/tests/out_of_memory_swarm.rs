@@ -57,10 +57,9 @@ fn enroll(sim: &Sim, village: &Village, id: u32, kind: Kind, pages: u32) {
 fn press(village: &Rc<Village>, wanted: [u32; 2]) -> [u64; 2] {
     let start = village.small.sim.stats().now;
     let touched: Rc<[Cell<Option<u64>>; 2]> = Rc::default();
-    for (nth, cpu) in ALLOCATORS.into_iter().enumerate() {
+    for (nth, (id, cpu)) in (1..).zip(ALLOCATORS).enumerate() {
         let touched = Rc::clone(&touched);
         village.at(cpu, start, move |sim, village| {
-            let id = nth as u32 + 1;
             let got = grow(sim, village, id, (0, u64::from(wanted[nth])));
             touched[nth].set(Some(got));
         });

@@ -63,6 +63,7 @@ mod release;
 mod report;
 mod scope;
 mod select;
+mod shortage;
 
 pub use self::badness::{NoPages, POINTS_MAX, POINTS_MIN, TotalPages, Usage, badness, oom_score};
 pub use self::candidate::{

@@ -24,14 +24,14 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 
-use super::badness::TotalPages;
 use super::candidate::Candidates;
-use super::census::{Census, INSIDE};
+use super::census::Census;
 use super::kill::{Aftermath, OomKiller, Signals};
 use super::process::{Process, State};
 use super::report::{Report, Row, Verdict};
-use super::scope::{Constraint, NodeSet, Scope, Standing, Trigger};
+use super::scope::{Constraint, NodeSet, Scope, Standing};
 use super::select::{NoVictim, Outcome, SelectError, Selecting, Slot};
+use super::shortage::Shortage;
 use crate::machine::{Lock, Machine};
 use crate::page::{LastResort, NoKill, PageAllocator, Reclaimer, Relief, Request};
 use crate::site::{LockClass, Site};
@@ -125,13 +125,6 @@ struct Desk {
 /// So often a victim that is leaving is waited for although it was reaped or given up on: who empties
 /// it may hold pages that are not back yet, but may also be stuck.
 const WAITS_MAX: u32 = 10;
-
-/// What is short, and for whom.
-enum Shortage<'a, M: Machine> {
-    Machine(&'a PageAllocator<M>, Request),
-    /// So many pages more are wanted under a budget.
-    Group(&'a Arc<Budget<M>>, u64),
-}
 
 enum Step {
     Done(Relief),
@@ -261,25 +254,40 @@ impl<M: Machine, S: Signals<M>, O: Owner<M>> OutOfMemory<M, S, O> {
             Some(current) => Ok(Chosen::Victim(current)),
             None => self.choose(&census, &scope, &mut desk.slots),
         };
-        let waits = matches!(outcome, Ok(Chosen::Nobody(NoVictim::Aborted { .. })));
-        if !waits && desk.waited < WAITS_MAX && census.has_leaving_victim() {
-            desk.waited += 1;
+        match outcome {
+            Ok(chosen) => self.act(&census, &scope, shortage, chosen, &mut desk.waited),
+            Err(_) => Step::Done(Relief::GiveUp(NoKill::NotSelected)),
+        }
+    }
+
+    /// Does what was chosen, unless there is memory by now or very soon.
+    fn act(
+        &self,
+        census: &Census<'_, M>,
+        scope: &Scope,
+        shortage: &Shortage<'_, M>,
+        chosen: Chosen,
+        waited: &mut u32,
+    ) -> Step {
+        if let Chosen::Nobody(NoVictim::Aborted { .. } | NoVictim::Unsettled) = chosen {
             return Step::Wait;
         }
-        match outcome {
-            Ok(Chosen::Victim(victim)) => {
-                desk.waited = 0;
-                self.kill(&census, &scope, shortage, victim)
+        if *waited < WAITS_MAX && census.has_leaving_victim() {
+            *waited += 1;
+            return Step::Wait;
+        }
+        if let Some(relief) = shortage.is_over(census.machine()) {
+            return Step::Done(relief);
+        }
+        match chosen {
+            Chosen::Victim(victim) => {
+                *waited = 0;
+                self.kill(census, scope, shortage.domain(), victim)
             }
-            Ok(Chosen::Nobody(NoVictim::Aborted { .. } | NoVictim::Unsettled)) => Step::Wait,
-            Ok(Chosen::Nobody(why @ (NoVictim::Empty | NoVictim::NoneKillable))) => {
-                if let Some(relief) = shortage.is_over(machine) {
-                    return Step::Done(relief);
-                }
-                self.tell(&census, scope, Verdict::Nobody(why));
+            Chosen::Nobody(why) => {
+                self.tell(census, *scope, Verdict::Nobody(why));
                 Step::Done(Relief::GiveUp(NoKill::NobodyLeft))
             }
-            Err(_) => Step::Done(Relief::GiveUp(NoKill::NotSelected)),
         }
     }
 
@@ -332,27 +340,21 @@ impl<M: Machine, S: Signals<M>, O: Owner<M>> OutOfMemory<M, S, O> {
         })
     }
 
-    /// Kills a candidate, unless there is memory by now.
     fn kill(
         &self,
         census: &Census<'_, M>,
         scope: &Scope,
-        shortage: &Shortage<'_, M>,
+        domain: Option<&Arc<Budget<M>>>,
         victim: u32,
     ) -> Step {
         let machine = census.machine();
-        if let Some(relief) = shortage.is_over(machine) {
-            return Step::Done(relief);
-        }
         let row = Row::of(census, scope, victim);
         let (Some(victim), Some(row)) = (census.process(victim), row) else {
             // It has exited: memory comes back by itself.
             return Step::Done(Relief::Retry);
         };
         let all = census.processes().iter();
-        let killed = self
-            .killer
-            .kill_on(machine, victim, &all, shortage.domain());
+        let killed = self.killer.kill_on(machine, victim, &all, domain);
         if killed.aftermath == Aftermath::Gone {
             return Step::Done(Relief::Retry);
         }
@@ -370,51 +372,10 @@ impl<M: Machine, S: Signals<M>, O: Owner<M>> OutOfMemory<M, S, O> {
     }
 }
 
+#[derive(Clone, Copy)]
 enum Chosen {
     Victim(u32),
     Nobody(NoVictim),
-}
-
-impl<M: Machine> Shortage<'_, M> {
-    /// What to do if there is memory by now.
-    fn is_over(&self, machine: &M) -> Option<Relief> {
-        match self {
-            Self::Machine(pages, request) => pages
-                .alloc_if_plenty(machine, *request)
-                .map(Relief::Allocated),
-            Self::Group(budget, pages) => {
-                let wanted = budget.used(machine).saturating_add(*pages);
-                (wanted <= budget.limit()).then_some(Relief::Retry)
-            }
-        }
-    }
-
-    const fn domain(&self) -> Option<&Arc<Budget<M>>> {
-        match self {
-            Self::Machine(..) => None,
-            Self::Group(budget, _) => Some(budget),
-        }
-    }
-
-    /// Who may be killed; `None` if the allowed nodes have no memory at all.
-    fn scope(&self, allowed: Option<NodeSet>, swap_pages: u64) -> Option<Scope> {
-        let (constraint, total) = match self {
-            Self::Machine(pages, _) => {
-                let nodes = allowed.unwrap_or(NodeSet::ALL);
-                let memory = pages.managed_on(nodes).saturating_add(swap_pages);
-                (
-                    allowed.map_or(Constraint::Machine, Constraint::Nodes),
-                    memory,
-                )
-            }
-            Self::Group(budget, _) => (Constraint::Group(INSIDE), budget.limit().max(1)),
-        };
-        Some(Scope {
-            total: TotalPages::new(total).ok()?,
-            constraint,
-            trigger: Trigger::Shortage,
-        })
-    }
 }
 
 impl<M, S, O> LastResort<M> for Arc<OutOfMemory<M, S, O>>
