@@ -35,11 +35,13 @@ pub enum LockClass {
     ReapQueue,
     /// Ranges of a dying address space that a reaper has left to others.
     LeftOver,
+    /// One process to be killed at a time (Linux: `oom_lock`).
+    OomKill,
 }
 
 impl LockClass {
     /// Every class, in declaration order.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Zone,
         Self::Pcp,
         Self::DrainAll,
@@ -54,6 +56,7 @@ impl LockClass {
         Self::Object,
         Self::ReapQueue,
         Self::LeftOver,
+        Self::OomKill,
     ];
 
     /// The Linux name.
@@ -74,13 +77,17 @@ impl LockClass {
             Self::Object => "i_pages",
             Self::ReapQueue => "oom_reaper_lock",
             Self::LeftOver => "left over",
+            Self::OomKill => "oom_lock",
         }
     }
 
     /// Whether waiting for it puts the waiter to sleep, so that its CPU does other work.
     #[must_use]
     pub const fn sleeps(self) -> bool {
-        matches!(self, Self::DrainAll | Self::Sizing | Self::Mmap)
+        matches!(
+            self,
+            Self::DrainAll | Self::Sizing | Self::Mmap | Self::OomKill
+        )
     }
 }
 
@@ -143,11 +150,13 @@ pub enum Site {
     Reap,
     /// It is emptied by somebody who asked to (Linux: `process_mrelease`).
     Release,
+    /// Memory is out, and somebody may have to be killed (Linux: `out_of_memory`).
+    OutOfMemory,
 }
 
 impl Site {
     /// Every site, in declaration order.
-    pub const ALL: [Self; 27] = [
+    pub const ALL: [Self; 28] = [
         Self::Refill,
         Self::AllocDirect,
         Self::Spill,
@@ -175,6 +184,7 @@ impl Site {
         Self::Exit,
         Self::Reap,
         Self::Release,
+        Self::OutOfMemory,
     ];
 
     /// The Linux function a profile would show.
@@ -208,6 +218,7 @@ impl Site {
             Self::Exit => "exit_mmap",
             Self::Reap => "oom_reap_task_mm",
             Self::Release => "process_mrelease",
+            Self::OutOfMemory => "out_of_memory",
         }
     }
 

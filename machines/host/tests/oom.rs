@@ -11,6 +11,11 @@ fn two_kills_at_once() {
 }
 
 #[test]
+fn two_shortages_at_once() {
+    run_law(&oom::two_shortages_at_once(), 2, ROUNDS);
+}
+
+#[test]
 fn kill_against_exit() {
     run_law(&oom::kill_against_exit(), 2, ROUNDS);
 }

@@ -17,6 +17,16 @@ fn loom_kill_against_exit() {
 }
 
 #[test]
+fn loom_two_shortages_at_once() {
+    loom::run_law(&oom::two_shortages_at_once(), 2);
+}
+
+#[test]
+fn shuttle_two_shortages_at_once() {
+    shuttle::run_law(&oom::two_shortages_at_once(), 2, SCHEDULES);
+}
+
+#[test]
 fn shuttle_two_kills_at_once() {
     shuttle::run_law(&oom::two_kills_at_once(), 2, SCHEDULES);
 }

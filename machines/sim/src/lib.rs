@@ -16,6 +16,7 @@ mod engine;
 mod fault;
 mod handle;
 mod job;
+mod last_resort;
 mod law;
 mod line;
 mod lock;
@@ -38,6 +39,7 @@ mod word;
 
 pub use crate::cpu_lock::SimCpuLock;
 pub use crate::handle::Sim;
+pub use crate::last_resort::last_resort;
 pub use crate::law::run_law;
 pub use crate::line::SimLine;
 pub use crate::lock::SimLock;

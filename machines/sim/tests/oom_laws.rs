@@ -14,6 +14,12 @@ fn two_kills_at_once() {
 }
 
 #[test]
+fn two_shortages_at_once() {
+    let machine = small::profile(Topology::flat(2), 1000);
+    run_law(&oom::two_shortages_at_once(), &machine, seeds::chosen(200));
+}
+
+#[test]
 fn kill_against_exit() {
     let machine = small::profile(Topology::flat(2), 1000);
     run_law(&oom::kill_against_exit(), &machine, seeds::chosen(200));

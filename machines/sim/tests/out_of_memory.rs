@@ -10,7 +10,7 @@ use plimsoll_mm::design::{Design, HOLDS};
 use plimsoll_mm::event::Event;
 use plimsoll_mm::page::watermark::Urgency;
 use plimsoll_mm::page::{
-    AllocError, Config, Layout, PageAllocator, Reclaimer, Request, Tried, ZoneKind,
+    AllocError, Config, Layout, NoKill, PageAllocator, Reclaimer, Request, Tried, ZoneKind,
 };
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{CpuId, Order, Pages, Pfn};
@@ -92,6 +92,7 @@ fn the_error_says_what_was_tried() {
             drained: listed + Pages(3),
             reclaimers: 2,
             reclaimed: Pages(3),
+            no_kill: NoKill::NotAsked,
         };
         assert_eq!(tried, expected);
         let text = AllocError::OutOfMemory(tried).to_string();

@@ -11,8 +11,11 @@ use core::sync::atomic::Ordering::Relaxed;
 use super::Law;
 use crate::design::Design;
 use crate::machine::{Machine, Word};
-use crate::oom::{Kind, Next, OomKiller, Patience, Process, Signals, State};
-use crate::page::{Config, Layout};
+use crate::oom::{
+    Kind, Look, Next, OomKiller, OutOfMemory, Owner, Patience, Process, Rules, Signals, State,
+};
+use crate::page::{Config, Layout, Relief};
+use crate::space::budget::Budget;
 use crate::space::{AddressSpace, Backing, Flag, MapRequest, Memory, Place, Spaces};
 use crate::units::{Nanos, Pages, ProcessId, Vpn};
 use crate::vmstat::Manager;
@@ -33,6 +36,15 @@ pub struct TwoProcesses<M: Machine> {
 struct Heard<M: Machine> {
     kills: M::Word,
     due: M::Word,
+}
+
+impl<M: Machine> Heard<M> {
+    fn new(machine: &M) -> Self {
+        Self {
+            kills: machine.word(0),
+            due: machine.word(0),
+        }
+    }
 }
 
 impl<M: Machine> Signals<M> for Heard<M> {
@@ -61,10 +73,7 @@ impl<M: Machine> TwoProcesses<M> {
         let manager = Manager::new(machine, Config::new(Layout::arena(PAGES)));
         let manager = manager.expect("a small arena is a layout");
         let spaces = Spaces::new(machine, &Design::OURS, 0).expect("countable");
-        let heard = Heard {
-            kills: machine.word(0),
-            due: machine.word(0),
-        };
+        let heard = Heard::new(machine);
         let now = Patience {
             delay: Nanos(0),
             pause: Nanos(0),
@@ -147,6 +156,79 @@ impl<M: Machine> TwoProcesses<M> {
         self.manager.pages().drain_all_sync(machine);
         let free = self.manager.pages().view(machine)[0].free;
         assert_eq!(free, PAGES, "every page is back");
+    }
+}
+
+/// Two processes under a budget that has no room, and who kills for it.
+pub struct PressedGroup<M: Machine> {
+    oom: OutOfMemory<M, Heard<M>, Listed<M>>,
+    group: Arc<Budget<M>>,
+}
+
+/// Owns processes that never change.
+struct Listed<M: Machine>(Vec<Arc<Process<M>>>);
+
+impl<M: Machine> Owner<M> for Listed<M> {
+    fn with_processes(&self, _machine: &M, look: &mut Look<'_, M>) {
+        look(&self.0);
+    }
+
+    fn current(&self, _machine: &M) -> Option<ProcessId> {
+        None
+    }
+
+    fn pause(&self, _machine: &M) {}
+}
+
+impl<M: Machine> PressedGroup<M> {
+    fn new(machine: &M) -> Self {
+        let TwoProcesses {
+            manager, spaces, ..
+        } = TwoProcesses::new(machine, 0);
+        let memory = Memory::new(machine, &manager, &spaces);
+        let group = Arc::new(Budget::new(machine, 0));
+        let killer = Arc::new(OomKiller::new(
+            machine,
+            Heard::new(machine),
+            Patience::LINUX,
+        ));
+        let enroll = |id| {
+            let space = AddressSpace::new(memory).expect("there is memory");
+            let space = Some(Arc::new(space.limited(Arc::clone(&group))));
+            let process = killer.enroll(machine, ProcessId(id), Kind::Process, space);
+            process.expect("there is memory")
+        };
+        let owner = Listed((0..2).map(enroll).collect());
+        let oom = OutOfMemory::new(machine, killer, owner, Rules::default(), Vec::new());
+        Self { oom, group }
+    }
+
+    /// Somebody wants a page.
+    fn press(&self, machine: &M) {
+        let relief = self.oom.relieve_group(machine, &self.group, 1);
+        assert_eq!(relief, Relief::Retry, "somebody is dying");
+    }
+
+    fn one_was_killed(&self, machine: &M) {
+        assert_eq!(self.oom.killer().kills(machine), 1);
+        assert_eq!(self.oom.killer().victims(machine), 1);
+    }
+}
+
+impl<M: Machine> fmt::Debug for PressedGroup<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PressedGroup").finish_non_exhaustive()
+    }
+}
+
+/// Two want memory at once of which there is none.
+#[must_use]
+pub fn two_shortages_at_once<M: Machine>() -> Law<M, PressedGroup<M>> {
+    Law {
+        name: "one process is killed, however many want memory at once",
+        setup: PressedGroup::new,
+        bodies: vec![|machine, group| group.press(machine); 2],
+        check: |machine, group| group.one_was_killed(machine),
     }
 }
 

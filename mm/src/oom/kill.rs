@@ -143,7 +143,17 @@ impl<M: Machine, S: Signals<M>> OomKiller<M, S> {
         all: &(impl Iterator<Item = &'p Arc<Process<M>>> + Clone),
         domain: Option<&Arc<Budget<M>>>,
     ) -> Killed {
-        let machine = memory.machine;
+        self.kill_on(memory.machine, victim, all, domain)
+    }
+
+    /// [`OomKiller::kill`], for who has no more than the machine.
+    pub(super) fn kill_on<'p>(
+        &self,
+        machine: &M,
+        victim: &'p Arc<Process<M>>,
+        all: &(impl Iterator<Item = &'p Arc<Process<M>>> + Clone),
+        domain: Option<&Arc<Budget<M>>>,
+    ) -> Killed {
         if victim.kind() == Kind::Init {
             return Killed {
                 signalled: 0,

@@ -6,7 +6,8 @@
 //! within bounds, so the selectors differ in what they do about that.
 //!
 //! [`OomKiller`] kills, with all who have to die as well; its [`Reaper`] empties what a victim does not
-//! give back soon, and [`release()`] does so at once for whoever asks.
+//! give back soon, and [`release()`] does so at once for whoever asks. [`OutOfMemory`] joins all of it to
+//! the page allocator, as its last resort.
 //!
 //! No selection knows a machine, takes a lock or allocates. A caller describes its processes, or its
 //! tenants, by the trait [`Candidates`]:
@@ -48,25 +49,33 @@
 //! # }
 //! ```
 //!
-//! Locks: `ReapQueue`, by the reaper. Who selects holds the lock that keeps a second selection away.
+//! Locks: `ReapQueue`, by the reaper; `OomKill`, by who is about to kill.
 
 mod badness;
 mod candidate;
+mod census;
 mod kill;
+mod out_of_memory;
+mod over_budget;
 mod process;
 mod reaper;
 mod release;
+mod report;
 mod scope;
 mod select;
+mod shortage;
 
 pub use self::badness::{NoPages, POINTS_MAX, POINTS_MIN, TotalPages, Usage, badness, oom_score};
 pub use self::candidate::{
     AdjOutOfRange, Candidates, Facts, GroupId, Kind, Memory, Reading, ScoreAdj,
 };
+pub use self::census::{Census, Pages};
 pub use self::kill::{Aftermath, Killed, OomKiller, Signals};
+pub use self::out_of_memory::{First, Look, OutOfMemory, Owner, Rules};
 pub use self::process::{Parted, Process, State};
 pub use self::reaper::{Done, How, Next, Patience, Reaper, Stepped};
 pub use self::release::{ReleaseError, Released, release};
+pub use self::report::{Report, Row, Verdict};
 pub use self::scope::{Constraint, NodeSet, Scope, Standing, Trigger};
 pub use self::select::{
     Approximate, Bounded, NoVictim, Outcome, Precise, SelectError, Selecting, Selection, Slot,

@@ -1,4 +1,4 @@
-//! Handing out a block: page list, refill, next zone, drain, reclaimers.
+//! Handing out a block: page list, refill, next zone, drain, reclaimers, last resort.
 //!
 //! Linux tests watermarks on every allocation; here a page that already sits on this CPU's list
 //! is simply taken, since it left the zone when the list was refilled. The marks are tested where
@@ -9,7 +9,7 @@
 use super::pcp::{Pcp, list_of};
 use super::watermark::Urgency;
 use super::zone::{Ask, Mark, Zone};
-use super::{AllocError, PageAllocator, Request, Tried, tag};
+use super::{AllocError, NoKill, PageAllocator, Relief, Request, Tried, tag};
 use crate::event::Event;
 use crate::machine::{CpuLock, LocalWord, Lock, Machine, Tags};
 use crate::site::{Site, Work};
@@ -27,8 +27,8 @@ impl<M: Machine> PageAllocator<M> {
     ///
     /// # Errors
     /// [`AllocError::OutOfMemory`] when no zone may give a block after every CPU's lists were
-    /// drained and every reclaimer asked; it says what was tried. Who does not wait
-    /// ([`Urgency::waits`]) tries neither; of a failure with [`Urgency::NoWait`] no observer is told.
+    /// drained, every reclaimer asked, and the [`LastResort`] gave up; it says what was tried. Who does
+    /// not wait ([`Urgency::waits`]) tries none of these; of a failure with [`Urgency::NoWait`] no observer is told.
     #[inline]
     pub fn alloc(&self, machine: &M, request: Request) -> Result<Pfn, AllocError> {
         let pfn = match self.try_zones(machine, request, Mark::Low) {
@@ -44,7 +44,7 @@ impl<M: Machine> PageAllocator<M> {
 
     // Inlined so that a constant request leaves nothing to look at on the fast path.
     #[inline(always)]
-    fn try_zones(&self, machine: &M, request: Request, mark: Mark) -> Option<Pfn> {
+    pub(super) fn try_zones(&self, machine: &M, request: Request, mark: Mark) -> Option<Pfn> {
         let Request {
             order,
             class,
@@ -79,11 +79,10 @@ impl<M: Machine> PageAllocator<M> {
         if zones == 0 {
             return Err(AllocError::NoSuchZone);
         }
-        let attempt = || self.try_zones(machine, request, Mark::Min);
-        if let Some(pfn) = attempt() {
+        if let Some(pfn) = self.try_zones(machine, request, Mark::Min) {
             return Ok(pfn);
         }
-        let mut tried = Tried {
+        let tried = Tried {
             zones,
             ..Tried::default()
         };
@@ -95,23 +94,70 @@ impl<M: Machine> PageAllocator<M> {
             // It must not wait for another CPU's lists, or for a reclaimer.
             return self.give_up(machine, request, tried);
         }
+        self.alloc_waiting(machine, request, tried)
+    }
+
+    /// Drain, reclaim, last resort, until there is a block or nothing more is to be had.
+    fn alloc_waiting(
+        &self,
+        machine: &M,
+        mut request: Request,
+        tried: Tried,
+    ) -> Result<Pfn, AllocError> {
+        loop {
+            let mut tried = tried;
+            if let Some(pfn) = self.alloc_reclaiming(machine, request, &mut tried) {
+                return Ok(pfn);
+            }
+            match self.last_resort(machine, request) {
+                Relief::Allocated(pfn) => return Ok(pfn),
+                Relief::Retry => {}
+                Relief::Reserves => request = request.urgent(Urgency::Victim),
+                Relief::GiveUp(no_kill) => {
+                    tried.no_kill = no_kill;
+                    return self.alloc_at_last(machine, request, tried);
+                }
+            }
+        }
+    }
+
+    /// The end, but for a last look if a last resort was asked: who was dying meanwhile, and was the
+    /// last that could be killed, has given its memory back.
+    fn alloc_at_last(
+        &self,
+        machine: &M,
+        request: Request,
+        mut tried: Tried,
+    ) -> Result<Pfn, AllocError> {
+        if tried.no_kill == NoKill::NobodyLeft {
+            tried.drained += self.drain_each(machine);
+            if let Some(pfn) = self.try_zones(machine, request, Mark::Min) {
+                return Ok(pfn);
+            }
+        }
+        self.give_up(machine, request, tried)
+    }
+
+    /// Drains all lists and asks reclaimers as long as they have something.
+    fn alloc_reclaiming(&self, machine: &M, request: Request, tried: &mut Tried) -> Option<Pfn> {
+        let attempt = || self.try_zones(machine, request, Mark::Min);
         tried.drained += self.drain_all(machine);
         if let Some(pfn) = attempt() {
-            return Ok(pfn);
+            return Some(pfn);
         }
         for _round in 0..RECLAIM_ROUNDS_MAX {
-            let got = self.reclaim(machine, request.order, &mut tried);
+            let got = self.reclaim(machine, request.order, tried);
             // Not `drain_all`: that one leaves it to a drain under way, which may not have come to
             // the pages this allocation needs, and there is no later chance.
             tried.drained += self.drain_each(machine);
             if let Some(pfn) = attempt() {
-                return Ok(pfn);
+                return Some(pfn);
             }
             if got == Pages::ZERO {
                 break;
             }
         }
-        self.give_up(machine, request, tried)
+        None
     }
 
     fn give_up(&self, machine: &M, request: Request, mut tried: Tried) -> Result<Pfn, AllocError> {

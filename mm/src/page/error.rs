@@ -26,6 +26,39 @@ pub struct Tried {
     pub reclaimers: u32,
     /// Pages they said they gave back.
     pub reclaimed: Pages,
+    /// Why nobody was killed for it.
+    pub no_kill: NoKill,
+}
+
+/// Why nobody was killed for an allocation, or not for it again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum NoKill {
+    /// There is no [`LastResort`](super::LastResort), or who asks does not wait for one.
+    #[default]
+    NotAsked,
+    /// It is larger than is worth a process (Linux: `PAGE_ALLOC_COSTLY_ORDER`).
+    Costly,
+    /// It wants memory of a kind that few processes have (Linux: `lowmem`).
+    LowZone,
+    /// Who asks is dying, and has used the reserves.
+    Dying,
+    /// Nobody may be killed, or nobody whose memory would help.
+    NobodyLeft,
+    /// Whoever is to be killed cannot be found: a caller's counters contradict themselves.
+    NotSelected,
+}
+
+impl fmt::Display for NoKill {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NotAsked => "nobody is killed for it",
+            Self::Costly => "it is too large to kill a process for",
+            Self::LowZone => "killing would hardly free memory of this kind",
+            Self::Dying => "who asks is dying and has used its reserve",
+            Self::NobodyLeft => "no process is left that may be killed and would help",
+            Self::NotSelected => "counters of processes contradict themselves",
+        })
+    }
 }
 
 impl fmt::Display for AllocError {
@@ -39,13 +72,18 @@ impl fmt::Display for AllocError {
                     drained,
                     reclaimers,
                     reclaimed,
+                    no_kill,
                 } = tried;
                 write!(
                     f,
                     "out of memory: asked {zones} zones ({kept_back} keep a block in reserve), \
                      drained {drained} pages from the CPUs' lists, \
                      reclaimed {reclaimed} pages by {reclaimers} reclaimers"
-                )
+                )?;
+                match no_kill {
+                    NoKill::NotAsked => Ok(()),
+                    why => write!(f, "; {why}"),
+                }
             }
         }
     }

@@ -2,11 +2,12 @@
 //!
 //! ```text
 //! alloc ──> pcp list of this CPU ──(empty)── refill ──> free lists ──(below low)──> next zone
-//! free  ──> pcp list of this CPU ──(≥ high)── spill ──> free lists      ──> drain ──> reclaimers
+//! free  ──> pcp list of this CPU ──(≥ high)── spill ──> free lists      ──> drain ──> reclaimers ──> last resort
 //! ```
 //!
 //! `buddy`, `links`, `tag`: the free lists. `pcp`, `sizing`, `watermark`: decisions, no locks.
-//! `zone`: one zone. `hold`, `blocks`: what moves under one hold of its lock. `alloc`, `free`, `drain`: the three ways pages move. `holds`: the variants.
+//! `zone`: one zone. `hold`, `blocks`: what moves under one hold of its lock. `alloc`, `free`, `drain`: the three ways pages move. `last_resort`: what
+//! follows when none are left. `holds`: the variants.
 
 mod alloc;
 mod blocks;
@@ -18,6 +19,7 @@ mod error;
 mod free;
 mod hold;
 pub mod holds;
+mod last_resort;
 mod layout;
 mod links;
 mod pcp;
@@ -34,8 +36,9 @@ use ::alloc::vec::Vec;
 use core::fmt;
 use core::sync::atomic::Ordering::Relaxed;
 
-pub use self::error::{AllocError, FreeError, Tried};
+pub use self::error::{AllocError, FreeError, NoKill, Tried};
 pub(crate) use self::free::FREE_BATCH;
+pub use self::last_resort::{LastResort, Relief};
 pub use self::layout::{Layout, LayoutError, ZoneKind, ZoneLayout};
 pub use self::links::Metadata;
 pub use self::setup::Config;
@@ -62,6 +65,7 @@ pub struct PageAllocator<M: Machine> {
     /// For each CPU and kind, the zone to ask first, or `NO_ZONE`.
     nearest: Vec<[u32; ZoneKind::ALL.len()]>,
     reclaimers: Vec<Box<dyn Reclaimer<M>>>,
+    last_resort: Option<Box<dyn LastResort<M>>>,
     cpus: Cpus<M>,
     tunables: M::Lock<Tunables>,
     draining: M::Lock<()>,

@@ -14,7 +14,7 @@ use super::layout::{Layout, LayoutError, ZoneKind};
 use super::sizing::Sizes;
 use super::watermark::{self, Share};
 use super::zone::Zone;
-use super::{NO_ZONE, PageAllocator, Reclaimer};
+use super::{LastResort, NO_ZONE, PageAllocator, Reclaimer};
 use crate::cpus::{Cpus, Hotplug};
 use crate::design::Design;
 use crate::machine::{Lock, Machine, Word};
@@ -33,6 +33,8 @@ pub struct Config<M: Machine> {
     pub tunables: Tunables,
     /// Who gets memory back, in the order to be asked.
     pub reclaimers: Vec<Box<dyn Reclaimer<M>>>,
+    /// What is done when they have nothing more. Without it the allocation fails.
+    pub last_resort: Option<Box<dyn LastResort<M>>>,
     /// A CPU's share of the last-level cache (Linux: `per_cpu_data_slice_size`). Lists of larger
     /// shares keep freed blocks longer.
     pub cache_slice: Pages,
@@ -47,6 +49,7 @@ impl<M: Machine> Config<M> {
             design: Design::default(),
             tunables: Tunables::default(),
             reclaimers: Vec::new(),
+            last_resort: None,
             cache_slice: Pages::from_bytes(1 << 20),
         }
     }
@@ -58,6 +61,7 @@ impl<M: Machine> fmt::Debug for Config<M> {
             .field("layout", &self.layout)
             .field("design", &self.design)
             .field("reclaimers", &self.reclaimers.len())
+            .field("last_resort", &self.last_resort.is_some())
             .finish_non_exhaustive()
     }
 }
@@ -73,6 +77,7 @@ impl<M: Machine> PageAllocator<M> {
             design,
             tunables,
             reclaimers,
+            last_resort,
             cache_slice,
         } = config;
         layout.check()?;
@@ -100,6 +105,7 @@ impl<M: Machine> PageAllocator<M> {
             zonelists,
             zones,
             reclaimers,
+            last_resort,
             cpus: Cpus::new(machine),
             tunables: machine.lock(LockClass::Sizing, this, tunables),
             draining: machine.lock(LockClass::DrainAll, this, ()),

@@ -218,6 +218,7 @@ impl<M: Machine> Zone<M> {
         ok(match ask.mark {
             Mark::Min => marks.min,
             Mark::Low => marks.low,
+            Mark::High => marks.high,
         })
     }
 
@@ -283,6 +284,7 @@ pub(super) struct Ask {
 pub(super) enum Mark {
     Min,
     Low,
+    High,
 }
 
 /// Whether somebody reclaims in a zone (Linux: `ZONE_RECLAIM_ACTIVE`).

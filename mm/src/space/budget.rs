@@ -126,6 +126,12 @@ impl<M: Machine> Budget<M> {
         self.parent.as_ref()
     }
 
+    /// The budget so many levels above; 0 is this one.
+    #[must_use]
+    pub fn above(self: &Arc<Self>, level: u32) -> Option<&Arc<Self>> {
+        iter::successors(Some(self), |budget| budget.parent()).nth(level as usize)
+    }
+
     /// All under which budget die if a member of this one is killed because `domain` ran out, or
     /// the machine if that is `None`: the highest budget that is killed together, this one included,
     /// not above `domain` (Linux: `mem_cgroup_get_oom_group`).

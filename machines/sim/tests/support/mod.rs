@@ -19,6 +19,7 @@ pub(crate) mod space_actor;
 pub(crate) mod space_stage;
 pub(crate) mod space_user;
 pub(crate) mod village;
+pub(crate) mod village_press;
 
 pub(crate) use self::dice::Dice;
 pub(crate) use self::small::Small;

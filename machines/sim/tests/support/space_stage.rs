@@ -127,6 +127,7 @@ impl SpaceStage {
             holds: *dice.pick(&HOLDS),
             counting: *dice.pick(&Counting::ALL),
             reaping: *dice.pick(&Reaping::ALL),
+            ..Design::OURS
         };
         let layout = layout(dice, nodes);
         let mut config = Config::new(layout.clone());

@@ -9,7 +9,8 @@ use plimsoll_mm::design::Design;
 use plimsoll_mm::event::Event;
 use plimsoll_mm::machine::Machine;
 use plimsoll_mm::oom::{
-    Done, Killed, Kind, Next, OomKiller, Parted, Patience, Process, Signals, State,
+    Done, Killed, Kind, Look, Next, OomKiller, OutOfMemory, Owner, Parted, Patience, Process,
+    Report, Row, Rules, Signals, State, Verdict,
 };
 use plimsoll_mm::page::{Config, Layout};
 use plimsoll_mm::space::budget::Budget;
@@ -19,12 +20,14 @@ use plimsoll_mm::space::{
 };
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{CpuId, Nanos, Pages, ProcessId, Vpn};
-use plimsoll_sim::{Sim, SimOptions};
+use plimsoll_sim::{Sim, SimOptions, last_resort};
 
 use super::{Small, small};
 
-/// Memory of the machine.
+/// Memory of the machine, unless a test wants less.
 const PAGES: u32 = 1 << 17;
+/// CPUs of the machine.
+const CPUS: u32 = 4;
 /// Where mappings begin.
 pub(crate) const START: Vpn = Vpn(1 << 20);
 
@@ -35,7 +38,9 @@ pub(crate) type Space = Arc<AddressSpace<Sim>>;
 pub(crate) struct Village {
     pub(crate) small: Small,
     pub(crate) spaces: Spaces<Sim>,
-    pub(crate) killer: Killer,
+    pub(crate) killer: Arc<Killer>,
+    /// Who kills when memory is out; the page allocator asks it if the village has a [`Press`].
+    pub(crate) oom: OutOfMemory<Sim, Calls, Mayor>,
     pub(crate) processes: RefCell<Vec<Arc<Process<Sim>>>>,
     /// When the reaper was done with whom.
     pub(crate) done: RefCell<Vec<(Nanos, Done)>>,
@@ -43,11 +48,66 @@ pub(crate) struct Village {
     free_at_first: Pages,
 }
 
+/// A machine on which memory runs out.
+#[derive(Clone, Copy)]
+pub(crate) struct Press {
+    pub(crate) pages: u32,
+    pub(crate) rules: Rules,
+}
+
+/// Who owns the processes.
+#[derive(Default)]
+pub(crate) struct Mayor {
+    /// For whom each CPU allocates.
+    current: RefCell<[Option<ProcessId>; CPUS as usize]>,
+    pub(crate) reports: RefCell<Vec<Told>>,
+    /// Who leaves the next time the processes are asked for, right before.
+    pub(crate) leaves: Cell<Option<u32>>,
+    village: RefCell<Weak<Village>>,
+}
+
+/// A report, kept.
+#[derive(Clone, Debug)]
+pub(crate) struct Told {
+    pub(crate) rows: Vec<Row>,
+    pub(crate) verdict: Verdict,
+    pub(crate) text: String,
+}
+
+impl Owner<Sim> for Mayor {
+    fn with_processes(&self, sim: &Sim, look: &mut Look<'_, Sim>) {
+        let village = self.village.borrow().upgrade().expect("it is there");
+        if let Some(id) = self.leaves.take() {
+            village.exit(sim, &village.process(id));
+        }
+        let processes = village.processes.borrow().clone();
+        look(&processes);
+    }
+
+    fn current(&self, sim: &Sim) -> Option<ProcessId> {
+        self.current.borrow()[sim.this_cpu().index()]
+    }
+
+    fn pause(&self, sim: &Sim) {
+        sim.sleep(Nanos::from_ms(1));
+    }
+
+    fn report(&self, _sim: &Sim, report: &Report<'_, Sim>) {
+        self.reports.borrow_mut().push(Told {
+            rows: report.rows().collect(),
+            verdict: report.verdict(),
+            text: report.to_string(),
+        });
+    }
+}
+
 /// What the OOM killer has asked for.
 pub(crate) struct Calls {
     pub(crate) log: RefCell<Vec<Call>>,
     /// How long after it was told to die a process begins to exit; it does not if it is frozen.
     exits_after: Option<Nanos>,
+    /// Those who notice by themselves that they are to die, and exit.
+    awake: RefCell<Vec<u32>>,
     /// Whether the reaper has a task of its own.
     reaps: Cell<bool>,
     village: RefCell<Weak<Village>>,
@@ -77,7 +137,8 @@ impl Signals<Sim> for Calls {
         let marked = Marked(process.is(sim, State::Victim));
         let call = Call::Kill(process.id().0, counted, marked);
         self.log.borrow_mut().push(call);
-        if !process.is(sim, State::Frozen) {
+        let is_awake = self.awake.borrow().contains(&process.id().0);
+        if !process.is(sim, State::Frozen) && !is_awake {
             self.exits(sim, process);
         }
     }
@@ -152,31 +213,71 @@ impl Village {
         exits_after: Option<Nanos>,
         patience: Patience,
     ) -> Rc<Self> {
+        Self::build(options, reaping, (exits_after, patience), None)
+    }
+
+    /// A village that has little memory and kills when it is out.
+    pub(crate) fn pressed(
+        options: SimOptions,
+        reaping: Reaping,
+        end: (Option<Nanos>, Patience),
+        press: Press,
+    ) -> Rc<Self> {
+        Self::build(options, reaping, end, Some(press))
+    }
+
+    fn build(
+        options: SimOptions,
+        reaping: Reaping,
+        (exits_after, patience): (Option<Nanos>, Patience),
+        press: Option<Press>,
+    ) -> Rc<Self> {
         let design = Design {
             reaping,
             ..Design::OURS
         };
-        let mut config = Config::new(Layout::arena(Pages(PAGES)));
+        let pages = press.map_or(PAGES, |press| press.pages);
+        let mut config = Config::new(Layout::arena(Pages(pages)));
         config.design = design;
-        let profile = small::profile(Topology::flat(4), 1000);
+        let me: Rc<RefCell<Weak<Self>>> = Rc::default();
+        if press.is_some() {
+            let me = Rc::clone(&me);
+            config.last_resort = Some(last_resort(move |sim, pages, request| {
+                let village = me.borrow().upgrade().expect("it is there");
+                village.oom.relieve(sim, pages, request)
+            }));
+        }
+        let profile = small::profile(Topology::flat(CPUS), 1000);
         let small = Small::with_options(&profile, config, options);
         let calls = Calls {
             log: RefCell::default(),
             exits_after,
+            awake: RefCell::default(),
             reaps: Cell::new(true),
             village: RefCell::default(),
         };
+        let killer = killer(&small.sim, calls, patience);
+        let rules = press.map_or_else(Rules::default, |press| press.rules);
         let village = Rc::new(Self {
             spaces: Spaces::new(&small.sim, &design, 0).expect("countable"),
-            killer: OomKiller::new(&small.sim, calls, patience),
+            oom: OutOfMemory::new(
+                &small.sim,
+                Arc::clone(&killer),
+                Mayor::default(),
+                rules,
+                Vec::new(),
+            ),
+            killer,
             processes: RefCell::default(),
             done: RefCell::default(),
             reaper_runs: Cell::default(),
             free_at_first: small.zone().free,
             small,
         });
-        let weak = Rc::downgrade(&village);
-        village.killer.signals().village.replace(weak);
+        let weak = || Rc::downgrade(&village);
+        village.killer.signals().village.replace(weak());
+        village.oom.owner().village.replace(weak());
+        me.replace(weak());
         village
     }
 
@@ -287,6 +388,13 @@ impl Village {
         parted.expect("it did not exit before")
     }
 
+    /// From now on `cpu` allocates for process `id`, which exits by itself when it is told to.
+    pub(crate) fn becomes(&self, sim: &Sim, id: u32) {
+        let current = self.oom.owner();
+        current.current.borrow_mut()[sim.this_cpu().index()] = Some(ProcessId(id));
+        self.killer.signals().awake.borrow_mut().push(id);
+    }
+
     /// The reaper, in a task that ends when nothing waits for it.
     fn start_reaper(self: &Rc<Self>, sim: &Sim, at: Nanos) {
         if self.reaper_runs.replace(true) {
@@ -358,6 +466,14 @@ impl Village {
         let bad = |done: &&(Nanos, Done)| done.1.bad_rss.is_some();
         assert!(!self.done.borrow().iter().any(|done| bad(&done)));
     }
+}
+
+#[expect(
+    clippy::arc_with_non_send_sync,
+    reason = "on real machines they are both; a simulated one has one thread"
+)]
+fn killer(sim: &Sim, calls: Calls, patience: Patience) -> Arc<Killer> {
+    Arc::new(OomKiller::new(sim, calls, patience))
 }
 
 /// What holds translations of its own.

@@ -1,0 +1,170 @@
+//! Tenants use memory until there is none. The largest is killed, and the allocation that failed
+//! succeeds.
+//!
+//! `cargo run --release -p plimsoll-host --example out_of_memory`
+#![expect(clippy::print_stdout, reason = "printing is what it is for")]
+
+use std::cell::Cell;
+use std::error::Error;
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::thread;
+use std::time::Duration;
+
+use plimsoll_host::Host;
+use plimsoll_mm::design::Design;
+use plimsoll_mm::oom::{
+    Kind, Look, OomKiller, OutOfMemory, Owner, Patience, Process, Report, Rules, Signals, State,
+};
+use plimsoll_mm::page::{Config, Layout};
+use plimsoll_mm::space::{
+    Access, AddressSpace, Backing, FaultError, MapRequest, Memory, Place, Spaces,
+};
+use plimsoll_mm::topology::Topology;
+use plimsoll_mm::units::{Nanos, Pages, ProcessId, Vpn};
+use plimsoll_mm::vmstat::Manager;
+
+/// 128 MiB.
+const PAGES: Pages = Pages(1 << 15);
+const GREEDY_PAGES: u64 = 25_000;
+const SMALL_PAGES: u64 = 1000;
+const MODEST_PAGES: u64 = 12_000;
+const START: Vpn = Vpn(1 << 20);
+
+thread_local! {
+    /// For whom this thread allocates.
+    static CURRENT: Cell<Option<ProcessId>> = const { Cell::new(None) };
+}
+
+/// How tenants are told to die: their threads look by themselves.
+struct Tenants;
+
+impl Signals<Host> for Tenants {
+    fn kill(&self, _host: &Host, process: &Arc<Process<Host>>) {
+        println!("tenant {} is told to die", process.id());
+    }
+
+    fn thaw(&self, _host: &Host, _process: &Arc<Process<Host>>) {}
+
+    /// These tenants always exit in time.
+    fn reap_at(&self, _host: &Host, _at: Nanos) {}
+}
+
+/// All tenants, in the order in which they came.
+#[derive(Default)]
+struct House(Mutex<Vec<Arc<Process<Host>>>>);
+
+impl Owner<Host> for House {
+    fn with_processes(&self, _host: &Host, look: &mut Look<'_, Host>) {
+        look(&self.0.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    fn current(&self, _host: &Host) -> Option<ProcessId> {
+        CURRENT.get()
+    }
+
+    fn pause(&self, _host: &Host) {
+        thread::sleep(Duration::from_millis(1));
+    }
+
+    fn report(&self, _host: &Host, report: &Report<'_, Host>) {
+        println!("{report}");
+    }
+}
+
+type LastResort = Arc<OutOfMemory<Host, Tenants, House>>;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let host = Host::with_topology(Topology::flat(2));
+    let killer = Arc::new(OomKiller::new(&host, Tenants, Patience::LINUX));
+    let (house, rules) = (House::default(), Rules::default());
+    let oom = Arc::new(OutOfMemory::new(&host, killer, house, rules, Vec::new()));
+    let mut config = Config::new(Layout::arena(PAGES));
+    config.last_resort = Some(Box::new(Arc::clone(&oom)));
+    let manager = Manager::new(&host, config)?;
+    let spaces = Spaces::new(&host, &Design::OURS, 0)?;
+    let memory = Memory::new(&host, &manager, &spaces);
+
+    let [modest, small, greedy] = [1, 2, 3].map(|id| tenant(memory, &oom, id));
+    let (modest, small, greedy) = (modest?, small?, greedy?);
+    use_pages(memory, &small, SMALL_PAGES)?;
+    let (tell, told) = mpsc::channel();
+    thread::scope(|scope| -> Result<(), Box<dyn Error>> {
+        let lives = scope.spawn(|| -> Result<(), String> {
+            use_pages(memory, &greedy, GREEDY_PAGES).map_err(|error| error.to_string())?;
+            tell.send(()).map_err(|error| error.to_string())?;
+            while !greedy.is(&host, State::Killed) {
+                thread::sleep(Duration::from_millis(1));
+            }
+            let exited = oom.killer().exit(memory, &greedy);
+            exited.map_or_else(|error| Err(error.to_string()), |_| Ok(()))
+        });
+        told.recv()?;
+        // There is not so much left: somebody has to go.
+        use_pages(memory, &modest, MODEST_PAGES)?;
+        lives.join().map_err(|_| "the tenant panicked")??;
+        Ok(())
+    })?;
+    assert_eq!(oom.killer().kills(&host), 1, "one was enough");
+    for tenant in [&modest, &small] {
+        assert!(!tenant.is(&host, State::Killed));
+        oom.killer().exit(memory, tenant)?;
+    }
+    // The reaper looks whether it is needed, some time.
+    while oom.killer().reaper().queued(&host) > 0 {
+        thread::sleep(Duration::from_millis(20));
+        oom.killer().reaper().step(memory);
+    }
+    manager.pages().drain_all_sync(&host);
+    let free = manager.pages().view(&host)[0].free;
+    assert_eq!(free, PAGES, "every page is back");
+    println!("all gone: {free} of {PAGES} pages are free");
+    Ok(())
+}
+
+/// A tenant with nothing in use.
+fn tenant(
+    memory: Memory<'_, Host>,
+    oom: &LastResort,
+    id: u32,
+) -> Result<Arc<Process<Host>>, Box<dyn Error>> {
+    let space = AddressSpace::new(memory)?;
+    space.map(
+        memory,
+        MapRequest {
+            place: Place::Fixed(START),
+            pages: u64::from(PAGES.0),
+            backing: Backing::Anonymous { huge: false },
+        },
+    )?;
+    let (host, space) = (memory.machine, Some(Arc::new(space)));
+    let process = oom
+        .killer()
+        .enroll(host, ProcessId(id), Kind::Process, space);
+    let process = process.map_err(|_| "no memory for a process")?;
+    let mut all = oom.owner().0.lock().unwrap_or_else(PoisonError::into_inner);
+    all.push(Arc::clone(&process));
+    oom.reserve(host, all.len())
+        .map_err(|_| "no memory for a slot")?;
+    Ok(process)
+}
+
+/// Touches the first `pages` pages.
+fn use_pages(
+    memory: Memory<'_, Host>,
+    process: &Process<Host>,
+    pages: u64,
+) -> Result<(), FaultError> {
+    CURRENT.set(Some(process.id()));
+    let space = process.space(memory.machine).ok_or(FaultError::Ended)?;
+    for page in START.0..START.0 + pages {
+        space.fault(memory, Vpn(page), Access::Write)?;
+    }
+    let resident = space.rss().resident_precise(memory.machine);
+    println!("tenant {} uses {resident} pages", process.id());
+    Ok(())
+}
+
+#[test]
+fn it_runs() -> Result<(), Box<dyn Error>> {
+    main()
+}

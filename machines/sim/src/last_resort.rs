@@ -1,0 +1,63 @@
+//! Last resorts of simulated machines, which stay on one thread and need not be `Send`.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::thread::{self, ThreadId};
+
+use plimsoll_mm::page::{LastResort, PageAllocator, Relief, Request};
+
+use crate::Sim;
+
+type Ask = dyn Fn(&Sim, &PageAllocator<Sim>, Request) -> Relief;
+
+thread_local! {
+    static KEPT: RefCell<BTreeMap<u64, Rc<Ask>>> = const { RefCell::new(BTreeMap::new()) };
+}
+
+/// Where on its thread something is kept.
+struct Kept {
+    thread: ThreadId,
+    key: u64,
+}
+
+/// A last resort that asks `ask`, which is kept on this thread: a simulated machine never leaves it.
+///
+/// What `ask` holds lives as long as the page allocator: what has a share in that one must be held
+/// weakly.
+///
+/// # Panics
+/// Asked on another thread.
+pub fn last_resort(
+    ask: impl Fn(&Sim, &PageAllocator<Sim>, Request) -> Relief + 'static,
+) -> Box<dyn LastResort<Sim>> {
+    let key = KEPT.with_borrow_mut(|kept| {
+        let key = kept.last_key_value().map_or(0, |(last, _)| last + 1);
+        kept.insert(key, Rc::new(ask));
+        key
+    });
+    let thread = thread::current().id();
+    Box::new(Kept { thread, key })
+}
+
+impl LastResort<Sim> for Kept {
+    fn out_of_memory(&self, sim: &Sim, pages: &PageAllocator<Sim>, request: Request) -> Relief {
+        assert_eq!(
+            thread::current().id(),
+            self.thread,
+            "a simulated machine stays on its thread"
+        );
+        let ask = KEPT.with_borrow(|kept| kept.get(&self.key).cloned());
+        ask.expect("it is kept as long as this")(sim, pages, request)
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        if thread::current().id() == self.thread {
+            // The thread may be ending, and have forgotten all of them.
+            let forgotten = KEPT.try_with(|kept| kept.borrow_mut().remove(&self.key));
+            drop(forgotten);
+        }
+    }
+}

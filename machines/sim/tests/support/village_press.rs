@@ -1,0 +1,56 @@
+//! What processes do on a machine on which memory runs out.
+
+use std::sync::Arc;
+
+use plimsoll_mm::oom::State;
+use plimsoll_mm::space::budget::Budget;
+use plimsoll_mm::space::{Access, Backing, FaultError, MapRequest, Place};
+use plimsoll_mm::units::Vpn;
+use plimsoll_sim::Sim;
+
+use super::Village;
+use super::village::{START, Space};
+
+/// More than any test's machine has.
+const SPACE_PAGES: u64 = 1 << 14;
+
+/// A space with room for all memory, that uses `pages`.
+pub(crate) fn roomy(
+    sim: &Sim,
+    village: &Village,
+    budget: Option<&Arc<Budget<Sim>>>,
+    pages: u64,
+) -> Space {
+    let space = village.space(sim, budget, None);
+    let request = MapRequest {
+        place: Place::Fixed(START),
+        pages: SPACE_PAGES,
+        backing: Backing::Anonymous { huge: false },
+    };
+    let memory = village.memory(sim);
+    space.map(memory, request).expect("nothing is there");
+    let used = space.populate(memory, START..Vpn(START.0 + pages));
+    used.expect("there is memory");
+    space
+}
+
+/// Process `id` lives on this CPU: it touches so many `pages` from its `first` on, unless it is to
+/// die. How many it has touched.
+pub(crate) fn grow(sim: &Sim, village: &Village, id: u32, (first, pages): (u64, u64)) -> u64 {
+    let process = village.process(id);
+    let space = Arc::clone(process.space(sim).expect("it lives"));
+    village.becomes(sim, id);
+    let mut touched = 0;
+    while touched < pages && !process.is(sim, State::Killed) {
+        let page = Vpn(START.0 + first + touched);
+        match space.fault(village.memory(sim), page, Access::Write) {
+            Ok(_) => touched += 1,
+            Err(FaultError::Unstable(_) | FaultError::OutOfMemory(_)) => break,
+            Err(error) => panic!("there is memory once somebody has died: {error}"),
+        }
+    }
+    if process.is(sim, State::Killed) {
+        village.exit(sim, &process);
+    }
+    touched
+}

@@ -1,0 +1,220 @@
+//! Real processes as candidates.
+//!
+//! Locks: none.
+
+use alloc::sync::Arc;
+use core::fmt;
+use core::iter;
+
+use super::candidate::{Candidates, Facts, GroupId, Reading};
+use super::process::Process;
+use super::scope::NodeSet;
+use super::select::Slot;
+use crate::counter::{AnyCounters, Counters, Range, precise_totals};
+use crate::machine::Machine;
+use crate::space::budget::Budget;
+use crate::space::rss::{Rss, RssKind};
+use crate::space::{AddressSpace, Flag};
+
+/// The group of those that are under the budget which ran out.
+pub(super) const INSIDE: GroupId = GroupId(1);
+/// The group of all others.
+const OUTSIDE: GroupId = GroupId(0);
+
+/// Sums of many are taken so many times faster together than in no order, if cells are in per-CPU
+/// memory: a line that is streamed takes 7 ns, one that is waited for 30.
+const GAIN: u32 = 4;
+
+/// Processes, in the order in which they were made, as candidates of a selection.
+pub struct Census<'p, M: Machine> {
+    machine: &'p M,
+    processes: &'p [Arc<Process<M>>],
+    domain: Option<&'p Arc<Budget<M>>>,
+    nodes: &'p dyn Fn(&Process<M>) -> NodeSet,
+}
+
+impl<'p, M: Machine> Census<'p, M> {
+    /// All of `processes`, which may use every node.
+    pub fn new(machine: &'p M, processes: &'p [Arc<Process<M>>]) -> Self {
+        Self {
+            machine,
+            processes,
+            domain: None,
+            nodes: &|_| NodeSet::ALL,
+        }
+    }
+
+    /// The same, where group 1 is all under `domain`, and group 0 all others; without it all are in
+    /// group 0.
+    #[must_use]
+    pub fn within(self, domain: Option<&'p Arc<Budget<M>>>) -> Self {
+        Self { domain, ..self }
+    }
+
+    /// The same, where a process may use the nodes that `nodes` says.
+    #[must_use]
+    pub fn on_nodes(self, nodes: &'p dyn Fn(&Process<M>) -> NodeSet) -> Self {
+        Self { nodes, ..self }
+    }
+
+    /// The processes.
+    #[must_use]
+    pub const fn processes(&self) -> &'p [Arc<Process<M>>] {
+        self.processes
+    }
+
+    pub(super) const fn machine(&self) -> &'p M {
+        self.machine
+    }
+
+    pub(super) fn process(&self, candidate: u32) -> Option<&'p Arc<Process<M>>> {
+        self.processes.get(candidate as usize)
+    }
+
+    /// Whether a victim's memory is being emptied by its last user right now.
+    pub(super) fn has_leaving_victim(&self) -> bool {
+        let machine = self.machine;
+        let processes = self.processes.iter();
+        let mut spaces = processes.filter_map(|process| process.last_space());
+        spaces.any(|space| {
+            space.has(machine, Flag::Victim)
+                && space.has(machine, Flag::Exiting)
+                && !space.has(machine, Flag::Ended)
+        })
+    }
+
+    fn space(&self, candidate: u32) -> Option<&'p AddressSpace<M>> {
+        let space = self.process(candidate)?.space(self.machine)?;
+        Some(space)
+    }
+
+    fn group_of(&self, process: &Process<M>) -> GroupId {
+        let space = process.last_space();
+        let budget = space.and_then(|space| space.budget());
+        let inside = self.domain.is_some_and(|domain| {
+            iter::successors(budget, |budget| budget.parent())
+                .any(|budget| Arc::ptr_eq(budget, domain))
+        });
+        if inside { INSIDE } else { OUTSIDE }
+    }
+}
+
+impl<M: Machine> Candidates for Census<'_, M> {
+    fn len(&self) -> u32 {
+        u32::try_from(self.processes.len()).unwrap_or(u32::MAX)
+    }
+
+    fn facts(&self, candidate: u32) -> Option<Facts> {
+        let process = self.process(candidate)?;
+        Some(Facts {
+            nodes: (self.nodes)(process),
+            group: self.group_of(process),
+            ..process.facts(self.machine)
+        })
+    }
+
+    fn approximate(&self, candidate: u32) -> Option<Reading> {
+        let (machine, space) = (self.machine, self.space(candidate)?);
+        let counters = space.rss().counters();
+        let of = |kind: RssKind| counters.min_max(machine, kind as usize);
+        let sum = |sum: Range, range: Range| sum + range;
+        let range = RssKind::ALL
+            .into_iter()
+            .map(of)
+            .fold(tables(machine, space), sum);
+        let range = Range {
+            min: range.min.max(0),
+            max: range.max.max(0),
+        };
+        let rss = space.rss();
+        let estimate = rss.resident(machine) + rss.approximate(machine, RssKind::Swap);
+        let estimate = i64::try_from(estimate + space.table_pages(machine)).unwrap_or(i64::MAX);
+        // Read a little later than the range: what was added meanwhile is left out.
+        let estimate = estimate.clamp(range.min, range.max);
+        Some(Reading { estimate, range })
+    }
+
+    fn precise(&self, candidate: u32) -> Option<i64> {
+        let (machine, space) = (self.machine, self.space(candidate)?);
+        let pages = space.rss().counters().precise_total(machine);
+        Some(pages.max(0).saturating_add(tables(machine, space).min))
+    }
+
+    fn precise_many(&self, slots: &mut [Slot]) {
+        for slot in &mut *slots {
+            match self.space(slot.candidate()) {
+                Some(space) => slot.add(tables(self.machine, space).min),
+                None => slot.exited(),
+            }
+        }
+        // Who exits in between is noticed when it is looked at before it is chosen.
+        let counters = |slot: &Slot| {
+            self.space(slot.candidate())
+                .map(|space| space.rss().counters())
+        };
+        precise_totals(self.machine, slots, counters, Slot::add);
+    }
+
+    fn batch_gain(&self) -> u32 {
+        let first = (0..self.len()).find_map(|candidate| self.space(candidate));
+        match first.map(|space| space.rss().counters()) {
+            Some(AnyCounters::Tree(_) | AnyCounters::OneSided(_)) => GAIN,
+            Some(AnyCounters::Flat(_) | AnyCounters::Shared(_)) | None => 1,
+        }
+    }
+}
+
+/// Its page tables, which are counted exactly.
+fn tables<M: Machine>(machine: &M, space: &AddressSpace<M>) -> Range {
+    let pages = i64::try_from(space.table_pages(machine)).unwrap_or(i64::MAX);
+    Range::exactly(pages)
+}
+
+/// What one process has, as a report shows it. All in pages, as a cheap look can tell.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pages {
+    /// Of files.
+    pub file: u64,
+    /// Anonymous.
+    pub anon: u64,
+    /// Of shared memory.
+    pub shmem: u64,
+    /// In swap.
+    pub swap: u64,
+    /// Of page tables.
+    pub tables: u64,
+}
+
+impl Pages {
+    pub(super) fn of<M: Machine>(machine: &M, space: &AddressSpace<M>) -> Self {
+        let rss: &Rss<M> = space.rss();
+        let of = |kind| rss.approximate(machine, kind);
+        Self {
+            file: of(RssKind::File),
+            anon: of(RssKind::Anon),
+            shmem: of(RssKind::Shmem),
+            swap: of(RssKind::Swap),
+            tables: space.table_pages(machine),
+        }
+    }
+
+    /// Resident pages of every kind.
+    #[must_use]
+    pub const fn resident(&self) -> u64 {
+        self.file + self.anon + self.shmem
+    }
+
+    /// All of them: what its points are made of.
+    #[must_use]
+    pub const fn all(&self) -> u64 {
+        self.resident() + self.swap + self.tables
+    }
+}
+
+impl<M: Machine> fmt::Debug for Census<'_, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Census")
+            .field("processes", &self.processes.len())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,178 @@
+//! What an embedder may print when memory is out (Linux: `dump_header`, `dump_tasks`).
+//!
+//! A report is data that is read while the decision stands: nothing is copied or allocated.
+
+use core::fmt;
+
+use super::badness;
+use super::candidate::{Candidates, Facts, Kind, ScoreAdj};
+use super::census::{Census, Pages};
+use super::kill::Killed;
+use super::scope::{Constraint, Scope};
+use super::select::NoVictim;
+use crate::machine::Machine;
+use crate::units::ProcessId;
+
+/// Out of memory: of what, who was there, and what came of it.
+pub struct Report<'a, M: Machine> {
+    pub(super) scope: Scope,
+    pub(super) census: &'a Census<'a, M>,
+    pub(super) verdict: Verdict,
+}
+
+/// What came of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// This one was killed, and perhaps others with it. Of its own memory some may be gone already.
+    Killed(Row, Killed),
+    /// Nobody could be.
+    Nobody(NoVictim),
+}
+
+/// A process in the table of candidates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// Who it is.
+    pub process: ProcessId,
+    /// Its memory.
+    pub pages: Pages,
+    /// How much more or less than others it should be killed.
+    pub adj: ScoreAdj,
+    /// Its points by these pages; `None` if it may not be killed.
+    pub points: Option<i64>,
+}
+
+impl<M: Machine> Report<'_, M> {
+    /// What there was too little of.
+    #[must_use]
+    pub const fn scope(&self) -> &Scope {
+        &self.scope
+    }
+
+    /// What came of it.
+    #[must_use]
+    pub const fn verdict(&self) -> Verdict {
+        self.verdict
+    }
+
+    /// All with memory whose death would help, in the order in which they were made. Memory is as a
+    /// cheap look can tell; the victim was chosen by a better one.
+    pub fn rows(&self) -> impl Iterator<Item = Row> + '_ {
+        (0..self.census.len()).filter_map(|candidate| Row::of(self.census, &self.scope, candidate))
+    }
+}
+
+impl Row {
+    pub(super) fn of<M: Machine>(
+        census: &Census<'_, M>,
+        scope: &Scope,
+        candidate: u32,
+    ) -> Option<Self> {
+        let process = census.process(candidate)?;
+        let space = process.space(census.machine())?;
+        let facts = census.facts(candidate)?;
+        concerns(census, scope, &facts).then(|| {
+            let pages = Pages::of(census.machine(), space);
+            let all = i64::try_from(pages.all()).unwrap_or(i64::MAX);
+            Self {
+                process: process.id(),
+                pages,
+                adj: facts.adj,
+                points: badness(&facts, all, scope.total),
+            }
+        })
+    }
+}
+
+/// Whether its memory is what the shortage is about.
+fn concerns<M: Machine>(census: &Census<'_, M>, scope: &Scope, facts: &Facts) -> bool {
+    facts.kind != Kind::KernelThread
+        && match scope.constraint {
+            Constraint::Machine => true,
+            Constraint::Nodes(nodes) => facts.nodes.meets(nodes),
+            Constraint::Group(group) => census.is_within(facts.group, group),
+        }
+}
+
+impl<M: Machine> fmt::Display for Report<'_, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let constraint = match self.scope.constraint {
+            Constraint::Machine => "CONSTRAINT_NONE",
+            Constraint::Nodes(_) => "CONSTRAINT_MEMORY_POLICY",
+            Constraint::Group(_) => "CONSTRAINT_MEMCG",
+        };
+        let total = self.scope.total.get();
+        writeln!(f, "oom-kill:constraint={constraint},total={total} pages")?;
+        writeln!(f, "Tasks state (memory values in pages):")?;
+        let [pid, rss, anon, file] = ["[  pid  ]", "rss", "rss_anon", "rss_file"];
+        let [shmem, tables, swap, adj] = ["rss_shmem", "pgtables", "swapents", "oom_score_adj"];
+        writeln!(
+            f,
+            "{pid} {rss:>8} {anon:>8} {file:>8} {shmem:>9} {tables:>8} {swap:>8} {adj:>13}"
+        )?;
+        self.rows().try_for_each(|row| writeln!(f, "{row}"))?;
+        match self.verdict {
+            Verdict::Nobody(_) => f.write_str("Out of memory and no killable processes..."),
+            Verdict::Killed(row, killed) => write_killed(f, self.scope.constraint, &row, killed),
+        }
+    }
+}
+
+fn write_killed(
+    f: &mut fmt::Formatter<'_>,
+    constraint: Constraint,
+    row: &Row,
+    killed: Killed,
+) -> fmt::Result {
+    let what = match constraint {
+        Constraint::Group(_) => "Memory cgroup out of memory",
+        Constraint::Machine | Constraint::Nodes(_) => "Out of memory",
+    };
+    let Row {
+        process,
+        pages,
+        adj,
+        ..
+    } = row;
+    let kib = |pages: u64| pages.saturating_mul(4);
+    write!(
+        f,
+        "{what}: Killed process {process} anon-rss:{}kB, file-rss:{}kB, shmem-rss:{}kB \
+         pgtables:{}kB oom_score_adj:{}",
+        kib(pages.anon),
+        kib(pages.file),
+        kib(pages.shmem),
+        kib(pages.tables),
+        adj.get()
+    )?;
+    match killed.signalled {
+        0 | 1 => Ok(()),
+        all => write!(f, " and {} more", all - 1),
+    }
+}
+
+impl fmt::Display for Row {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Pages {
+            file,
+            anon,
+            shmem,
+            swap,
+            tables,
+        } = self.pages;
+        let (process, rss, adj) = (self.process.0, self.pages.resident(), self.adj.get());
+        write!(
+            f,
+            "[{process:>7}] {rss:>8} {anon:>8} {file:>8} {shmem:>9} {tables:>8} {swap:>8} {adj:>13}"
+        )
+    }
+}
+
+impl<M: Machine> fmt::Debug for Report<'_, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Report")
+            .field("scope", &self.scope)
+            .field("verdict", &self.verdict)
+            .finish_non_exhaustive()
+    }
+}

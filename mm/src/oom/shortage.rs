@@ -1,0 +1,61 @@
+//! What there is too little of, and for whom.
+//!
+//! Locks: those of a look for free pages: every `Pcp`, and `Zone`.
+
+use alloc::sync::Arc;
+
+use super::badness::TotalPages;
+use super::census::INSIDE;
+use super::scope::{Constraint, NodeSet, Scope, Trigger};
+use crate::machine::Machine;
+use crate::page::{PageAllocator, Relief, Request};
+use crate::space::budget::Budget;
+
+/// What is short, and for whom.
+pub(super) enum Shortage<'a, M: Machine> {
+    Machine(&'a PageAllocator<M>, Request),
+    /// So many pages more are wanted under a budget.
+    Group(&'a Arc<Budget<M>>, u64),
+}
+
+impl<M: Machine> Shortage<'_, M> {
+    /// What to do if there is memory by now.
+    pub(super) fn is_over(&self, machine: &M) -> Option<Relief> {
+        match self {
+            Self::Machine(pages, request) => pages
+                .alloc_if_plenty(machine, *request)
+                .map(Relief::Allocated),
+            Self::Group(budget, pages) => {
+                let wanted = budget.used(machine).saturating_add(*pages);
+                (wanted <= budget.limit()).then_some(Relief::Retry)
+            }
+        }
+    }
+
+    pub(super) const fn domain(&self) -> Option<&Arc<Budget<M>>> {
+        match self {
+            Self::Machine(..) => None,
+            Self::Group(budget, _) => Some(budget),
+        }
+    }
+
+    /// Who may be killed; `None` if the allowed nodes have no memory at all.
+    pub(super) fn scope(&self, allowed: Option<NodeSet>, swap_pages: u64) -> Option<Scope> {
+        let (constraint, total) = match self {
+            Self::Machine(pages, _) => {
+                let nodes = allowed.unwrap_or(NodeSet::ALL);
+                let memory = pages.managed_on(nodes).saturating_add(swap_pages);
+                (
+                    allowed.map_or(Constraint::Machine, Constraint::Nodes),
+                    memory,
+                )
+            }
+            Self::Group(budget, _) => (Constraint::Group(INSIDE), budget.limit().max(1)),
+        };
+        Some(Scope {
+            total: TotalPages::new(total).ok()?,
+            constraint,
+            trigger: Trigger::Shortage,
+        })
+    }
+}
