@@ -229,6 +229,7 @@ mod tests {
                 name: String::new(),
                 reaping: Reaping::Ascending,
                 helpers: 1,
+                bounded: false,
             },
             seed: 3,
         };
