@@ -219,7 +219,13 @@ impl Log {
             | Event::PageFree { .. }
             | Event::PageSplit { .. }
             | Event::Begin(_)
-            | Event::End(_) => {}
+            | Event::End(_)
+            | Event::OomKill(_)
+            | Event::MarkVictim(_)
+            | Event::WakeReaper(_)
+            | Event::StartTaskReaping(_)
+            | Event::FinishTaskReaping(_)
+            | Event::SkipTaskReaping(_) => {}
         }
     }
 
