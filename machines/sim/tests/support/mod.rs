@@ -12,6 +12,7 @@ pub(crate) mod check_shepherd;
 pub(crate) mod check_spaces;
 pub(crate) mod check_whole;
 pub(crate) mod dice;
+pub(crate) mod mayor;
 pub(crate) mod scene;
 pub(crate) mod seeds;
 pub(crate) mod small;

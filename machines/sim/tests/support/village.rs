@@ -9,8 +9,8 @@ use plimsoll_mm::design::Design;
 use plimsoll_mm::event::Event;
 use plimsoll_mm::machine::Machine;
 use plimsoll_mm::oom::{
-    Done, Killed, Kind, Look, Next, OomKiller, OutOfMemory, Owner, Parted, Patience, Process,
-    Report, Row, Rules, Signals, State, Verdict,
+    Done, Killed, Kind, Next, OomKiller, OutOfMemory, Parted, Patience, Process, Rules, Signals,
+    State,
 };
 use plimsoll_mm::page::{Config, Layout};
 use plimsoll_mm::space::budget::Budget;
@@ -22,12 +22,13 @@ use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{CpuId, Nanos, Pages, ProcessId, Vpn};
 use plimsoll_sim::{Sim, SimOptions, last_resort};
 
+use super::mayor::Mayor;
 use super::{Small, small};
 
 /// Memory of the machine, unless a test wants less.
 const PAGES: u32 = 1 << 17;
 /// CPUs of the machine.
-const CPUS: u32 = 4;
+pub(super) const CPUS: u32 = 4;
 /// Where mappings begin.
 pub(crate) const START: Vpn = Vpn(1 << 20);
 
@@ -53,52 +54,6 @@ pub(crate) struct Village {
 pub(crate) struct Press {
     pub(crate) pages: u32,
     pub(crate) rules: Rules,
-}
-
-/// Who owns the processes.
-#[derive(Default)]
-pub(crate) struct Mayor {
-    /// For whom each CPU allocates.
-    current: RefCell<[Option<ProcessId>; CPUS as usize]>,
-    pub(crate) reports: RefCell<Vec<Told>>,
-    /// Who leaves the next time the processes are asked for, right before.
-    pub(crate) leaves: Cell<Option<u32>>,
-    village: RefCell<Weak<Village>>,
-}
-
-/// A report, kept.
-#[derive(Clone, Debug)]
-pub(crate) struct Told {
-    pub(crate) rows: Vec<Row>,
-    pub(crate) verdict: Verdict,
-    pub(crate) text: String,
-}
-
-impl Owner<Sim> for Mayor {
-    fn with_processes(&self, sim: &Sim, look: &mut Look<'_, Sim>) {
-        let village = self.village.borrow().upgrade().expect("it is there");
-        if let Some(id) = self.leaves.take() {
-            village.exit(sim, &village.process(id));
-        }
-        let processes = village.processes.borrow().clone();
-        look(&processes);
-    }
-
-    fn current(&self, sim: &Sim) -> Option<ProcessId> {
-        self.current.borrow()[sim.this_cpu().index()]
-    }
-
-    fn pause(&self, sim: &Sim) {
-        sim.sleep(Nanos::from_ms(1));
-    }
-
-    fn report(&self, _sim: &Sim, report: &Report<'_, Sim>) {
-        self.reports.borrow_mut().push(Told {
-            rows: report.rows().collect(),
-            verdict: report.verdict(),
-            text: report.to_string(),
-        });
-    }
 }
 
 /// What the OOM killer has asked for.

@@ -1,0 +1,57 @@
+//! Who owns the processes of a village, and keeps what is reported.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Weak;
+
+use plimsoll_mm::machine::Machine;
+use plimsoll_mm::oom::{Look, Owner, Report, Row, Verdict};
+use plimsoll_mm::units::{Nanos, ProcessId};
+use plimsoll_sim::Sim;
+
+use super::Village;
+
+/// Who owns the processes.
+#[derive(Default)]
+pub(crate) struct Mayor {
+    /// For whom each CPU allocates.
+    pub(super) current: RefCell<[Option<ProcessId>; super::village::CPUS as usize]>,
+    pub(crate) reports: RefCell<Vec<Told>>,
+    /// Who leaves the next time the processes are asked for, right before.
+    pub(crate) leaves: Cell<Option<u32>>,
+    pub(super) village: RefCell<Weak<Village>>,
+}
+
+/// A report, kept.
+#[derive(Clone, Debug)]
+pub(crate) struct Told {
+    pub(crate) rows: Vec<Row>,
+    pub(crate) verdict: Verdict,
+    pub(crate) text: String,
+}
+
+impl Owner<Sim> for Mayor {
+    fn with_processes(&self, sim: &Sim, look: &mut Look<'_, Sim>) {
+        let village = self.village.borrow().upgrade().expect("it is there");
+        if let Some(id) = self.leaves.take() {
+            village.exit(sim, &village.process(id));
+        }
+        let processes = village.processes.borrow().clone();
+        look(&processes);
+    }
+
+    fn current(&self, sim: &Sim) -> Option<ProcessId> {
+        self.current.borrow()[sim.this_cpu().index()]
+    }
+
+    fn pause(&self, sim: &Sim) {
+        sim.sleep(Nanos::from_ms(1));
+    }
+
+    fn report(&self, _sim: &Sim, report: &Report<'_, Sim>) {
+        self.reports.borrow_mut().push(Told {
+            rows: report.rows().collect(),
+            verdict: report.verdict(),
+            text: report.to_string(),
+        });
+    }
+}
