@@ -248,7 +248,10 @@ mod tests {
                 let expected = match (selecting, population) {
                     (Selecting::Precise, _) => 300..=300,
                     (Selecting::Bounded, Population::Hog) => 0..=0,
-                    (Selecting::Bounded, Population::AllInTheBand) => 300..=300,
+                    (
+                        Selecting::Bounded,
+                        Population::AllInTheBand | Population::AllInTheBandMixed,
+                    ) => 300..=300,
                     (Selecting::TwoPass16, _) => 0..=16,
                     _ => 0..=299,
                 };

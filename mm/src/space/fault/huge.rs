@@ -2,6 +2,7 @@
 //!
 //! Locks: `UpperTable`, then `PageTable`; pages are taken before and given back after.
 
+use super::table::Spares;
 use super::{Attempt, Faulted};
 use crate::machine::{Lock, Machine};
 use crate::page::watermark::Urgency;
@@ -11,7 +12,7 @@ use crate::space::memory::Memory;
 use crate::space::page_table::{ENTRIES, Page, PageKind, Spot, What};
 use crate::space::rss::RssKind;
 use crate::space::{AddressSpace, Flag};
-use crate::units::{Order, Pages, Pfn, Vpn};
+use crate::units::{Order, Pages, Vpn};
 use crate::vmstat::counters::{NodeItem, ZoneItem};
 
 impl<M: Machine> AddressSpace<M> {
@@ -54,16 +55,15 @@ impl<M: Machine> AddressSpace<M> {
         kind: PageKind,
     ) -> Result<Option<Attempt>, FaultError> {
         let machine = memory.machine;
-        self.add_upper(memory, spot)?;
-        // Kept for the parts, should it be split.
-        let mut spare = Some(self.table_page(memory)?);
+        // The one for the table is kept for the parts, should it be split.
+        let mut spares = self.spares(memory, spot)?;
         let request = self.request(machine, Order::HUGE).urgent(Urgency::NoWait);
         let block = memory.manager.pages().alloc(machine, request);
         let outcome = block.map_err(FaultError::OutOfMemory).and_then(|pfn| {
             // Clearing 2 MiB is most of the price of as many faults.
             machine.spend(Work::Fault, ENTRIES);
             let whole = Page { pfn, kind };
-            let outcome = self.put_whole(machine, spot, (whole, version), &mut spare);
+            let outcome = self.put_whole(machine, spot, (whole, version), &mut spares);
             if let Ok(Some(Attempt::Done(Faulted::Huge))) = outcome {
                 self.count_whole(memory, whole);
             } else {
@@ -71,9 +71,7 @@ impl<M: Machine> AddressSpace<M> {
             }
             outcome.map_err(|error| error.at(page))
         });
-        if let Some(spare) = spare {
-            memory.give_back_tables(&[spare]);
-        }
+        spares.give_back(memory);
         outcome
     }
 
@@ -82,10 +80,10 @@ impl<M: Machine> AddressSpace<M> {
         machine: &M,
         spot: Spot<'_, M>,
         (whole, version): (Page, u64),
-        spare: &mut Option<Pfn>,
+        spares: &mut Spares,
     ) -> Result<Option<Attempt>, Refusal> {
         let private = whole.kind == PageKind::Anon;
-        spot.upper.frame.with(machine, Site::Fault, |_| {
+        spot.upper.frame.with(machine, Site::Fault, |upper| {
             spot.leaf.entries.with(machine, Site::Fault, |entries| {
                 if private && self.has(machine, Flag::Unstable) {
                     return Err(Refusal::Unstable);
@@ -93,18 +91,19 @@ impl<M: Machine> AddressSpace<M> {
                 if self.tree.version() != version {
                     return Ok(Some(Attempt::Again));
                 }
-                match (entries.what(), *spare) {
+                match (entries.what(), spares.table) {
                     (What::Huge(_), _) => return Ok(Some(Attempt::Done(Faulted::Already))),
                     (What::Nothing, Some(frame)) => {
                         entries.provide(frame)?;
-                        *spare = None;
+                        spares.table = None;
+                        spot.leaf.set_huge(entries, whole);
                         self.table.count(machine, 1);
                     }
                     // What was mapped here before has left it: it is kept as if it was new.
-                    (What::Table, _) if entries.used() == 0 => {}
+                    (What::Table, _) if entries.used() == 0 => spot.leaf.set_huge(entries, whole),
                     _ => return Ok(None),
                 }
-                spot.leaf.set_huge(entries, whole);
+                self.put_upper(machine, (spot, upper), spares);
                 Ok(Some(Attempt::Done(Faulted::Huge)))
             })
         })

@@ -10,6 +10,21 @@ use crate::space::memory::Memory;
 use crate::space::page_table::{Spot, TABLES, What};
 use crate::units::{Order, Pfn};
 
+/// Pages for tables, taken before any lock.
+pub(super) struct Spares {
+    pub(super) table: Option<Pfn>,
+    pub(super) upper: Option<Pfn>,
+}
+
+impl Spares {
+    /// Gives back what was not needed.
+    pub(super) fn give_back<M: Machine>(self, memory: Memory<'_, M>) {
+        for frame in self.table.into_iter().chain(self.upper) {
+            memory.give_back_tables(&[frame]);
+        }
+    }
+}
+
 impl<M: Machine> AddressSpace<M> {
     /// Makes a table live. `false` if a huge page is there.
     pub(super) fn add_table(
@@ -22,50 +37,61 @@ impl<M: Machine> AddressSpace<M> {
             "pages of an address space are below its end"
         );
         let machine = memory.machine;
-        self.add_upper(memory, spot)?;
-        let mut spare = Some(self.table_page(memory)?);
-        let outcome = spot.upper.frame.with(machine, Site::Fault, |_| {
+        let mut spares = self.spares(memory, spot)?;
+        let outcome = spot.upper.frame.with(machine, Site::Fault, |frame| {
+            self.put_upper(machine, (spot, frame), &mut spares);
             spot.leaf.entries.with(machine, Site::Fault, |entries| {
                 if let What::Huge(_) = entries.what() {
                     return Ok(false);
                 }
-                if let Some(frame) = spare
+                if let Some(frame) = spares.table
                     && entries.what() == What::Nothing
                 {
                     entries.provide(frame)?;
-                    spare = None;
+                    spares.table = None;
                     spot.leaf.go_live(entries);
                     self.table.count(machine, 1);
                 }
                 Ok(true)
             })
         });
-        if let Some(spare) = spare {
-            memory.give_back_tables(&[spare]);
-        }
+        spares.give_back(memory);
         outcome.map_err(|NoMemory| FaultError::NoMemory)
     }
 
-    /// Gives the upper table a page to be in, if it has none.
-    pub(super) fn add_upper(
+    /// Takes pages for a table and, if it has none yet, for the one above.
+    pub(super) fn spares(
         &self,
         memory: Memory<'_, M>,
         spot: Spot<'_, M>,
-    ) -> Result<(), FaultError> {
-        if spot.upper.has_frame() {
-            return Ok(());
+    ) -> Result<Spares, FaultError> {
+        let mut spares = Spares {
+            table: Some(self.table_page(memory)?),
+            upper: None,
+        };
+        if !spot.upper.has_frame() {
+            match self.table_page(memory) {
+                Ok(page) => spares.upper = Some(page),
+                Err(error) => {
+                    spares.give_back(memory);
+                    return Err(error);
+                }
+            }
         }
-        let machine = memory.machine;
-        let page = self.table_page(memory)?;
-        let left = spot.upper.frame.with(machine, Site::Fault, |frame| {
-            let left = spot.upper.provide(frame, page);
-            self.table.count(machine, i64::from(left.is_none()));
-            left
-        });
-        if let Some(left) = left {
-            memory.give_back_tables(&[left]);
+        Ok(spares)
+    }
+
+    /// Gives the upper table its page if it has none yet.
+    pub(super) fn put_upper(
+        &self,
+        machine: &M,
+        (spot, frame): (Spot<'_, M>, &mut Option<Pfn>),
+        spares: &mut Spares,
+    ) {
+        if let Some(page) = spares.upper.take() {
+            spares.upper = spot.upper.provide(frame, page);
+            self.table.count(machine, i64::from(spares.upper.is_none()));
         }
-        Ok(())
     }
 
     pub(super) fn table_page(&self, memory: Memory<'_, M>) -> Result<Pfn, FaultError> {
