@@ -27,7 +27,7 @@ impl<M: Machine> PageAllocator<M> {
     ///
     /// # Errors
     /// [`AllocError::OutOfMemory`] when no zone may give a block after every CPU's lists were
-    /// drained, every reclaimer asked, and the [`LastResort`] gave up; it says what was tried. Who does
+    /// drained, every reclaimer asked, and the [`LastResort`](super::LastResort) gave up; it says what was tried. Who does
     /// not wait ([`Urgency::waits`]) tries none of these; of a failure with [`Urgency::NoWait`] no observer is told.
     #[inline]
     pub fn alloc(&self, machine: &M, request: Request) -> Result<Pfn, AllocError> {
