@@ -127,9 +127,6 @@ pub(super) fn waited_for(raced: &Raced) -> Vec<LockClass> {
     classes
 }
 
-/// What is said to limit a race that nothing else does.
-pub(super) const NO_LIMIT: &str = "work";
-
 /// What limits a race besides its work, with its share of the time all ran: the spinlock waited for
 /// longest, or taking free locks and moving cache lines if that takes more.
 pub(super) fn limiter(raced: &Raced) -> String {
@@ -147,7 +144,7 @@ pub(super) fn limiter(raced: &Raced) -> String {
     };
     let percent = 100.0 * part / ran;
     if percent < LIMITS_FROM_PERCENT {
-        return NO_LIMIT.to_owned();
+        return "work".to_owned();
     }
     format!("{name}, {percent:.0} % of running")
 }

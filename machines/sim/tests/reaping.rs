@@ -83,7 +83,6 @@ fn race(reaping: Reaping, victim: Victim, helpers: u32) -> Took {
     };
     let small = Small::flat(4, PAGES, design);
     let spaces = Rc::new(Spaces::new(&small.sim, &design, 0).expect("countable"));
-    let free_before: u64 = small.mm.pages().counted(&small.sim, ZoneItem::FreePages);
     let space = build(&small, &spaces, victim);
     let started = small.sim.stats().now;
     let done: Rc<Cell<u64>> = Rc::default();
@@ -119,7 +118,13 @@ fn race(reaping: Reaping, victim: Victim, helpers: u32) -> Took {
         small.mm.counted_on_nodes(&small.sim, NodeItem::AnonMapped),
         0
     );
-    let _ = free_before;
+    let counted = |item| small.mm.pages().counted(&small.sim, item);
+    let listed: u32 = (0..4)
+        .map(|cpu| small.mm.pages().listed(&small.sim, CpuId(cpu)).0)
+        .sum();
+    let managed = u64::from(small.zone().managed.0);
+    assert_eq!(counted(ZoneItem::FreePages) + u64::from(listed), managed);
+    assert_eq!(counted(ZoneItem::Anon), 0);
     let stats = small.sim.stats();
     let waited = |class: LockClass| {
         stats.locks[class as usize]
@@ -134,22 +139,29 @@ fn race(reaping: Reaping, victim: Victim, helpers: u32) -> Took {
 }
 
 #[test]
-fn smoke() {
-    for (name, victim) in [
-        ("many", MANY),
-        ("one", ONE),
-        ("huge", Victim { huge: true, ..ONE }),
-    ] {
-        for reaping in Reaping::ALL {
-            for helpers in [0, 1, 3] {
-                let took = race(reaping, victim, helpers);
-                println!(
-                    "{name} {} {helpers}: wall {} us, waited {} us",
-                    reaping.name(),
-                    took.wall.0 / 1000,
-                    took.waited.0 / 1000
-                );
+fn who_meets_in_the_middle_waits_for_no_table_and_is_done_first() {
+    let huge = Victim { huge: true, ..ONE };
+    for (name, victim) in [("many", MANY), ("one", ONE), ("huge", huge)] {
+        for helpers in [1, 3] {
+            let [ascending, by_vma, _chunks, ours] =
+                Reaping::ALL.map(|reaping| race(reaping, victim, helpers));
+            assert!(ascending.waited.0 > 0, "{name}, {helpers}: nobody raced");
+            assert_eq!(ours.waited, Nanos(0), "{name}, {helpers}");
+            for others in [ascending, by_vma] {
+                assert!(ours.wall < others.wall, "{name}, {helpers}");
             }
         }
+    }
+}
+
+#[test]
+fn a_lone_exit_waits_for_nobody_in_any_way() {
+    for reaping in Reaping::ALL {
+        assert_eq!(
+            race(reaping, MANY, 0).waited,
+            Nanos(0),
+            "{}",
+            reaping.name()
+        );
     }
 }

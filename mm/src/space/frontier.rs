@@ -7,8 +7,8 @@
 //! One word holds both ends, how many are at work, and whether the last user is among them or was.
 //! Tables are claimed by moving an end over them, in one step, so no table has two owners; whoever has
 //! claimed one works alone on it. Many are claimed at a time while many are left, and one at a time in
-//! the end, so that all are done at about the same time. Who leaves last after the last user has come does what is left to be
-//! done (`exit::finish`), in one step with leaving, so exactly one does.
+//! the end, so that all are done at about the same time. Who leaves last after the last user has come
+//! does what is left to be done (`exit::finish`), in one step with leaving, so exactly one does.
 //!
 //! Tables that a helper had to leave (somebody refused) are handed back on a list; those who come
 //! later take them, and whoever finishes looks at every table anyway.
