@@ -77,14 +77,9 @@ impl<M: Machine> AddressSpace<M> {
         }
         // Everything that can fail comes before anything is changed.
         let mut batch = self.take_pages(memory, missing)?;
-        let is_short = batch.len < missing as usize;
         let outcome = self.fill_table(memory, version, (spot, range), &mut batch);
         self.settle_batch(memory, &batch);
-        match outcome {
-            // There was memory for some: the others are asked for again, by themselves.
-            Ok(Attempt::Done(_)) if is_short => Ok(Attempt::Again),
-            outcome => outcome.map_err(|refusal| refusal.at(pages.start)),
-        }
+        outcome.map_err(|refusal| refusal.at(pages.start))
     }
 
     /// Fills entries of a table, made if need be, with the pages of `batch`.
@@ -113,7 +108,7 @@ impl<M: Machine> AddressSpace<M> {
         u32::try_from(missing).unwrap_or(u32::MAX)
     }
 
-    /// Charges for pages and takes them, or as many as there are.
+    /// Charges for pages and takes them.
     fn take_pages(&self, memory: Memory<'_, M>, pages: u32) -> Result<Batch, FaultError> {
         let mut batch = Batch::new();
         let wanted = (pages as usize).min(TOGETHER);
@@ -125,11 +120,9 @@ impl<M: Machine> AddressSpace<M> {
             match memory.manager.pages().alloc(memory.machine, request) {
                 Ok(pfn) => batch.push(pfn),
                 Err(error) => {
-                    self.uncharge(memory.machine, (wanted - batch.len) as u64);
-                    if batch.len == 0 {
-                        return Err(FaultError::OutOfMemory(error));
-                    }
-                    break;
+                    memory.give_back(&batch.pfns[..batch.len]);
+                    self.uncharge(memory.machine, wanted as u64);
+                    return Err(FaultError::OutOfMemory(error));
                 }
             }
         }
