@@ -13,7 +13,6 @@ use alloc::vec::Vec;
 use super::AddressSpace;
 use super::memory::Memory;
 use super::page_table::{Page, PageKind};
-use super::reap::Reaping;
 use crate::event::{Event, Phase};
 use crate::machine::Machine;
 use crate::page::Request;
@@ -28,8 +27,6 @@ const BUNDLE: usize = 8;
 const BATCH: usize = 510;
 /// Batches at most (Linux: 10,000 pages' worth, so that flushing does not take too long).
 const BATCHES_MAX: usize = 10_000 / BATCH;
-/// Records that go back before others may run.
-const CHUNK: usize = 512;
 /// Pages whose lists and zones are looked up together (Linux: a folio batch).
 const TOGETHER: usize = 31;
 
@@ -150,11 +147,8 @@ impl<'m, M: Machine> Gather<'m, M> {
         }
         let machine = self.memory.machine;
         machine.emit(Event::Begin(Phase::FreePages));
-        for chunk in self.pages.chunks(CHUNK) {
-            self.take_off_lists(chunk);
-            for run in chunk.chunks(TOGETHER) {
-                self.give_back(run);
-            }
+        for run in self.pages.chunks(TOGETHER) {
+            self.give_back(run);
         }
         self.pages.clear();
         machine.emit(Event::End(Phase::FreePages));
@@ -175,40 +169,21 @@ impl<'m, M: Machine> Gather<'m, M> {
         }
     }
 
-    /// Takes the pages of a chunk off the lists by which they are aged: 31 under one hold of their
-    /// lock, as in Linux, or all of them, so that those who meet in the middle seldom need the same
-    /// lock.
-    fn take_off_lists(&self, chunk: &[Gathered]) {
+    /// Lets a run of pages go.
+    fn give_back(&self, run: &[Gathered]) {
         let Memory {
             machine,
             manager,
             spaces,
         } = self.memory;
-        let mut aged = [Pfn(0); CHUNK];
-        let mut len = 0;
-        for gathered in chunk {
+        let (mut own, mut tables, mut aged) = (Run::new(), Run::new(), Run::new());
+        let mut others = 0;
+        for &gathered in run {
             if let Gathered::Page(page, _) = gathered
                 && page.kind == PageKind::Anon
             {
-                aged[len] = page.pfn;
-                len += 1;
+                aged.push(page.pfn);
             }
-        }
-        let together = match spaces.reaping() {
-            Reaping::MeetInTheMiddle => CHUNK,
-            Reaping::Ascending | Reaping::DescendingByVma | Reaping::DescendingChunks => TOGETHER,
-        };
-        let (aged, together) = (&aged[..len], u32::try_from(together).unwrap_or(u32::MAX));
-        spaces
-            .lru
-            .remove_together(machine, manager.pages(), aged, together);
-    }
-
-    /// Lets a run of pages go.
-    fn give_back(&self, run: &[Gathered]) {
-        let (mut own, mut tables) = (Run::new(), Run::new());
-        let mut others = 0;
-        for &gathered in run {
             match gathered {
                 Gathered::Table(pfn) => tables.push(pfn),
                 Gathered::Page(page, _) if !page.kind.is_owned() => others += 1,
@@ -216,11 +191,12 @@ impl<'m, M: Machine> Gather<'m, M> {
                 Gathered::Page(..) => {}
             }
         }
-        self.memory.machine.spend(Work::Release, others);
+        spaces.lru.remove(machine, manager.pages(), aged.get());
+        machine.spend(Work::Release, others);
         self.give_back_own(own.get());
         if !tables.get().is_empty() {
             let gone = signed(tables.get().len() as u64);
-            self.space.table.count(self.memory.machine, -gone);
+            self.space.table.count(machine, -gone);
             self.memory.give_back_tables(tables.get());
         }
         self.give_back_huge(run);

@@ -75,26 +75,14 @@ impl<M: Machine> Lru<M> {
     /// Pages are not used any more (Linux: the lists' part of `folios_put_refs`): for runs of pages
     /// of one node, one hold of its lock for each 31 of them. Frames in no zone are passed over.
     pub fn remove(&self, machine: &M, pages: &PageAllocator<M>, pfns: &[Pfn]) {
-        self.remove_together(machine, pages, pfns, BATCH);
-    }
-
-    /// The same with one hold for each `together` pages, at least 1.
-    pub fn remove_together(
-        &self,
-        machine: &M,
-        pages: &PageAllocator<M>,
-        pfns: &[Pfn],
-        together: u32,
-    ) {
         let mut rest = pfns;
         while let Some(&first) = rest.first() {
             let node = pages.node_of(first);
             let same = |pfn: &&Pfn| pages.node_of(**pfn) == node;
             // At least the first; so this ends.
-            let together = together.max(1);
-            let run = rest.iter().take(together as usize).take_while(same).count();
+            let run = rest.iter().take(BATCH as usize).take_while(same).count();
             if let Some(node) = node {
-                self.remove_run(machine, node, u32::try_from(run).unwrap_or(together));
+                self.remove_run(machine, node, u32::try_from(run).unwrap_or(BATCH));
             }
             rest = &rest[run..];
         }

@@ -1,0 +1,48 @@
+//! Others than the victim, who have all memory there is.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use plimsoll_mm::page::Request;
+use plimsoll_mm::page::watermark::Urgency;
+use plimsoll_mm::units::{CpuId, Order, Pfn};
+
+use crate::room::Room;
+
+/// Blocks that are in use.
+#[derive(Default)]
+pub(super) struct Others {
+    blocks: Vec<(Pfn, Order)>,
+}
+
+/// Smaller blocks are left: they would pass through the lists of the CPU, which are to be as the victim left them.
+const SMALLEST: u8 = 4;
+
+impl Others {
+    /// Takes all blocks that may be had without waiting, on `cpu`: until each zone is at its low mark.
+    pub(super) fn take_all(room: &Room, cpu: CpuId) -> Self {
+        let blocks: Rc<RefCell<Vec<(Pfn, Order)>>> = Rc::default();
+        let (taken, mm) = (Rc::clone(&blocks), Rc::clone(&room.mm));
+        room.sim.spawn(cpu, move |sim| {
+            for order in (SMALLEST..=Order::MAX.get()).rev() {
+                let order = Order::new(order).expect("up to the largest");
+                let request = Request::new(order).urgent(Urgency::NoWait);
+                while let Ok(block) = mm.pages().alloc(sim, request) {
+                    taken.borrow_mut().push((block, order));
+                }
+            }
+        });
+        room.sim.run();
+        Self {
+            blocks: blocks.take(),
+        }
+    }
+
+    /// Gives all of them back.
+    pub(super) fn give_back(self, room: &Room) {
+        for (block, order) in self.blocks {
+            let freed = room.mm.pages().free(&room.sim, block, order);
+            freed.expect("blocks go back once, as they came");
+        }
+    }
+}
