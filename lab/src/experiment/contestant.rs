@@ -23,6 +23,8 @@ pub(super) mod metrics {
         Metric::lower("table_wait_ns", Unit::Nanos);
     pub(in crate::experiment) const FORGET: Metric =
         Metric::lower("forget_mappings_ns", Unit::Nanos);
+    pub(in crate::experiment) const LISTED: Metric = Metric::neither("listed_pages", Unit::Pages);
+    pub(in crate::experiment) const SETTLED: Metric = Metric::lower("settled_ran_ns", Unit::Nanos);
     pub(in crate::experiment) const ZONE_WAIT: Metric = Metric::lower("zone_wait_ns", Unit::Nanos);
     pub(in crate::experiment) const PCP_WAIT: Metric = Metric::lower("pcp_wait_ns", Unit::Nanos);
     pub(in crate::experiment) const LRU_WAIT: Metric = Metric::lower("lru_wait_ns", Unit::Nanos);
@@ -108,6 +110,11 @@ pub(super) fn common(raced: &Raced) -> Vec<(Metric, f64)> {
         (metrics::RAN, both(raced, Raced::ran)),
         (metrics::TABLE_WAIT, both(raced, Raced::table_wait)),
         (metrics::FORGET, both(raced, Raced::forgetting)),
+        (metrics::LISTED, raced.listed as f64),
+        (
+            metrics::SETTLED,
+            both(raced, Raced::ran) + raced.owed.0 as f64,
+        ),
         (metrics::ZONE_WAIT, wait(LockClass::Zone)),
         (metrics::PCP_WAIT, wait(LockClass::Pcp)),
         (metrics::LRU_WAIT, wait(LockClass::Lru)),

@@ -9,7 +9,7 @@ use crate::cases::Case;
 use crate::compare::Sample;
 use crate::experiment::Effort;
 use crate::experiment::contestant::{self, Contestant};
-use crate::workload::victim::{Help, Race, Raced, Victim};
+use crate::workload::victim::{Help, MemoryLeft, Race, Raced, Victim};
 
 /// Numbers of helpers with all seeds.
 pub(super) const HEADLINE: [usize; 2] = [1, 8];
@@ -56,6 +56,7 @@ impl Scene {
             exit: EXIT,
             helpers: helpers(&profile.topology, contestant.helpers),
             help: Help::Asked,
+            left: MemoryLeft::Plenty,
         };
         let raced = race.run(profile, &contestant.design(), case.seed);
         let sample = Sample {

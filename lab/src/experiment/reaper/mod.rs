@@ -76,7 +76,7 @@ fn report(machine: &str, options: &Options, progress: &Progress) -> Result<Repor
     report
         .tables
         .push(thread_table(&report, machine == MACHINES[0]));
-    let targets = targets::of(&runs, &scenes, &raced[OURS]);
+    let targets = targets::of(&runs, &scenes);
     report.tables.push(contestant::targets(&targets));
     let names = contestants.iter().map(|contestant| &*contestant.name);
     report.tables.push(contestant::waits(names.zip(&raced)));

@@ -9,7 +9,7 @@ use crate::compare::{Sample, fold_hashes};
 use crate::experiment::Effort;
 use crate::experiment::contestant::{self, Contestant, both};
 use crate::metric::{Metric, Unit};
-use crate::workload::victim::{Help, Race, Raced, Victim, Who};
+use crate::workload::victim::{Help, MemoryLeft, Race, Raced, Victim, Who};
 
 /// What is measured of the first scene besides what every race is measured by.
 pub(super) mod metrics {
@@ -35,6 +35,8 @@ pub(super) struct Scene {
     pub(super) victim: Victim,
     pub(super) exit: CpuId,
     pub(super) reaper: CpuId,
+    /// What the machine has left.
+    pub(super) left: MemoryLeft,
 }
 
 /// The scenes of one machine.
@@ -53,15 +55,18 @@ const MAPPINGS_QUICK: u32 = 600;
 const PAGES_PER_MAPPING: u64 = 50;
 
 /// What is measured of every scene; of the first, all is.
-pub(super) const OF_EVERY_SCENE: [Metric; 4] = [
+pub(super) const OF_EVERY_SCENE: [Metric; 6] = [
     contestant::metrics::WALL,
     contestant::metrics::RAN,
     contestant::metrics::TABLE_WAIT,
     contestant::metrics::FORGET,
+    contestant::metrics::LISTED,
+    contestant::metrics::SETTLED,
 ];
 
-/// Its scene's name.
+/// Names of scenes that every machine has.
 const ONE: &str = "one";
+const SHORT: &str = "short";
 
 impl Scenes {
     pub(super) fn of(profile: &Profile, effort: Effort) -> Self {
@@ -76,6 +81,7 @@ impl Scenes {
             victim,
             exit: CpuId(exit),
             reaper: CpuId(reaper),
+            left: MemoryLeft::Plenty,
         };
         let (mut all, equal) = if profile.name.starts_with("phone-8") {
             let all = vec![
@@ -106,6 +112,12 @@ impl Scenes {
             (all, 0)
         };
         all.push(Scene {
+            name: SHORT,
+            about: "on equal cores, with no memory left: others have all the rest",
+            left: MemoryLeft::None,
+            ..all[equal]
+        });
+        all.push(Scene {
             name: ONE,
             about: "one mapping of about the same size, on equal cores",
             victim: Victim::One {
@@ -119,6 +131,12 @@ impl Scenes {
     /// The scene in which both cores are of the same kind.
     pub(super) fn equal(&self) -> &Scene {
         &self.all[self.equal]
+    }
+
+    /// The scene on equal cores of a machine without memory.
+    pub(super) fn short(&self) -> &Scene {
+        let found = self.all.iter().find(|scene| scene.name == SHORT);
+        found.expect("every machine has it")
     }
 
     /// The scene of one large mapping.
@@ -158,6 +176,7 @@ impl Scene {
             exit: self.exit,
             helpers: vec![self.reaper; contestant.helpers],
             help: Help::Reaper,
+            left: self.left,
         };
         race.run(profile, &contestant.design(), seed)
     }
@@ -210,7 +229,7 @@ mod tests {
 
     #[test]
     fn every_machine_has_its_scenes_on_cpus_it_has() {
-        for (machine, scenes) in [("phone-8", 4), ("laptop-2", 2), ("epyc-9654-2s", 3)] {
+        for (machine, scenes) in [("phone-8", 5), ("laptop-2", 3), ("epyc-9654-2s", 4)] {
             let profile = Profile::load(machine, Card::Mid).expect("built in");
             let all = Scenes::of(&profile, Effort::Quick).all;
             assert_eq!(all.len(), scenes, "{machine}");

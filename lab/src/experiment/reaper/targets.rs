@@ -1,13 +1,13 @@
 //! What meet-in-the-middle must reach with one reaper, and whether it does.
 
-use super::scene::Scenes;
+use super::scene::{Scene, Scenes};
 use super::{ALONE, ASCENDING, BY_VMA, OURS};
 use crate::compare::Comparison;
-use crate::experiment::contestant::metrics::{RAN, TABLE_WAIT, WALL};
-use crate::experiment::contestant::{self, Target};
+use crate::experiment::contestant::Target;
+use crate::experiment::contestant::metrics::{LISTED, RAN, SETTLED, TABLE_WAIT, WALL};
 use crate::metric::Metric;
+use crate::report::value::human;
 use crate::stats;
-use crate::workload::victim::Raced;
 
 /// Waits for page tables, of those of ascending.
 const WAIT_PERCENT_MAX: f64 = 1.0;
@@ -18,12 +18,15 @@ const FASTER_MIN: f64 = 1.8;
 /// How much less one large mapping may gain than many small ones.
 const ONE_MIN: f64 = 0.97;
 
-/// All of them, as `runs` have it; `ours` is a race of meet-in-the-middle.
-pub(super) fn of(runs: &Comparison, scenes: &Scenes, ours: &Raced) -> Vec<Target> {
+/// All of them, as `runs` have it.
+///
+/// Work and speed are held to their targets twice: without memory left, which is when somebody is killed
+/// for it, and with. What differs is what lists of pages keep: a lone exit on the CPU that touched them all
+/// may leave most of its pages there, and has not worked for them yet.
+pub(super) fn of(runs: &Comparison, scenes: &Scenes) -> Vec<Target> {
     let equal = |metric| scenes.equal().metric(metric);
     let waits = 100.0 * ratio(runs, ASCENDING, OURS, &equal(TABLE_WAIT));
     let (above, cases) = cases_above(runs, scenes);
-    let work = 100.0 * (ratio(runs, ALONE, OURS, &equal(RAN)) - 1.0);
     let many = faster(runs, OURS, &equal(WALL));
     let one = faster(runs, OURS, &scenes.one().metric(WALL));
     vec![
@@ -39,18 +42,26 @@ pub(super) fn of(runs: &Comparison, scenes: &Scenes, ours: &Raced) -> Vec<Target
             measured: format!("{above} of {cases}"),
             is_met: above == 0,
         },
-        Target {
-            what: "work beyond that of exit alone, equal cores",
-            wanted: "3 % at most",
-            measured: format!("{work:+.2} %; limited by {}", contestant::limiter(ours)),
-            is_met: work <= WORK_PERCENT_MAX,
-        },
-        Target {
-            what: "from kill to free, against exit alone, equal cores",
-            wanted: "1.8 times as fast",
-            measured: format!("{many:.2} times"),
-            is_met: many >= FASTER_MIN,
-        },
+        work(
+            runs,
+            scenes.short(),
+            "work beyond that of exit alone, no memory left",
+        ),
+        work(
+            runs,
+            scenes.equal(),
+            "work beyond that of exit alone, memory left",
+        ),
+        speed(
+            runs,
+            scenes.short(),
+            "from kill to free, against exit alone, no memory left",
+        ),
+        speed(
+            runs,
+            scenes.equal(),
+            "from kill to free, against exit alone, memory left",
+        ),
         Target {
             what: "the same with one large mapping",
             wanted: "as much as with many small ones",
@@ -60,9 +71,43 @@ pub(super) fn of(runs: &Comparison, scenes: &Scenes, ours: &Raced) -> Vec<Target
     ]
 }
 
+/// How much more work it is than a lone exit, with what lists owe their zones when all is free.
+fn work(runs: &Comparison, scene: &Scene, what: &'static str) -> Target {
+    let percent = |metric| 100.0 * (ratio(runs, ALONE, OURS, &scene.metric(metric)) - 1.0);
+    let (work, ran) = (percent(SETTLED), percent(RAN));
+    Target {
+        what,
+        wanted: "3 % at most",
+        measured: format!("{work:+.2} %; until all is free {ran:+.2} %"),
+        is_met: work <= WORK_PERCENT_MAX,
+    }
+}
+
+/// How much sooner all is free, and how many pages lists keep then, with ours and after a lone exit.
+fn speed(runs: &Comparison, scene: &Scene, what: &'static str) -> Target {
+    let times = faster(runs, OURS, &scene.metric(WALL));
+    let listed = |nth| human(median(runs, nth, &scene.metric(LISTED)), LISTED.unit);
+    Target {
+        what,
+        wanted: "1.8 times as fast",
+        measured: format!(
+            "{times:.2} times; {} pages still on lists, {} of exit alone",
+            listed(OURS),
+            listed(ALONE)
+        ),
+        is_met: times >= FASTER_MIN,
+    }
+}
+
 /// How many times as fast as a lone exit.
 pub(super) fn faster(runs: &Comparison, contestant: usize, wall: &Metric) -> f64 {
     1.0 / ratio(runs, ALONE, contestant, wall)
+}
+
+fn median(runs: &Comparison, contestant: usize, metric: &Metric) -> f64 {
+    let samples = runs.samples(contestant);
+    let values: Vec<f64> = samples.filter_map(|sample| sample.value(metric)).collect();
+    stats::estimate(&values).map_or(f64::NAN, |estimate| estimate.median)
 }
 
 /// The median of B over A, by seed.

@@ -2,13 +2,14 @@
 //!
 //! `layout`: what it has mapped, drawn from a seed. `race`: the last user leaves on one CPU, helpers
 //! start on others, until the last page, page table and mapping is gone. `killed_apps`: the same over
-//! and over. `stage`: the address space and what belongs to it.
+//! and over. `others`: who has the rest of memory. `stage`: the address space and what belongs to it.
 
 mod killed_apps;
 mod layout;
+mod others;
 mod race;
 mod stage;
 
 pub use self::killed_apps::KilledApps;
 pub use self::layout::{Contents, Kind, Part, Victim};
-pub use self::race::{Help, LockUse, Race, Raced, START_WITHIN, Who};
+pub use self::race::{Help, LockUse, MemoryLeft, Race, Raced, START_WITHIN, Who};

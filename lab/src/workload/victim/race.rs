@@ -20,6 +20,7 @@ use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::layout::{Contents, Victim};
+use super::others::Others;
 use super::stage::Stage;
 use crate::phases::{PhaseRecorder, PhaseTree};
 use crate::room::Room;
@@ -41,6 +42,18 @@ pub struct Race {
     pub helpers: Vec<CpuId>,
     /// What they are.
     pub help: Help,
+    /// How much memory the machine has left at the kill.
+    pub left: MemoryLeft,
+}
+
+/// How much memory a machine has left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemoryLeft {
+    /// All that the victim does not use. Lists of pages are as long as its faults have made them, so the
+    /// CPU that it ran on may free most of its pages without a zone lock.
+    Plenty,
+    /// None, as when somebody is killed for it: every zone is at its low mark, and lists are short.
+    None,
 }
 
 /// What a helper is.
@@ -81,6 +94,10 @@ pub struct Raced {
     pub tree: PhaseTree,
     /// What was mapped.
     pub contents: Contents,
+    /// Pages that are on lists of CPUs when all is free: free, but not in their zones yet.
+    pub listed: u64,
+    /// Work of giving these back to their zones, which somebody has to do later.
+    pub owed: Nanos,
     /// Of everything the run did, the making of the victim included.
     pub hash: u64,
     /// Work of all CPUs, as far as it has a price of its own: all but waiting, taking locks that are
@@ -112,6 +129,10 @@ impl Race {
         let free_before = free_pages(&room);
         let stage = Rc::new(Stage::new(&room.sim, &room.mm, design, &contents));
         stage.build(&room.sim, self.exit, parts);
+        let others = match self.left {
+            MemoryLeft::Plenty => Others::default(),
+            MemoryLeft::None => Others::take_all(&room, self.exit),
+        };
         let recorder: Rc<RefCell<PhaseRecorder>> = Rc::default();
         let notes = Rc::clone(&recorder);
         room.sim.observe(move |_, cpu, now, event| {
@@ -121,8 +142,11 @@ impl Race {
         let times = self.start(&room, &stage, seed);
         room.sim.run();
         let after = room.sim.stats();
+        let listed = listed_pages(&room);
+        let owed = drain(&room, self.exit);
         let stage = Rc::into_inner(stage).expect("everybody has left");
         stage.end(&room.sim);
+        others.give_back(&room);
         assert_eq!(free_pages(&room), free_before, "a page is lost");
         for item in [NodeItem::PageTables, NodeItem::AnonMapped] {
             assert_eq!(room.mm.counted_on_nodes(&room.sim, item), 0, "{item:?}");
@@ -132,8 +156,10 @@ impl Race {
             wall: times.wall(),
             tree: recorder.take().finish(),
             contents,
+            listed,
+            owed,
             hash: stats.hash,
-            worked: Nanos(after.work_ns.iter().sum::<u64>() - before.work_ns.iter().sum::<u64>()),
+            worked: worked(&before, &after),
             help: self.help,
             locks: locks(&before, &after),
             waits: [Site::Exit, self.help.site()].map(|site| waits(&before, &after, site)),
@@ -262,6 +288,29 @@ fn free_pages(room: &Room) -> u64 {
         .sum()
 }
 
+/// Pages that are on page lists.
+fn listed_pages(room: &Room) -> u64 {
+    let zones = room.mm.pages().view(&room.sim).into_iter();
+    zones.map(|zone| u64::from(zone.listed.0)).sum()
+}
+
+/// Gives back what lists keep, on `cpu`; how much work that is.
+fn drain(room: &Room, cpu: CpuId) -> Nanos {
+    let before = room.sim.stats();
+    let mm = Rc::clone(&room.mm);
+    room.sim.spawn(cpu, move |sim| {
+        mm.pages().drain_all_sync(sim);
+    });
+    room.sim.run();
+    worked(&before, &room.sim.stats())
+}
+
+/// Work with a price of its own between two moments.
+fn worked(before: &Stats, after: &Stats) -> Nanos {
+    let sum = |stats: &Stats| stats.work_ns.iter().sum::<u64>();
+    Nanos(sum(after) - sum(before))
+}
+
 /// What was waited and held between two moments, by class.
 fn locks(before: &Stats, after: &Stats) -> Vec<LockUse> {
     let used = |class: &LockClass| {
@@ -293,6 +342,10 @@ mod tests {
     use super::*;
 
     fn raced(victim: Victim, reaping: Reaping, helpers: u32) -> Raced {
+        raced_with(MemoryLeft::Plenty, victim, reaping, helpers)
+    }
+
+    fn raced_with(left: MemoryLeft, victim: Victim, reaping: Reaping, helpers: u32) -> Raced {
         let profile = Profile::load("phone-8", Card::Mid).expect("built in");
         let design = Design {
             reaping,
@@ -303,6 +356,7 @@ mod tests {
             exit: CpuId(4),
             helpers: (5..5 + helpers).map(CpuId).collect(),
             help: Help::Reaper,
+            left,
         };
         race.run(&profile, &design, 1)
     }
@@ -335,6 +389,22 @@ mod tests {
     }
 
     #[test]
+    fn without_memory_pages_go_on_to_their_zones() {
+        let victim = Victim::One { pages: 9000 };
+        let of = |left| raced_with(left, victim, Reaping::Ascending, 0);
+        let (plenty, none) = (of(MemoryLeft::Plenty), of(MemoryLeft::None));
+        // Lists would keep thousands, and what they keep is work that is left.
+        assert!(
+            none.listed < plenty.listed / 4,
+            "{} {}",
+            none.listed,
+            plenty.listed
+        );
+        assert!(none.owed < plenty.owed);
+        assert!(none.ran(Who::Exit) > plenty.ran(Who::Exit));
+    }
+
+    #[test]
     fn pages_of_two_nodes_go_back_to_both_whoever_empties() {
         let profile = Profile::load("epyc-9654-2s", Card::Mid).expect("built in");
         let race = Race {
@@ -345,6 +415,7 @@ mod tests {
             exit: CpuId(0),
             helpers: vec![CpuId(96)],
             help: Help::Asked,
+            left: MemoryLeft::Plenty,
         };
         // What is checked is checked by the race: counters of nodes, and free pages.
         let raced = race.run(&profile, &Design::OURS, 1);
