@@ -16,6 +16,7 @@
 //! Locks: `LeftOver`, with nothing inside.
 
 use alloc::vec::Vec;
+use core::convert::Infallible;
 use core::ops::Range;
 use core::sync::atomic::Ordering::{AcqRel, Acquire};
 
@@ -165,28 +166,24 @@ impl<M: Machine> Frontier<M> {
     /// # Errors
     /// Why it may not.
     pub(crate) fn join(&self, machine: &M) -> Result<End, NotJoined> {
-        let refusal = |state: State| {
-            if state.finishing {
-                Some(NotJoined::TooLate)
-            } else if state.at_work >= AT_WORK_MASK - 1 {
-                // One place is kept for the last user.
-                Some(NotJoined::TooMany)
-            } else {
-                None
-            }
-        };
         let joined = self.change(machine, |state| {
+            if state.finishing {
+                return Err(NotJoined::TooLate);
+            }
+            // One place is kept for the last user.
+            if state.at_work >= AT_WORK_MASK - 1 {
+                return Err(NotJoined::TooMany);
+            }
             let at_work = state.at_work + 1;
-            let after = State { at_work, ..state };
             // The last user, who may come first, is at the low end.
             let end = if at_work > 1 && at_work % 2 == 1 {
                 End::Low
             } else {
                 End::High
             };
-            Some(refusal(state).map_or((after, Ok(end)), |refusal| (state, Err(refusal))))
+            Ok((State { at_work, ..state }, end))
         });
-        joined.map_or(Ok(End::High), |(_, outcome)| outcome)
+        joined.map(|(_, end)| end)
     }
 
     /// The last user begins.
@@ -197,13 +194,12 @@ impl<M: Machine> Frontier<M> {
                 exiting: true,
                 ..state
             };
-            Some((after, ()))
+            Ok::<_, Infallible>((after, ()))
         });
-        if let Some((state, ())) = joined {
-            let [low, high] = &self.ends_at_exit;
-            low.set(state.low);
-            high.set(state.high);
-        }
+        let Ok((state, ())) = joined;
+        let [low, high] = &self.ends_at_exit;
+        low.set(state.low);
+        high.set(state.high);
     }
 
     /// Claims some tables at an `end`. `share` says how many that were made, given how many are at
@@ -216,7 +212,7 @@ impl<M: Machine> Frontier<M> {
         share: impl Fn(u64) -> u64,
         beyond: impl Fn(u64) -> Option<u64>,
     ) -> Option<Claim> {
-        let (_, claim) = self.change(machine, |state| {
+        let claimed = self.change(machine, |state| {
             let after = state.without(end, share(state.at_work), &beyond);
             let claim = Claim {
                 tables: match end {
@@ -226,9 +222,12 @@ impl<M: Machine> Frontier<M> {
                 exiting: state.exiting,
                 at_work: state.at_work,
             };
-            (!claim.tables.is_empty()).then_some((after, claim))
-        })?;
-        Some(claim)
+            if claim.tables.is_empty() {
+                return Err(());
+            }
+            Ok((after, claim))
+        });
+        claimed.ok().map(|(_, claim)| claim)
     }
 
     /// Tables that were claimed before the last user came. For who finishes.
@@ -247,11 +246,13 @@ impl<M: Machine> Frontier<M> {
                 finishing,
                 ..state
             };
-            Some((after, ()))
+            Ok::<_, Infallible>((after, ()))
         });
-        match left {
-            Some((state, ())) if state.finishing => Left::Finish,
-            _ => Left::Nothing,
+        let Ok((state, ())) = left;
+        if state.finishing {
+            Left::Finish
+        } else {
+            Left::Nothing
         }
     }
 
@@ -269,12 +270,12 @@ impl<M: Machine> Frontier<M> {
         self.left_over.with(machine, site, core::mem::take)
     }
 
-    /// Moves on in one step, if `to` wants to; returns where to, and what else `to` says.
-    fn change<T>(
+    /// Moves on in one step, unless `to` refuses; returns where to, and what else `to` says.
+    fn change<T, E>(
         &self,
         machine: &M,
-        to: impl Fn(State) -> Option<(State, T)>,
-    ) -> Option<(State, T)> {
+        to: impl Fn(State) -> Result<(State, T), E>,
+    ) -> Result<(State, T), E> {
         // Acquire here and AcqRel below pair with each other: what was done before a step is seen by
         // whoever comes later, above all by who finishes.
         let mut word = self.word.load(machine, Acquire);
@@ -284,7 +285,7 @@ impl<M: Machine> Frontier<M> {
                 .word
                 .compare_exchange(machine, word, state.encode(), AcqRel)
             {
-                Ok(_) => return Some((state, more)),
+                Ok(_) => return Ok((state, more)),
                 Err(others) => word = others,
             }
         }

@@ -4,9 +4,6 @@
 //! its memory back soon. Linux lets all of them walk the same page tables. Measured for each way to
 //! share the work, by number of helpers: the time from the kill until all is free, and which lock is
 //! in the way.
-//!
-//! Populating 64 GiB takes the simulator longer than freeing them, so 1 and 8 helpers run on all
-//! seeds, other numbers on the first two.
 
 mod scene;
 
@@ -36,9 +33,6 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 
 const MACHINE: &str = "epyc-9654-2s";
 
-/// Seeds of the numbers of helpers that are not in the headline.
-const CURVE_SEEDS: usize = 2;
-
 /// Contestants that ran, with their first races.
 struct Ran {
     contestants: Vec<Contestant>,
@@ -54,10 +48,8 @@ fn run(options: &Options, progress: &Progress) -> Result<Vec<Report>, Error> {
     let mut all = contestants(&HEADLINE);
     all.push(Contestant::helped(Reaping::MeetInTheMiddle, HEADLINE[1]).bounded());
     let headline = Ran::new(all, &profile, scene, options, progress)?;
-    let mut few = options.clone();
-    few.seeds.truncate(CURVE_SEEDS);
     progress.start(format!("mrelease on {MACHINE}, other numbers of helpers"));
-    let curve = Ran::new(contestants(&CURVE), &profile, scene, &few, progress)?;
+    let curve = Ran::new(contestants(&CURVE), &profile, scene, options, progress)?;
     progress.start(format!("mrelease on {MACHINE}, huge pages"));
     let huge = Ran::new(
         contestants(&HEADLINE),
@@ -202,7 +194,6 @@ fn by_helpers(all: &[&Ran], title: &str) -> Table {
                     format!("{:.2}", ran.faster(nth)),
                     human(ran.median(nth, &RAN), Unit::Nanos),
                     ran.limit(nth),
-                    ran.runs.seeds().len().to_string(),
                 ],
             ));
         }
@@ -221,7 +212,6 @@ fn by_helpers(all: &[&Ran], title: &str) -> Table {
             "times as fast",
             "running",
             "limited by",
-            "seeds",
         ]
         .map(str::to_owned)
         .to_vec(),

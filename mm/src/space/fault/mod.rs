@@ -113,7 +113,7 @@ impl<M: Machine> AddressSpace<M> {
         Ok(())
     }
 
-    /// Fills `pages`, or only the first if there is not enough for all. Where it stopped.
+    /// Fills `pages`, or only the first if the budget does not allow for all. Where it stopped.
     fn fill_some(
         &self,
         memory: Memory<'_, M>,
@@ -123,7 +123,7 @@ impl<M: Machine> AddressSpace<M> {
         let first = pages.start;
         let after = Vpn(first.0 + 1);
         let (end, attempt) = match self.fill(memory, version, pages.clone()) {
-            Err(FaultError::OutOfMemory(_) | FaultError::OverBudget(_)) if after < pages.end => {
+            Err(FaultError::OverBudget(_)) if after < pages.end => {
                 (after, self.fill(memory, version, first..after)?)
             }
             attempt => (pages.end, attempt?),

@@ -5,7 +5,9 @@
 use core::ops::Range;
 
 use super::Attempt;
+use super::table::Spares;
 use crate::machine::{Lock, Machine};
+use crate::page::AllocError;
 use crate::site::{Site, Work};
 use crate::space::error::FaultError;
 use crate::space::fault::Faulted;
@@ -30,6 +32,8 @@ struct Batch {
     swapped_len: usize,
     /// Pages of a file that were replaced by copies.
     copied: u32,
+    /// Why there are fewer than were asked for.
+    short: Option<AllocError>,
 }
 
 /// Why pages were not written into a table.
@@ -55,7 +59,8 @@ fn is_own(entry: Option<Entry>) -> bool {
 }
 
 impl<M: Machine> AddressSpace<M> {
-    /// Fills `pages`, of one table, with fresh pages, or with what is in swap.
+    /// Fills `pages`, of one table, with fresh pages, or with what is in swap. Without memory for
+    /// all, it fills those there is memory for.
     pub(super) fn fill(
         &self,
         memory: Memory<'_, M>,
@@ -75,22 +80,43 @@ impl<M: Machine> AddressSpace<M> {
         if self.has(machine, Flag::Unstable) {
             return Err(FaultError::Unstable(pages.start));
         }
-        // Everything that can fail comes before anything is changed.
-        let mut batch = self.take_pages(memory, missing)?;
-        let outcome = self.fill_table(memory, version, (spot, range), &mut batch);
+        // Everything that can fail comes before anything is changed; first the table, without which
+        // pages are of no use.
+        let spares = if spot.leaf.is_live() {
+            None
+        } else {
+            Some(self.spares(memory, spot)?)
+        };
+        let mut batch = match self.take_pages(memory, missing) {
+            Ok(batch) => batch,
+            Err(error) => {
+                spares
+                    .into_iter()
+                    .for_each(|spares| spares.give_back(memory));
+                return Err(error);
+            }
+        };
+        let outcome = self.fill_table(memory, version, (spot, range, spares), &mut batch);
         self.settle_batch(memory, &batch);
-        outcome.map_err(|refusal| refusal.at(pages.start))
+        match (outcome, batch.short) {
+            (Ok(Attempt::Done(_)), Some(error)) => Err(FaultError::OutOfMemory(error)),
+            (outcome, _) => outcome.map_err(|refusal| refusal.at(pages.start)),
+        }
     }
 
-    /// Fills entries of a table, made if need be, with the pages of `batch`.
+    /// Fills entries of a table, made with `spares` if there are any, with the pages of `batch`.
     fn fill_table(
         &self,
         memory: Memory<'_, M>,
         version: u64,
-        (spot, range): (Spot<'_, M>, Range<u32>),
+        (spot, range, spares): (Spot<'_, M>, Range<u32>, Option<Spares>),
         batch: &mut Batch,
     ) -> Result<Attempt, Refusal> {
-        if !spot.leaf.is_live() && !self.add_table(memory, spot).map_err(Refusal::NoTable)? {
+        if let Some(spares) = spares
+            && !self
+                .add_table(memory, spot, spares)
+                .map_err(Refusal::NoTable)?
+        {
             return Ok(Attempt::Done(Faulted::Already));
         }
         // Entry, clearing and mapping: only the last of these is under a lock.
@@ -108,7 +134,7 @@ impl<M: Machine> AddressSpace<M> {
         u32::try_from(missing).unwrap_or(u32::MAX)
     }
 
-    /// Charges for pages and takes them.
+    /// Charges for pages and takes them, or as many as there are, but at least one.
     fn take_pages(&self, memory: Memory<'_, M>, pages: u32) -> Result<Batch, FaultError> {
         let mut batch = Batch::new();
         let wanted = (pages as usize).min(TOGETHER);
@@ -116,14 +142,16 @@ impl<M: Machine> AddressSpace<M> {
             budget.charge(memory.machine, wanted as u64)?;
         }
         let request = self.request(memory.machine, Order::ZERO);
-        while batch.len < wanted {
+        while batch.len < wanted && batch.short.is_none() {
             match memory.manager.pages().alloc(memory.machine, request) {
                 Ok(pfn) => batch.push(pfn),
-                Err(error) => {
-                    memory.give_back(&batch.pfns[..batch.len]);
-                    self.uncharge(memory.machine, wanted as u64);
-                    return Err(FaultError::OutOfMemory(error));
-                }
+                Err(error) => batch.short = Some(error),
+            }
+        }
+        if let Some(error) = batch.short {
+            self.uncharge(memory.machine, (wanted - batch.len) as u64);
+            if batch.len == 0 {
+                return Err(FaultError::OutOfMemory(error));
             }
         }
         Ok(batch)
@@ -220,6 +248,7 @@ impl Batch {
             swapped: [SwapSlot(0); TOGETHER],
             swapped_len: 0,
             copied: 0,
+            short: None,
         }
     }
 

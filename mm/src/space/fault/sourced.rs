@@ -93,8 +93,11 @@ impl<M: Machine> AddressSpace<M> {
     ) -> Result<Attempt, FaultError> {
         let machine = memory.machine;
         let spot = self.table.spot(machine, at)?;
-        if !spot.leaf.is_live() && !self.add_table(memory, spot)? {
-            return Ok(Attempt::Done(Faulted::Already));
+        if !spot.leaf.is_live() {
+            let spares = self.spares(memory, spot)?;
+            if !self.add_table(memory, spot, spares)? {
+                return Ok(Attempt::Done(Faulted::Already));
+            }
         }
         let index = spot.clip(&(at..Vpn(at.0 + 1))).start;
         let private = page.kind == PageKind::File;

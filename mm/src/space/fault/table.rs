@@ -26,18 +26,18 @@ impl Spares {
 }
 
 impl<M: Machine> AddressSpace<M> {
-    /// Makes a table live. `false` if a huge page is there.
+    /// Makes a table live, with pages of `spares`. `false` if a huge page is there.
     pub(super) fn add_table(
         &self,
         memory: Memory<'_, M>,
         spot: Spot<'_, M>,
+        mut spares: Spares,
     ) -> Result<bool, FaultError> {
         debug_assert!(
             spot.index < TABLES,
             "pages of an address space are below its end"
         );
         let machine = memory.machine;
-        let mut spares = self.spares(memory, spot)?;
         let outcome = spot.upper.frame.with(machine, Site::Fault, |frame| {
             self.put_upper(machine, (spot, frame), &mut spares);
             spot.leaf.entries.with(machine, Site::Fault, |entries| {
