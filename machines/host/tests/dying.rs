@@ -16,6 +16,11 @@ fn handing_back() {
 }
 
 #[test]
+fn leaving_a_rest() {
+    run_law(&frontier::leaving_a_rest(), 2, ROUNDS);
+}
+
+#[test]
 fn two_helpers() {
     run_law(&frontier::two_helpers(), 3, ROUNDS);
 }

@@ -23,6 +23,11 @@ fn handing_back() {
 }
 
 #[test]
+fn leaving_a_rest() {
+    run(&frontier::leaving_a_rest());
+}
+
+#[test]
 fn two_helpers() {
     run(&frontier::two_helpers());
 }

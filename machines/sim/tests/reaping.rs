@@ -4,14 +4,19 @@
 mod support;
 
 use std::cell::Cell;
+use std::ops::Range;
 use std::rc::Rc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 
 use plimsoll_mm::design::Design;
 use plimsoll_mm::machine::Machine;
 use plimsoll_mm::site::LockClass;
 use plimsoll_mm::space::reap::{Reaped, Reaping};
 use plimsoll_mm::space::rss::RssKind;
-use plimsoll_mm::space::{AddressSpace, Backing, Flag, MapRequest, Memory, Place, Spaces};
+use plimsoll_mm::space::{
+    AddressSpace, Backing, Exited, Flag, MapRequest, Memory, Notified, Place, Refused, Spaces,
+};
 use plimsoll_mm::units::{CpuId, Nanos, Vpn};
 use plimsoll_mm::vmstat::counters::{NodeItem, ZoneItem};
 use plimsoll_sim::Sim;
@@ -42,6 +47,23 @@ const ONE: Victim = Victim {
     huge: false,
 };
 
+/// Holds up the first who asks, for so many nanoseconds.
+struct Stall(AtomicU64);
+
+impl Notified<Sim> for Stall {
+    fn start(&self, sim: &Sim, _: &Range<Vpn>, _: bool) -> Result<(), Refused> {
+        let stall = self.0.swap(0, Relaxed);
+        if stall > 0 {
+            sim.sleep_until(Nanos(sim.now().0 + stall));
+        }
+        Ok(())
+    }
+
+    fn end(&self, _: &Sim, _: &Range<Vpn>) {}
+
+    fn release(&self, _: &Sim) {}
+}
+
 /// What a run took.
 struct Took {
     wall: Nanos,
@@ -49,12 +71,23 @@ struct Took {
 }
 
 fn build(small: &Small, spaces: &Rc<Spaces<Sim>>, victim: Victim) -> Rc<AddressSpace<Sim>> {
+    build_told(small, spaces, victim, Nanos(0))
+}
+
+/// The same, and the first who empties a range of it as a helper is held up for so long.
+fn build_told(
+    small: &Small,
+    spaces: &Rc<Spaces<Sim>>,
+    victim: Victim,
+    stall: Nanos,
+) -> Rc<AddressSpace<Sim>> {
     let made: Rc<Cell<Option<AddressSpace<Sim>>>> = Rc::default();
     let out = Rc::clone(&made);
     let spaces = Rc::clone(spaces);
     small.on(0, move |sim, mm| {
         let memory = Memory::new(sim, mm, &spaces);
         let space = AddressSpace::new(memory).expect("there is memory");
+        let space = space.notifying(Stall(AtomicU64::new(stall.0)));
         for number in 0..victim.mappings {
             let start = Vpn(1000 + number * (victim.pages + victim.gap));
             let request = MapRequest {
@@ -164,4 +197,37 @@ fn a_lone_exit_waits_for_nobody_in_any_way() {
             reaping.name()
         );
     }
+}
+
+#[test]
+fn a_helper_that_stalls_keeps_one_table_and_the_last_user_does_the_rest() {
+    let design = Design::OURS;
+    let small = Small::flat(4, PAGES, design);
+    let spaces = Rc::new(Spaces::new(&small.sim, &design, 0).expect("countable"));
+    let stall = Nanos::from_ms(500);
+    let space = build_told(&small, &spaces, ONE, stall);
+    let started = small.sim.stats().now;
+    let start = |cpu, after_ms: u64, work: fn(&AddressSpace<Sim>, Memory<'_, Sim>)| {
+        let (mm, spaces, space) = (Rc::clone(&small.mm), Rc::clone(&spaces), Rc::clone(&space));
+        small.sim.spawn(CpuId(cpu), move |sim| {
+            sim.sleep_until(Nanos(started.0 + after_ms * 1_000_000));
+            work(&space, Memory::new(sim, &mm, &spaces));
+        });
+    };
+    start(1, 1, |space, memory| {
+        assert_eq!(space.try_reap(memory), Reaped::All);
+        assert!(space.has(memory.machine, Flag::Ended), "it was the last");
+    });
+    // The helper has claimed a tenth of all tables by then, and stalls before the first.
+    start(0, 2, |space, memory| {
+        let exited = space.exit(memory);
+        assert_eq!(exited, Ok(Exited::LeftToHelpers));
+    });
+    start(2, 400, |space, memory| {
+        let left = space.rss().precise(memory.machine, RssKind::Anon);
+        assert!((1..=512).contains(&left), "{left} pages are left");
+    });
+    small.sim.run();
+    let space = Rc::into_inner(space).expect("nobody uses it");
+    assert_eq!(space.destroy(&small.sim), Ok(()));
 }

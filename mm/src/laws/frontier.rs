@@ -13,11 +13,13 @@ use core::sync::atomic::Ordering::Relaxed;
 use super::{Body, Law};
 use crate::machine::{Machine, Word};
 use crate::site::Site;
-use crate::space::frontier::{Claim, End, Frontier, Left, NotJoined};
+use crate::space::frontier::{Claim, End, Frontier, Left, NotJoined, Walker};
 
 /// A few tables to be emptied.
 pub struct FewTables<M: Machine> {
     frontier: Frontier<M>,
+    /// How many tables are claimed at a time when others are at work too.
+    share: u64,
     /// For each table, how often it was emptied.
     emptied: Box<[M::Word]>,
     /// For each table, how often what begins in it was forgotten.
@@ -38,7 +40,8 @@ impl<M: Machine> FewTables<M> {
     fn new(machine: &M, tables: usize, walkers: usize) -> Self {
         let words = |words| (0..words).map(|_| machine.word(0)).collect();
         Self {
-            frontier: Frontier::new(machine),
+            frontier: Frontier::with_rests(machine, 1),
+            share: 1,
             emptied: words(tables),
             forgotten: words(tables),
             at_work: words(walkers),
@@ -48,12 +51,13 @@ impl<M: Machine> FewTables<M> {
 
     /// The last user: upwards, then what was handed back.
     fn exit(&self, machine: &M) {
-        self.frontier.join_last_user(machine);
+        let mut walker = self.frontier.join_last_user(machine);
         self.begin(machine);
-        while let Some(claim) = self.claim(machine, End::Low) {
-            assert!(claim.exiting, "the last user has come");
+        while let Some(claim) = self.claim(machine, &mut walker) {
             self.empty(machine, &claim.tables);
-            self.forget(machine, &claim.tables);
+            if claim.exiting {
+                self.forget(machine, &claim.tables);
+            }
         }
         for tables in self.frontier.take_back(machine, Site::Exit) {
             self.empty(machine, &tables);
@@ -63,14 +67,14 @@ impl<M: Machine> FewTables<M> {
 
     /// A helper: what was handed back, then downwards. It hands back what it `refuses`.
     fn help(&self, machine: &M, refuses: impl Fn(u64) -> bool) {
-        let Ok(end) = self.frontier.join(machine) else {
+        let Ok(mut walker) = self.frontier.join(machine) else {
             return;
         };
         self.begin(machine);
         for tables in self.frontier.take_back(machine, Site::Reap) {
             self.empty(machine, &tables);
         }
-        while let Some(claim) = self.claim(machine, end) {
+        while let Some(claim) = self.claim(machine, &mut walker) {
             for table in self.few(&claim.tables) {
                 if refuses(table) {
                     self.frontier
@@ -90,14 +94,30 @@ impl<M: Machine> FewTables<M> {
         self.emptied.len() as u64
     }
 
-    /// Two tables as long as nobody else is at work, then one at a time.
-    fn claim(&self, machine: &M, end: End) -> Option<Claim> {
-        let share = |at_work| if at_work == 1 { 2 } else { 1 };
+    /// A helper that gives way after its first table, whatever else it has claimed.
+    fn help_a_little(&self, machine: &M) {
+        let Ok(mut walker) = self.frontier.join(machine) else {
+            return;
+        };
+        self.begin(machine);
+        if let Some(claim) = self.claim(machine, &mut walker) {
+            self.empty(machine, &claim.tables);
+            if claim.exiting {
+                self.forget(machine, &claim.tables);
+            }
+        }
+        self.leave(machine);
+    }
+
+    /// Two tables as long as nobody else is at work, then `share` at a time.
+    fn claim(&self, machine: &M, walker: &mut Walker) -> Option<Claim> {
+        let share = |at_work| if at_work == 1 { 2 } else { self.share };
+        let end = walker.end();
         let beyond = |table: u64| match end {
             End::Low => (table < self.tables()).then_some(table),
             End::High => table.min(self.tables()).checked_sub(1),
         };
-        self.frontier.claim(machine, end, share, beyond)
+        self.frontier.claim(machine, walker, share, beyond)
     }
 
     /// Those of `tables` that are looked at.
@@ -145,8 +165,8 @@ impl<M: Machine> FewTables<M> {
         for at_work in &self.at_work {
             assert_eq!(at_work.load(machine, Relaxed), 0, "all others have left");
         }
-        for before in self.frontier.claimed_before_exit() {
-            self.forget(machine, &before);
+        for tables in self.frontier.unforgotten(machine) {
+            self.forget(machine, &tables);
         }
         let late = self.frontier.join(machine);
         assert_eq!(late, Err(NotJoined::TooLate), "it is too late to help");
@@ -195,6 +215,19 @@ pub fn handing_back<M: Machine>() -> Law<M, FewTables<M>> {
         "a table that is handed back is emptied once, by whoever comes later",
         |machine| FewTables::new(machine, 3, 2),
         &[|machine, few| few.help(machine, |table| table == 1)],
+    )
+}
+
+/// The last user against one helper who leaves before it has begun all that it has claimed.
+#[must_use]
+pub fn leaving_a_rest<M: Machine>() -> Law<M, FewTables<M>> {
+    law(
+        "what somebody has claimed and not begun is done by others",
+        |machine| FewTables {
+            share: 2,
+            ..FewTables::new(machine, 3, 2)
+        },
+        &[|machine, few| few.help_a_little(machine)],
     )
 }
 

@@ -13,7 +13,7 @@ use core::ops::Range;
 
 use super::AddressSpace;
 use super::error::ExitError;
-use super::frontier::{Claim, End, Left};
+use super::frontier::{Claim, End, Left, Walker};
 use super::gather::Gather;
 use super::memory::Memory;
 use super::page_table::{ENTRIES, Spot, TABLES, first_page};
@@ -86,10 +86,10 @@ impl<M: Machine> AddressSpace<M> {
     /// Empties table after table from the lowest on, as far as nobody else has.
     fn empty_upwards(&self, memory: Memory<'_, M>) -> Left {
         let machine = memory.machine;
-        self.frontier.join_last_user(machine);
+        let mut walker = self.frontier.join_last_user(machine);
         let mut gather = Gather::new(memory, self);
         machine.emit(Event::Begin(Phase::Unmap));
-        while let Some(claim) = self.claim(machine, End::Low) {
+        while let Some(claim) = self.claim(machine, &mut walker) {
             self.empty_tables(&mut gather, &claim.tables, Site::Exit);
             self.conclude_claim(&mut gather, &claim);
         }
@@ -101,15 +101,15 @@ impl<M: Machine> AddressSpace<M> {
         self.frontier.leave(machine)
     }
 
-    /// Claims what one of those at work should do next.
-    pub(super) fn claim(&self, machine: &M, end: End) -> Option<Claim> {
-        let left = self.table.pages(machine);
+    /// What one of those at work should do next.
+    pub(super) fn claim(&self, machine: &M, walker: &mut Walker) -> Option<Claim> {
+        let end = walker.end();
         let beyond = |table| match end {
             End::Low => self.table.next(table).map(|spot| spot.index),
             End::High => self.table.prev(table).map(|spot| spot.index),
         };
-        self.frontier
-            .claim(machine, end, |at_work| share(left, at_work), beyond)
+        let share = |at_work| share(self.table.pages(machine), at_work);
+        self.frontier.claim(machine, walker, share, beyond)
     }
 
     /// What else is to be done with a claim: mappings that begin there are forgotten, if the last
@@ -171,14 +171,14 @@ impl<M: Machine> AddressSpace<M> {
             self.free_tables(&mut gather, site);
             gather.finish();
             // Of a frontier most was forgotten by those who claimed it.
-            let unforgotten = match memory.spaces.reaping() {
-                Reaping::MeetInTheMiddle => self.frontier.claimed_before_exit(),
+            match memory.spaces.reaping() {
+                Reaping::MeetInTheMiddle => self
+                    .frontier
+                    .unforgotten(machine)
+                    .for_each(|tables| self.forget_mappings(machine, &tables)),
                 Reaping::Ascending | Reaping::DescendingByVma | Reaping::DescendingChunks => {
-                    [0..TABLES, TABLES..TABLES]
+                    self.forget_mappings(machine, &(0..TABLES));
                 }
-            };
-            for tables in unforgotten {
-                self.forget_mappings(machine, &tables);
             }
             let cleared = self
                 .tree

@@ -8,7 +8,7 @@
 
 use core::ops::Range;
 
-use super::frontier::{End, Left, NotJoined};
+use super::frontier::{Left, NotJoined, Walker};
 use super::gather::Gather;
 use super::memory::Memory;
 use super::page_table::{ENTRIES, Spot, TABLE_BITS, first_page};
@@ -237,20 +237,20 @@ impl<M: Machine> AddressSpace<M> {
     /// Table by table from one of the ends, as far as nobody else has; first those handed back.
     fn reap_claimable(&self, memory: Memory<'_, M>, site: Site) -> (Reaped, Left) {
         let machine = memory.machine;
-        let end = match self.frontier.join(machine) {
-            Ok(end) => end,
+        let mut walker = match self.frontier.join(machine) {
+            Ok(walker) => walker,
             Err(NotJoined::TooLate) => return (Reaped::All, Left::Nothing),
             Err(NotJoined::TooMany) => return (Reaped::Busy, Left::Nothing),
         };
         let mut gather = Gather::new(memory, self);
         machine.emit(Event::Begin(Phase::Unmap));
-        let reaped = self.reap_claims(&mut gather, end, site);
+        let reaped = self.reap_claims(&mut gather, &mut walker, site);
         machine.emit(Event::End(Phase::Unmap));
         gather.finish();
         (reaped, self.frontier.leave(machine))
     }
 
-    fn reap_claims(&self, gather: &mut Gather<'_, M>, end: End, site: Site) -> Reaped {
+    fn reap_claims(&self, gather: &mut Gather<'_, M>, walker: &mut Walker, site: Site) -> Reaped {
         let machine = gather.memory().machine;
         let mut reaped = Reaped::All;
         let mut handed_back = self.frontier.take_back(machine, site).into_iter();
@@ -263,7 +263,7 @@ impl<M: Machine> AddressSpace<M> {
                 return Reaped::GaveWay;
             }
         }
-        while let Some(claim) = self.claim(machine, end) {
+        while let Some(claim) = self.claim(machine, walker) {
             reaped = reaped.and(self.reap_tables(gather, &claim.tables, site));
             self.conclude_claim(gather, &claim);
             if self.mappings.writer_waits(machine) {

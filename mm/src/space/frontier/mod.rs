@@ -10,23 +10,35 @@
 //! the end, so that all are done at about the same time. Who leaves last after the last user has come
 //! does what is left to be done (`exit::finish`), in one step with leaving, so exactly one does.
 //!
+//! What somebody has claimed and not begun (`rest`) is where others find it once nothing else is left:
+//! who stalls, is slow or gives way keeps one table, and nobody waits for the others.
+//!
 //! Tables that a helper had to leave (somebody refused) are handed back on a list; those who come
 //! later take them, and whoever finishes looks at every table anyway.
 //!
 //! Locks: `LeftOver`, with nothing inside.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::convert::Infallible;
 use core::ops::Range;
 use core::sync::atomic::Ordering::{AcqRel, Acquire};
 
+use self::rest::Rest;
 use super::page_table::TABLES;
 use crate::machine::{Field, Lock, Machine, Word};
 use crate::site::{LockClass, Site};
 
+mod rest;
+
+/// Those at work who can have a rest each, but no more than there are CPUs. A further one begins all it
+/// has claimed at once.
+const RESTS: usize = 8;
+
 /// See the file's header.
 pub(crate) struct Frontier<M: Machine> {
     word: M::Word,
+    rests: Box<[Rest<M>]>,
     /// Both ends when the last user came. It writes them; who finishes reads them, ordered by the
     /// word.
     ends_at_exit: [M::Field; 2],
@@ -42,6 +54,31 @@ pub(crate) struct Claim {
     pub(crate) exiting: bool,
     /// Who are at work, the one who claims included.
     pub(crate) at_work: u64,
+}
+
+/// No table is left that nobody has claimed.
+struct NoneLeft {
+    /// See [`State`].
+    rested: bool,
+}
+
+/// Somebody at work.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Walker {
+    end: End,
+    /// Where it has put what it had claimed and not begun.
+    rest: Option<usize>,
+}
+
+impl Walker {
+    const fn new(end: End) -> Self {
+        Self { end, rest: None }
+    }
+
+    /// Where it claims.
+    pub(crate) const fn end(&self) -> End {
+        self.end
+    }
 }
 
 /// Where tables are claimed.
@@ -62,6 +99,8 @@ struct State {
     high: u64,
     /// Who are at work, the last user included.
     at_work: u64,
+    /// Whether somebody has claimed more than it began at once, so that there may be rests.
+    rested: bool,
     /// Whether the last user has come.
     exiting: bool,
     /// Whether somebody was told to finish.
@@ -90,7 +129,8 @@ pub(crate) enum Left {
 const END_BITS: u32 = 27;
 const END_MASK: u64 = (1 << END_BITS) - 1;
 const AT_WORK_SHIFT: u32 = 2 * END_BITS;
-const AT_WORK_MASK: u64 = 0xff;
+const AT_WORK_MASK: u64 = 0x7f;
+const RESTED: u64 = 1 << 61;
 const EXITING: u64 = 1 << 62;
 const FINISHING: u64 = 1 << 63;
 
@@ -106,55 +146,83 @@ impl State {
             low: word & END_MASK,
             high: word >> END_BITS & END_MASK,
             at_work: word >> AT_WORK_SHIFT & AT_WORK_MASK,
+            rested: word & RESTED != 0,
             exiting: word & EXITING != 0,
             finishing: word & FINISHING != 0,
         }
     }
 
-    /// The same when `share` tables that were made are taken at an end.
-    fn without(self, end: End, share: u64, beyond: impl Fn(u64) -> Option<u64>) -> Self {
-        let Self {
-            mut low, mut high, ..
-        } = self;
-        for _ in 0..share {
-            match end {
-                End::Low => {
-                    let table = beyond(low).filter(|&table| table < high);
-                    low = table.map_or(high, |table| table + 1);
-                }
-                End::High => {
-                    let table = beyond(high).filter(|&table| table >= low);
-                    high = table.unwrap_or(low);
-                }
+    fn encode(self) -> i64 {
+        let ends = self.low | self.high << END_BITS | self.at_work << AT_WORK_SHIFT;
+        let flag = |is_set, flag| if is_set { flag } else { 0 };
+        let rested = flag(self.rested, RESTED);
+        let exiting = flag(self.exiting, EXITING);
+        let finishing = flag(self.finishing, FINISHING);
+        (ends | rested | exiting | finishing).cast_signed()
+    }
+}
+
+/// What is left of `tables` when `share` of them that were made are taken at an `end`; `beyond` finds
+/// the next that was made. What lies between is taken as well.
+fn without(
+    tables: &Range<u64>,
+    end: End,
+    share: u64,
+    beyond: impl Fn(u64) -> Option<u64>,
+) -> Range<u64> {
+    let (mut low, mut high) = (tables.start, tables.end);
+    for _ in 0..share {
+        match end {
+            End::Low => {
+                let table = beyond(low).filter(|&table| table < high);
+                low = table.map_or(high, |table| table + 1);
             }
-            if low == high {
-                break;
+            End::High => {
+                let table = beyond(high).filter(|&table| table >= low);
+                high = table.unwrap_or(low);
             }
         }
-        Self { low, high, ..self }
+        if low == high {
+            break;
+        }
     }
+    low..high
+}
 
-    const fn encode(self) -> i64 {
-        let ends = self.low | self.high << END_BITS | self.at_work << AT_WORK_SHIFT;
-        let exiting = if self.exiting { EXITING } else { 0 };
-        let finishing = if self.finishing { FINISHING } else { 0 };
-        (ends | exiting | finishing).cast_signed()
+impl Claim {
+    /// Takes the first table that was made out, at an `end`; the rest stays.
+    fn take_first(&mut self, end: End, beyond: impl Fn(u64) -> Option<u64>) -> Self {
+        let rest = without(&self.tables, end, 1, beyond);
+        let tables = match end {
+            End::Low => self.tables.start..rest.start,
+            End::High => rest.end..self.tables.end,
+        };
+        self.tables = rest;
+        Self { tables, ..*self }
     }
 }
 
 impl<M: Machine> Frontier<M> {
     /// Nothing claimed, nobody at work.
     pub(crate) fn new(machine: &M) -> Self {
+        let cpus = machine.topology().cpus() as usize;
+        Self::with_rests(machine, cpus.min(RESTS))
+    }
+
+    /// The same for so many who can have a rest each.
+    pub(crate) fn with_rests(machine: &M, rests: usize) -> Self {
         let state = State {
             low: 0,
             high: TABLES,
             at_work: 0,
+            rested: false,
             exiting: false,
             finishing: false,
         };
         let here = machine.this_cpu();
         Self {
             word: machine.word(state.encode()),
+            rests: (0..rests).map(|_| Rest::none(machine)).collect(),
             ends_at_exit: [machine.field(0), machine.field(TABLES)],
             left_over: machine.lock(LockClass::LeftOver, here, Vec::new()),
         }
@@ -165,7 +233,7 @@ impl<M: Machine> Frontier<M> {
     ///
     /// # Errors
     /// Why it may not.
-    pub(crate) fn join(&self, machine: &M) -> Result<End, NotJoined> {
+    pub(crate) fn join(&self, machine: &M) -> Result<Walker, NotJoined> {
         let joined = self.change(machine, |state| {
             if state.finishing {
                 return Err(NotJoined::TooLate);
@@ -183,11 +251,11 @@ impl<M: Machine> Frontier<M> {
             };
             Ok((State { at_work, ..state }, end))
         });
-        joined.map(|(_, end)| end)
+        joined.map(|(_, end)| Walker::new(end))
     }
 
-    /// The last user begins.
-    pub(crate) fn join_last_user(&self, machine: &M) {
+    /// The last user begins, at the low end.
+    pub(crate) fn join_last_user(&self, machine: &M) -> Walker {
         let joined = self.change(machine, |state| {
             let after = State {
                 at_work: state.at_work + 1,
@@ -200,38 +268,89 @@ impl<M: Machine> Frontier<M> {
         let [low, high] = &self.ends_at_exit;
         low.set(state.low);
         high.set(state.high);
+        Walker::new(End::Low)
     }
 
-    /// Claims some tables at an `end`. `share` says how many that were made, given how many are at
-    /// work; `beyond` finds the next one that was made, from there on and up, or below there. What lies
-    /// between tables that were made is claimed as well. `None` when nothing is left to claim.
+    /// What a walker does next: a table that was made, and those around it that were not. Of what it has
+    /// claimed before; else it claims some, `share` says how many given how many are at work; else what
+    /// others have claimed and not begun. `beyond` finds the next one that was made at the walker's
+    /// end, from there on and up, or below there. `None` when nothing is left.
     pub(crate) fn claim(
+        &self,
+        machine: &M,
+        walker: &mut Walker,
+        share: impl Fn(u64) -> u64,
+        beyond: impl Fn(u64) -> Option<u64>,
+    ) -> Option<Claim> {
+        let end = walker.end;
+        let take = |rest: &Rest<M>| rest.take(machine, end, &beyond);
+        if let Some(claim) = walker.rest.and_then(|place| take(&self.rests[place])) {
+            return Some(claim);
+        }
+        let mut rest = match self.claim_some(machine, end, share, &beyond) {
+            Ok((claim, 1)) => return Some(claim),
+            Ok((claim, _)) => claim,
+            Err(NoneLeft { rested: true }) => return self.rests.iter().find_map(take),
+            Err(NoneLeft { rested: false }) => return None,
+        };
+        let mut claim = rest.take_first(end, &beyond);
+        if !rest.tables.is_empty() {
+            let mut places = 0..self.rests.len();
+            walker.rest = places.find(|&place| self.rests[place].put(machine, &rest));
+            if walker.rest.is_none() {
+                claim.tables.start = claim.tables.start.min(rest.tables.start);
+                claim.tables.end = claim.tables.end.max(rest.tables.end);
+            }
+        }
+        Some(claim)
+    }
+
+    /// Claims some tables at an `end`, with what lies between them; and how many it wanted.
+    fn claim_some(
         &self,
         machine: &M,
         end: End,
         share: impl Fn(u64) -> u64,
         beyond: impl Fn(u64) -> Option<u64>,
-    ) -> Option<Claim> {
+    ) -> Result<(Claim, u64), NoneLeft> {
         let claimed = self.change(machine, |state| {
-            let after = state.without(end, share(state.at_work), &beyond);
+            let share = share(state.at_work);
+            let left = without(&(state.low..state.high), end, share, &beyond);
             let claim = Claim {
                 tables: match end {
-                    End::Low => state.low..after.low,
-                    End::High => after.high..state.high,
+                    End::Low => state.low..left.start,
+                    End::High => left.end..state.high,
                 },
                 exiting: state.exiting,
                 at_work: state.at_work,
             };
             if claim.tables.is_empty() {
-                return Err(());
+                return Err(NoneLeft {
+                    rested: state.rested,
+                });
             }
-            Ok((after, claim))
+            let after = State {
+                low: left.start,
+                high: left.end,
+                rested: state.rested || share > 1,
+                ..state
+            };
+            Ok((after, (claim, share)))
         });
-        claimed.ok().map(|(_, claim)| claim)
+        claimed.map(|(_, claimed)| claimed)
     }
 
-    /// Tables that were claimed before the last user came. For who finishes.
-    pub(crate) fn claimed_before_exit(&self) -> [Range<u64>; 2] {
+    /// Tables whose mappings nobody forgets who has claimed them: claimed before the last user came, or
+    /// left by somebody who gave way. For who finishes.
+    pub(crate) fn unforgotten(&self, machine: &M) -> impl Iterator<Item = Range<u64>> {
+        let rests = self.rests.iter().filter_map(move |rest| rest.left(machine));
+        let rests = rests.filter(|claim| claim.exiting);
+        let before = self.claimed_before_exit();
+        before.into_iter().chain(rests.map(|claim| claim.tables))
+    }
+
+    /// Tables that were claimed before the last user came.
+    fn claimed_before_exit(&self) -> [Range<u64>; 2] {
         let [low, high] = &self.ends_at_exit;
         [0..low.get(), high.get()..TABLES]
     }
@@ -298,12 +417,18 @@ mod tests {
 
     #[test]
     fn a_state_survives_its_bits() {
-        for (low, high, at_work) in [(0, TABLES, 0), (TABLES, TABLES, 255), (7, 0, 1)] {
-            for (exiting, finishing) in [(false, false), (true, false), (true, true)] {
+        for (low, high, at_work) in [(0, TABLES, 0), (TABLES, TABLES, 127), (7, 0, 1)] {
+            for (rested, exiting, finishing) in [
+                (false, false, false),
+                (true, false, false),
+                (false, true, false),
+                (true, true, true),
+            ] {
                 let state = State {
                     low,
                     high,
                     at_work,
+                    rested,
                     exiting,
                     finishing,
                 };
