@@ -5,13 +5,13 @@ mod support;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
-use plimsoll_mm::counter::{Batch, Counters, Counting, Plan, precise_totals};
+use plimsoll_mm::counter::{AnyCounters, Batch, Counters, Counting, Plan, precise_totals};
 use plimsoll_mm::laws::Law;
 use plimsoll_mm::laws::counter::{self, CPUS, Counted, Setup};
 use plimsoll_mm::laws::under_way;
 use plimsoll_mm::machine::Machine;
 use plimsoll_mm::site::Work;
-use plimsoll_mm::topology::Topology;
+use plimsoll_mm::topology::{Distance, Topology};
 use plimsoll_mm::units::CpuId;
 use plimsoll_sim::{Sim, SimOptions, run_law};
 use support::{seeds, small};
@@ -143,4 +143,57 @@ fn many_sums_cost_a_streamed_look_each_and_few_scattered_ones_a_full_one() {
     let own = |groups: u64| groups * 4 * u64::from(profile.costs.transfer_ns[0]);
     assert!((looks(128, Work::StreamCpu)..=looks(128, Work::StreamCpu) + own(128)).contains(&all));
     assert!((looks(16, Work::ScanCpu)..=looks(16, Work::ScanCpu) + own(16)).contains(&few));
+}
+
+#[test]
+fn who_ran_nearly_everywhere_is_summed_without_asking_where() {
+    const CPUS: u32 = 96;
+    const GROUPS: u64 = 64;
+    let mut profile = small::profile(Topology::flat(CPUS), 1000);
+    profile.costs.work_ns[Work::StreamCpu as usize] = 5;
+    // What 64 groups cost that were added to on so many CPUs, beyond the looks at `looks` of them.
+    let lines = |cpus: u32, looks: u64| {
+        let sim = Sim::new(&profile, SimOptions::default());
+        let plan = Plan::new(&sim, Counting::OneSided, 4, Batch::RSS).expect("it has a plan");
+        let grown = || {
+            let group = plan.init_many(&sim).expect("there is memory");
+            let AnyCounters::OneSided(tree) = &group else {
+                unreachable!("it is what was asked for");
+            };
+            tree.grow(&sim).expect("there is memory");
+            group
+        };
+        let groups: Rc<Vec<_>> = Rc::new((0..GROUPS).map(|_| grown()).collect());
+        // Two of three in a row, so that every item is used.
+        let ran = (0..CPUS).filter(|cpu| cpu % 3 != 0).take(cpus as usize);
+        for cpu in ran.map(CpuId) {
+            let groups = Rc::clone(&groups);
+            sim.spawn(cpu, move |sim| {
+                groups.iter().for_each(|it| it.add(sim, 0, 3))
+            });
+        }
+        sim.run();
+        let idle = ns(&sim, |_| {});
+        let all = ns(&sim, move |sim| {
+            let mut chosen: Vec<_> = groups.iter().map(|group| (group, 0)).collect();
+            precise_totals(
+                sim,
+                &mut chosen,
+                |(group, _)| Some(*group),
+                |(_, total), more| *total += more,
+            );
+            assert!(
+                chosen
+                    .iter()
+                    .all(|(_, total)| *total == i64::from(cpus) * 3)
+            );
+        });
+        let price = u64::from(profile.costs.work_ns[Work::StreamCpu as usize]);
+        let line = profile.costs.transfer_ns[Distance::Llc as usize];
+        (all - idle - looks * GROUPS * price) / (GROUPS * u64::from(line))
+    };
+    // Those 32 that have nothing are looked at too, and only each group's first line is fetched.
+    assert_eq!(lines(64, 96), 1);
+    // With one more, the record is fetched as well, and nobody is looked at in vain.
+    assert_eq!(lines(63, 63), 2);
 }
