@@ -152,6 +152,17 @@ macro_rules! each {
 }
 
 impl<M: Machine> AnyCounters<M> {
+    /// Which variant it is.
+    #[must_use]
+    pub const fn counting(&self) -> Counting {
+        match self {
+            Self::Shared(_) => Counting::Shared,
+            Self::Flat(_) => Counting::Flat,
+            Self::Tree(_) => Counting::Tree,
+            Self::OneSided(_) => Counting::OneSided,
+        }
+    }
+
     /// Where its per-CPU memory is: groups of a plan that are summed in this order are read in the
     /// order of memory. 0 if it has none.
     pub fn position(&self) -> u64 {
