@@ -23,11 +23,20 @@
 //!
 //! **Batches.** Summing all `n` candidates together, CPU by CPU, costs as much as `n / g` of them one by
 //! one, where `g` is [`Candidates::batch_gain`]; a few of them cost nearly as much, for what makes it cheap
-//! is that memory is read in its order. So it is a matter of renting or buying. One by one is renting: as long
-//! as fewer than `n / 4g` have been summed, or at most `n / g` are left in the band. Else all that are left
-//! are summed together, and that is the end, whoever they are. So the whole costs no more than
-//! `n / 4g + n / g` sums: with a gain of 7 less than a fifth of summing all one by one. And up to
-//! `n / 4g` sums there is at most one too many. (For `n / 4g` read 16 where that is more.)
+//! is that memory is read in its order. So it is a matter of renting or buying. One by one is renting, until
+//! all that are left are summed together, and that is the end, whoever they are. A batch is bought only if
+//! more than `n / g` are left, and when the first of these is so:
+//!
+//! - 16 or more have been summed, and at their pace the rest would take more than a batch: if with `k` sums
+//!   `d` fell out of the band, those summed included, then for `l` that are left `l × k / d > n / g`. It is
+//!   asked each time `k` has doubled. Where all are alike to a cheap look nobody falls out by himself, so
+//!   `d = k` and a batch is bought at once.
+//! - `n / 4g` have been summed (16 where that is less): whatever the pace was, it was not over soon.
+//!
+//! So the whole costs no more than `n / 4g + n / g` sums: with a gain of 6 little more than a fifth of summing
+//! all one by one; and `16 + n / g` where all are alike. Up to the batch there is at most one sum too many. In
+//! the batch there may be many, if the very next sum would have put everybody out: who has seen 16 that did not
+//! cannot know, and pays `n / g` at most for having guessed wrong.
 //!
 //! **Slots.** The band is kept in slots of the caller's, 24 bytes each. As many as there are candidates
 //! are always enough; so are as many as can be in the band. With fewer the result is as right: the slots
