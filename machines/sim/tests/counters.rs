@@ -145,55 +145,52 @@ fn many_sums_cost_a_streamed_look_each_and_few_scattered_ones_a_full_one() {
     assert!((looks(16, Work::ScanCpu)..=looks(16, Work::ScanCpu) + own(16)).contains(&few));
 }
 
-#[test]
-fn who_ran_nearly_everywhere_is_summed_without_asking_where() {
+/// A group whose tree has been made.
+fn grown(sim: &Sim, plan: &Plan<Sim>) -> AnyCounters<Sim> {
+    let group = plan.init_many(sim).expect("there is memory");
+    let AnyCounters::OneSided(tree) = &group else {
+        unreachable!("it is what was asked for")
+    };
+    tree.grow(sim).expect("there is memory");
+    group
+}
+
+/// How many lines are fetched for each of many groups that `ran` of 96 CPUs have added to, if they are
+/// summed together and `looks` CPUs are looked at.
+fn lines(ran: u32, looks: u64) -> u64 {
     const CPUS: u32 = 96;
     const GROUPS: u64 = 64;
     let mut profile = small::profile(Topology::flat(CPUS), 1000);
     profile.costs.work_ns[Work::StreamCpu as usize] = 5;
-    // What 64 groups cost that were added to on so many CPUs, beyond the looks at `looks` of them.
-    let lines = |cpus: u32, looks: u64| {
-        let sim = Sim::new(&profile, SimOptions::default());
-        let plan = Plan::new(&sim, Counting::OneSided, 4, Batch::RSS).expect("it has a plan");
-        let grown = || {
-            let group = plan.init_many(&sim).expect("there is memory");
-            let AnyCounters::OneSided(tree) = &group else {
-                unreachable!("it is what was asked for");
-            };
-            tree.grow(&sim).expect("there is memory");
-            group
-        };
-        let groups: Rc<Vec<_>> = Rc::new((0..GROUPS).map(|_| grown()).collect());
-        // Two of three in a row, so that every item is used.
-        let ran = (0..CPUS).filter(|cpu| cpu % 3 != 0).take(cpus as usize);
-        for cpu in ran.map(CpuId) {
-            let groups = Rc::clone(&groups);
-            sim.spawn(cpu, move |sim| {
-                groups.iter().for_each(|it| it.add(sim, 0, 3))
-            });
-        }
-        sim.run();
-        let idle = ns(&sim, |_| {});
-        let all = ns(&sim, move |sim| {
-            let mut chosen: Vec<_> = groups.iter().map(|group| (group, 0)).collect();
-            precise_totals(
-                sim,
-                &mut chosen,
-                |(group, _)| Some(*group),
-                |(_, total), more| *total += more,
-            );
-            assert!(
-                chosen
-                    .iter()
-                    .all(|(_, total)| *total == i64::from(cpus) * 3)
-            );
+    let sim = Sim::new(&profile, SimOptions::default());
+    let plan = Plan::new(&sim, Counting::OneSided, 4, Batch::RSS).expect("it has a plan");
+    let groups: Rc<Vec<_>> = Rc::new((0..GROUPS).map(|_| grown(&sim, &plan)).collect());
+    // Two of three in a row, so that every item is used.
+    for cpu in (0..CPUS).filter(|cpu| cpu % 3 != 0).take(ran as usize) {
+        let groups = Rc::clone(&groups);
+        sim.spawn(CpuId(cpu), move |sim| {
+            for group in &*groups {
+                group.add(sim, 0, 3);
+            }
         });
-        let price = u64::from(profile.costs.work_ns[Work::StreamCpu as usize]);
-        let line = profile.costs.transfer_ns[Distance::Llc as usize];
-        (all - idle - looks * GROUPS * price) / (GROUPS * u64::from(line))
-    };
-    // Those 32 that have nothing are looked at too, and only each group's first line is fetched.
+    }
+    sim.run();
+    let idle = ns(&sim, |_| {});
+    let all = ns(&sim, move |sim| {
+        let mut totals: Vec<_> = groups.iter().map(|group| (group, 0)).collect();
+        let group = |&(group, _): &(_, i64)| Some(group);
+        precise_totals(sim, &mut totals, group, |(_, total), more| *total += more);
+        assert!(totals.iter().all(|(_, total)| *total == i64::from(ran) * 3));
+    });
+    let look = u64::from(profile.costs.work_ns[Work::StreamCpu as usize]);
+    let line = u64::from(profile.costs.transfer_ns[Distance::Llc as usize]);
+    (all - idle - looks * GROUPS * look) / (GROUPS * line)
+}
+
+#[test]
+fn who_ran_nearly_everywhere_is_summed_without_asking_where() {
+    // The 32 that have nothing are looked at too, and each group's own line is all that is fetched.
     assert_eq!(lines(64, 96), 1);
-    // With one more, the record is fetched as well, and nobody is looked at in vain.
+    // With one more of them the record is fetched as well, and nobody is looked at in vain.
     assert_eq!(lines(63, 63), 2);
 }
