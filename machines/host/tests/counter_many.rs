@@ -2,6 +2,7 @@
 
 use plimsoll_host::Host;
 use plimsoll_mm::counter::{AnyCounters, Batch, Counters, Counting, Plan, precise_totals};
+use plimsoll_mm::machine::Machine;
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::CpuId;
 use proptest::collection::vec;
@@ -25,7 +26,7 @@ fn additions() -> impl Strategy<Value = Vec<Addition>> {
     vec(addition, 0..800)
 }
 
-/// Groups on a machine of `cpus` CPUs, and what each holds.
+/// Groups on a machine of `cpus` CPUs, and what each holds. A third ran on every CPU.
 fn groups(
     host: &Host,
     (counting, width, count): (Counting, usize, usize),
@@ -40,6 +41,13 @@ fn groups(
         }
     }
     let mut held = vec![0; count];
+    for cpu in host.topology().ids() {
+        let _entered = host.enter(cpu);
+        for (group, held) in groups.iter().zip(&mut held).step_by(3) {
+            group.add(host, 0, 7);
+            *held += 7;
+        }
+    }
     for &(group, counter, cpu, delta) in additions {
         let _entered = host.enter(CpuId(cpu % plan.area().cpus()));
         groups[group % count].add(host, counter % width, delta);

@@ -5,13 +5,13 @@ mod support;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
-use plimsoll_mm::counter::{Batch, Counters, Counting, Plan, precise_totals};
+use plimsoll_mm::counter::{AnyCounters, Batch, Counters, Counting, Plan, precise_totals};
 use plimsoll_mm::laws::Law;
 use plimsoll_mm::laws::counter::{self, CPUS, Counted, Setup};
 use plimsoll_mm::laws::under_way;
 use plimsoll_mm::machine::Machine;
 use plimsoll_mm::site::Work;
-use plimsoll_mm::topology::Topology;
+use plimsoll_mm::topology::{Distance, Topology};
 use plimsoll_mm::units::CpuId;
 use plimsoll_sim::{Sim, SimOptions, run_law};
 use support::{seeds, small};
@@ -143,4 +143,54 @@ fn many_sums_cost_a_streamed_look_each_and_few_scattered_ones_a_full_one() {
     let own = |groups: u64| groups * 4 * u64::from(profile.costs.transfer_ns[0]);
     assert!((looks(128, Work::StreamCpu)..=looks(128, Work::StreamCpu) + own(128)).contains(&all));
     assert!((looks(16, Work::ScanCpu)..=looks(16, Work::ScanCpu) + own(16)).contains(&few));
+}
+
+/// A group whose tree has been made.
+fn grown(sim: &Sim, plan: &Plan<Sim>) -> AnyCounters<Sim> {
+    let group = plan.init_many(sim).expect("there is memory");
+    let AnyCounters::OneSided(tree) = &group else {
+        unreachable!("it is what was asked for")
+    };
+    tree.grow(sim).expect("there is memory");
+    group
+}
+
+/// How many lines are fetched for each of many groups that `ran` of 96 CPUs have added to, if they are
+/// summed together and `looks` CPUs are looked at.
+fn lines(ran: u32, looks: u64) -> u64 {
+    const CPUS: u32 = 96;
+    const GROUPS: u64 = 64;
+    let mut profile = small::profile(Topology::flat(CPUS), 1000);
+    profile.costs.work_ns[Work::StreamCpu as usize] = 5;
+    let sim = Sim::new(&profile, SimOptions::default());
+    let plan = Plan::new(&sim, Counting::OneSided, 4, Batch::RSS).expect("it has a plan");
+    let groups: Rc<Vec<_>> = Rc::new((0..GROUPS).map(|_| grown(&sim, &plan)).collect());
+    // Two of three in a row, so that every item is used.
+    for cpu in (0..CPUS).filter(|cpu| cpu % 3 != 0).take(ran as usize) {
+        let groups = Rc::clone(&groups);
+        sim.spawn(CpuId(cpu), move |sim| {
+            for group in &*groups {
+                group.add(sim, 0, 3);
+            }
+        });
+    }
+    sim.run();
+    let idle = ns(&sim, |_| {});
+    let all = ns(&sim, move |sim| {
+        let mut totals: Vec<_> = groups.iter().map(|group| (group, 0)).collect();
+        let group = |&(group, _): &(_, i64)| Some(group);
+        precise_totals(sim, &mut totals, group, |(_, total), more| *total += more);
+        assert!(totals.iter().all(|(_, total)| *total == i64::from(ran) * 3));
+    });
+    let look = u64::from(profile.costs.work_ns[Work::StreamCpu as usize]);
+    let line = u64::from(profile.costs.transfer_ns[Distance::Llc as usize]);
+    (all - idle - looks * GROUPS * look) / (GROUPS * line)
+}
+
+#[test]
+fn who_ran_nearly_everywhere_is_summed_without_asking_where() {
+    // The 32 that have nothing are looked at too, and each group's own line is all that is fetched.
+    assert_eq!(lines(64, 96), 1);
+    // With one more of them the record is fetched as well, and nobody is looked at in vain.
+    assert_eq!(lines(63, 63), 2);
 }

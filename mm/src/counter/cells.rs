@@ -19,7 +19,13 @@ pub(super) struct Cells<'a, M: Machine> {
     /// Those that ever held something; all, if nobody keeps a record.
     pub(super) used: Option<Used<'a, M>>,
     pub(super) cpus: u32,
+    /// How many of them never held anything, at most.
+    pub(super) unused_max: u32,
 }
+
+/// So many cells of a group are streamed in the time in which one line is fetched, about: four
+/// nanoseconds each, against one to two hundred.
+const CELLS_PER_LINE: u32 = 32;
 
 impl<M: Machine> Parts<'_, M> {
     /// The sum of all counters, each CPU looked at once: counters of a group are neighbours.
@@ -31,6 +37,12 @@ impl<M: Machine> Parts<'_, M> {
 }
 
 impl<M: Machine> Cells<'_, M> {
+    /// Whether streaming all cells is cheaper than asking which were used: that is on a line of its own.
+    /// The others are 0.
+    pub(super) fn are_nearly_all_used(&self) -> bool {
+        self.unused_max <= CELLS_PER_LINE
+    }
+
     /// Which of the 64 CPUs from `64 * nth` on may hold something, a bit each.
     #[inline]
     pub(super) fn cpus_of(&self, machine: &M, nth: usize) -> u64 {

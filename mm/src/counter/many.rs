@@ -104,8 +104,9 @@ impl<'g, M: Machine> Run<'g, M> {
             *first = member.cells.place.first();
         }
         let mut totals = [0_i64; PLACES];
+        let everywhere = self.everywhere();
         for nth in 0..(first.cpus as usize).div_ceil(64) {
-            let rows = self.rows(machine, nth);
+            let rows = self.rows(machine, nth, everywhere);
             spend(machine, &rows);
             for (cpu, members) in (nth * 64..).zip(rows) {
                 if members == 0 {
@@ -124,16 +125,38 @@ impl<'g, M: Machine> Run<'g, M> {
         self.len = 0;
     }
 
-    /// For each of the 64 CPUs from `64 * nth` on, which members may have something there.
-    fn rows(&self, machine: &M, nth: usize) -> [u64; 64] {
-        let (mut rows, mut everywhere) = ([0; 64], 0);
+    /// Members that are read on every CPU, a bit each, because nearly every one has added to them: if they
+    /// are enough to make each row worth streaming.
+    fn everywhere(&self) -> u64 {
+        let members = self.members().zip(0..PLACES);
+        let nearly = members.filter(|(member, _)| member.cells.are_nearly_all_used());
+        let nearly = nearly.fold(0_u64, |nearly, (_, at)| nearly | 1 << at);
+        if nearly.count_ones() >= DENSE {
+            nearly
+        } else {
+            0
+        }
+    }
+
+    /// For each of the 64 CPUs from `64 * nth` on, which members may have something there; those of
+    /// `everywhere` are not asked.
+    fn rows(&self, machine: &M, nth: usize, mut everywhere: u64) -> [u64; 64] {
+        let mut rows = [0; 64];
         for (member, bit) in self.members().zip((0..PLACES).map(|at| 1 << at)) {
+            if everywhere & bit != 0 {
+                continue;
+            }
             match member.cells.cpus_of(machine, nth) {
                 u64::MAX => everywhere |= bit,
                 cpus => ones(cpus).for_each(|cpu| rows[cpu] |= bit),
             }
         }
-        rows.map(|row| row | everywhere)
+        let cpus = self.first().map_or(0, |first| first.cpus as usize);
+        let real = cpus.saturating_sub(nth * 64).min(rows.len());
+        for row in &mut rows[..real] {
+            *row |= everywhere;
+        }
+        rows
     }
 }
 

@@ -298,8 +298,20 @@ impl<M: Machine> OneSidedTree<M> {
                 place: &grown.cells,
                 used: Some(grown.used()),
                 cpus: self.shape.cpus(),
+                unused_max: self.unused_max(machine),
             }),
         }
+    }
+
+    /// How many CPUs have never added, at most: each would have widened the bound. That is on the line
+    /// that every reader needs.
+    fn unused_max(&self, machine: &M) -> u32 {
+        let cell = u64::from(self.shape.batch().get() - 1);
+        let narrower = self
+            .shape
+            .error_max()
+            .saturating_sub(self.behind(machine).unsigned_abs());
+        u32::try_from(narrower / cell).unwrap_or(u32::MAX)
     }
 
     /// `R`: what has arrived at the roots, and was added before there was a tree.

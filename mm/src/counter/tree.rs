@@ -133,6 +133,7 @@ impl<M: Machine> Tree<M> {
                 place: &self.cells,
                 used: None,
                 cpus: self.shape.cpus(),
+                unused_max: 0,
             }),
         }
     }

@@ -10,7 +10,7 @@ use super::candidate::{Candidates, Facts, GroupId, Reading};
 use super::process::Process;
 use super::scope::NodeSet;
 use super::select::Slot;
-use crate::counter::{AnyCounters, Counters, Range, precise_totals};
+use crate::counter::{Counters, Range};
 use crate::machine::Machine;
 use crate::space::budget::Budget;
 use crate::space::rss::{Rss, RssKind};
@@ -20,10 +20,6 @@ use crate::space::{AddressSpace, Flag};
 pub(super) const INSIDE: GroupId = GroupId(1);
 /// The group of all others.
 const OUTSIDE: GroupId = GroupId(0);
-
-/// Sums of many are taken so many times faster together than in no order, if cells are in per-CPU
-/// memory: a line that is streamed takes 7 ns, one that is waited for 30.
-const GAIN: u32 = 4;
 
 /// Processes, in the order in which they were made, as candidates of a selection.
 pub struct Census<'p, M: Machine> {
@@ -135,32 +131,17 @@ impl<M: Machine> Candidates for Census<'_, M> {
     }
 
     fn precise(&self, candidate: u32) -> Option<i64> {
-        let (machine, space) = (self.machine, self.space(candidate)?);
-        let pages = space.rss().counters().precise_total(machine);
-        Some(pages.max(0).saturating_add(tables(machine, space).min))
+        Some(self.space(candidate)?.usage_precise(self.machine))
     }
 
+    /// Who exits in between is noticed when it is looked at before it is chosen.
     fn precise_many(&self, slots: &mut [Slot]) {
-        for slot in &mut *slots {
-            match self.space(slot.candidate()) {
-                Some(space) => slot.add(tables(self.machine, space).min),
-                None => slot.exited(),
-            }
-        }
-        // Who exits in between is noticed when it is looked at before it is chosen.
-        let counters = |slot: &Slot| {
-            self.space(slot.candidate())
-                .map(|space| space.rss().counters())
-        };
-        precise_totals(self.machine, slots, counters, Slot::add);
+        AddressSpace::add_usages(self.machine, slots, |candidate| self.space(candidate));
     }
 
     fn batch_gain(&self) -> u32 {
         let first = (0..self.len()).find_map(|candidate| self.space(candidate));
-        match first.map(|space| space.rss().counters()) {
-            Some(AnyCounters::Tree(_) | AnyCounters::OneSided(_)) => GAIN,
-            Some(AnyCounters::Flat(_) | AnyCounters::Shared(_)) | None => 1,
-        }
+        first.map_or(1, |space| space.rss().counters().counting().batch_gain())
     }
 }
 

@@ -23,11 +23,20 @@
 //!
 //! **Batches.** Summing all `n` candidates together, CPU by CPU, costs as much as `n / g` of them one by
 //! one, where `g` is [`Candidates::batch_gain`]; a few of them cost nearly as much, for what makes it cheap
-//! is that memory is read in its order. So it is a matter of renting or buying. One by one is renting: as long
-//! as fewer than `n / 4g` have been summed, or at most `n / g` are left in the band. Else all that are left
-//! are summed together, and that is the end, whoever they are. So the whole costs no more than
-//! `n / 4g + n / g` sums: with a gain of 7 less than a fifth of summing all one by one. And up to
-//! `n / 4g` sums there is at most one too many. (For `n / 4g` read 16 where that is more.)
+//! is that memory is read in its order. So it is a matter of renting or buying. One by one is renting, until
+//! all that are left are summed together, and that is the end, whoever they are. A batch is bought only if
+//! more than `n / g` are left, and when the first of these is so:
+//!
+//! - 16 or more have been summed, and at their pace the rest would take more than a batch: if with `k` sums
+//!   `d` fell out of the band, those summed included, then for `l` that are left `l × k / d > n / g`. It is
+//!   asked each time `k` has doubled. Where all are alike to a cheap look nobody falls out by himself, so
+//!   `d = k` and a batch is bought at once.
+//! - `n / 4g` have been summed (16 where that is less): whatever the pace was, it was not over soon.
+//!
+//! So the whole costs no more than `n / 4g + n / g` sums: with a gain of 6 little more than a fifth of summing
+//! all one by one; and `16 + n / g` where all are alike. Up to the batch there is at most one sum too many. In
+//! the batch there may be many, if the very next sum would have put everybody out: who has seen 16 that did not
+//! cannot know, and pays `n / g` at most for having guessed wrong.
 //!
 //! **Slots.** The band is kept in slots of the caller's, 24 bytes each. As many as there are candidates
 //! are always enough; so are as many as can be in the band. With fewer the result is as right: the slots
@@ -105,7 +114,7 @@ impl Bounded {
             best: None,
             precise_sums: 0,
             batches: 0,
-            singles_end: 0,
+            rent: Rent::default(),
         };
         let outcome = search.rounds().or_else(Stop::outcome)?;
         Ok(Selection {
@@ -118,6 +127,9 @@ impl Bounded {
 
 /// So many sums are taken one by one in any case.
 const SINGLES_MIN: u64 = 16;
+/// When this part of the price of a batch has been spent one by one, it is bought even if it might have
+/// been over soon.
+const PART: u64 = 4;
 
 /// A selection under way.
 struct Search<'a, C: ?Sized> {
@@ -130,8 +142,18 @@ struct Search<'a, C: ?Sized> {
     best: Option<Slot>,
     precise_sums: u64,
     batches: u64,
-    /// With how many precise sums it is decided whether a batch is cheaper.
-    singles_end: u64,
+    rent: Rent,
+}
+
+/// What has been summed one by one in this round.
+#[derive(Clone, Copy, Debug, Default)]
+struct Rent {
+    /// Precise sums when the round began.
+    sums_before: u64,
+    /// Candidates in the band then.
+    band: u64,
+    /// With how many sums it is asked next whether a batch is cheaper.
+    ask_at: u64,
 }
 
 /// What a round came to.
@@ -156,8 +178,12 @@ impl<C: Candidates + ?Sized> Search<'_, C> {
 
     fn round(&mut self) -> Result<Round, Stop> {
         self.best = None;
-        self.singles_end = self.precise_sums + SINGLES_MIN.max(self.price_of_all() / 4);
         self.read_all()?;
+        self.rent = Rent {
+            sums_before: self.precise_sums,
+            band: self.band.reaching(None) as u64,
+            ask_at: SINGLES_MIN,
+        };
         self.sum_best_first()?;
         let is_settled = self.nearest().is_some_and(|nearest| nearest.is_maximum());
         if self.band.is_short() && !is_settled && self.sums_left() > 0 {
@@ -255,13 +281,27 @@ impl<C: Candidates + ?Sized> Search<'_, C> {
 
     /// Whether all that are left in the band are to be summed together.
     fn is_batch_cheaper(&mut self, bar: Option<Key>) -> bool {
-        if self.precise_sums < self.singles_end {
+        let summed = self.precise_sums - self.rent.sums_before;
+        if summed < self.rent.ask_at {
             return false;
         }
-        // Asked once in a round: fewer and fewer are left.
-        self.singles_end = u64::MAX;
+        let price = self.price_of_all();
+        let latest = SINGLES_MIN.max(price / PART);
+        // Counting who is left takes a step for each: half as often each time. Fewer and fewer are.
+        self.rent.ask_at = if summed < latest {
+            latest.min(2 * summed)
+        } else {
+            u64::MAX
+        };
         let left = self.band.reaching(bar) as u64;
-        self.price_of_all() < left && left <= self.sums_left()
+        if left <= price || left > self.sums_left() {
+            return false;
+        }
+        // So far each sum has put `gone / summed` out of the band. At that pace `left × summed / gone`
+        // more are to come.
+        let gone = self.rent.band.saturating_sub(left);
+        let is_slow = left * summed > price * gone;
+        is_slow || summed >= latest
     }
 
     /// How many sums cost as much as summing all candidates together.

@@ -310,9 +310,30 @@ fn if_all_are_in_the_band_most_are_summed_together() {
     let selection = selection.expect("readings are in order");
     assert_eq!(population.regret(&selection), Some(0));
     assert_eq!(selection.batches, 1);
-    // Together costs as much as 2000 / 8 one by one, and a quarter of that comes before.
+    // After 16 sums it is plain that the others will not fall by themselves.
     let together = population.batch_max.get() as u64;
-    assert_eq!((selection.precise_sums - together, together), (62, 1938));
+    assert_eq!((selection.precise_sums - together, together), (16, 1984));
+}
+
+#[test]
+fn as_long_as_a_band_shrinks_fast_a_batch_waits_until_a_quarter_of_its_price_is_spent() {
+    // The first sum puts out 500, who reach less far: so it might be over soon.
+    let first = Member::new(1500, 1000, 9000, 0);
+    let out = (0..500).map(|_| Member::new(1000, 1000, 400, 0));
+    let others = all_in_the_band().take(1499);
+    let others = others.map(|member| Member {
+        pages: member.pages % 1500,
+        ..member
+    });
+    let members = others.chain(out).chain([first]);
+    let population = Population::new(members, machine()).gaining(8);
+    let mut slots = vec![Slot::EMPTY; 2000];
+    let selection = Selecting::Bounded.select(&population, &machine(), &mut slots);
+    let selection = selection.expect("readings are in order");
+    assert_eq!(population.regret(&selection), Some(0));
+    // Together costs as much as 2000 / 8 one by one.
+    let together = population.batch_max.get() as u64;
+    assert_eq!((selection.precise_sums - together, together), (62, 1438));
 }
 
 #[test]
