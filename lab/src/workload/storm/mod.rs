@@ -12,7 +12,7 @@ mod population;
 mod stalls;
 mod town;
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use plimsoll_mm::design::Design;
@@ -28,8 +28,8 @@ use rand::RngExt;
 pub use self::population::Census;
 use self::population::Role;
 pub use self::stalls::{Death, Part, Stall};
-use self::town::Town;
 pub use self::town::Kill;
+use self::town::Town;
 use crate::room::Room;
 
 /// A machine that will be out of memory.
@@ -59,10 +59,10 @@ pub enum Ending {
 /// What came of it.
 #[derive(Clone, Debug)]
 pub struct Weathered {
-    /// Stalls of allocators that went on with a page, by when they began.
+    /// Allocations of allocators for which the last resort was asked, and that then had their page.
     pub stalls: Vec<Stall>,
-    /// Stalls of those who died before they had a page.
-    pub died_waiting: usize,
+    /// Those that had one before: others' lists were drained.
+    pub drained: usize,
     /// Everybody who was told to die.
     pub deaths: Vec<Death>,
     /// What was known of them then.
@@ -137,34 +137,32 @@ impl Storm {
     }
 
     fn end(&self, town: Rc<Town>, free_before: u64) -> Weathered {
-        let notes = town.seen.notes.take();
-        let kills = town.seen.kills.take();
-        let allocators = || {
-            let all = (0..).zip(&town.citizens);
-            all.filter(|(_, citizen)| citizen.person.role == Role::Allocator)
-        };
-        let dead: BTreeSet<u32> = kills.iter().map(|kill| kill.process).collect();
-        let survivors: BTreeSet<CpuId> = allocators()
-            .filter(|(id, _)| !dead.contains(id))
-            .map(|(_, citizen)| citizen.person.home)
-            .collect();
-        let doomed: BTreeSet<CpuId> = allocators()
-            .filter(|(id, _)| dead.contains(id))
-            .map(|(_, citizen)| citizen.person.home)
-            .collect();
+        let (notes, kills) = (town.seen.notes.take(), town.seen.kills.take());
         let deaths = stalls::deaths(&notes);
-        let (of_survivors, others): (Vec<Stall>, Vec<Stall>) = stalls::stalls(&notes, &deaths)
-            .into_iter()
-            .partition(|stall| survivors.contains(&stall.cpu));
+        let told = |id| deaths.iter().find(|death| death.process == id);
+        let allocators: BTreeMap<CpuId, Option<u64>> = (0..)
+            .zip(&town.citizens)
+            .filter(|(_, citizen)| citizen.person.role == Role::Allocator)
+            .map(|(id, citizen)| (citizen.person.home, told(id).map(|death| death.told)))
+            .collect();
+        // Who was told to die while it waited had its page from the reserves, or none.
+        let had_page = |stall: &Stall| {
+            let dies = allocators.get(&stall.cpu);
+            dies.is_some_and(|told| told.is_none_or(|told| stall.span.end <= told))
+        };
+        let mut stalls = stalls::stalls(&notes, &deaths);
+        stalls.retain(had_page);
+        let all = stalls.len();
+        stalls.retain(|stall| stall.asked > 0);
         let room = town.end();
         assert_eq!(free_pages(&room), free_before, "a page is lost");
         let (stats, _) = room.finish();
         Weathered {
-            stalls: of_survivors,
-            died_waiting: others.iter().filter(|stall| doomed.contains(&stall.cpu)).count(),
+            drained: all - stalls.len(),
+            stalls,
             deaths,
             kills,
-            survivors: survivors.len(),
+            survivors: allocators.values().filter(|told| told.is_none()).count(),
             hash: stats.hash,
         }
     }
@@ -186,7 +184,9 @@ fn settle(town: &Rc<Town>, bursts: u32) {
     sim.spawn(CpuId(0), move |sim| {
         for citizen in &mapping.citizens {
             let person = &citizen.person;
-            let hog = (0..).zip(&person.threads).map(|(thread, _)| (thread, APART / 2));
+            let hog = (0..)
+                .zip(&person.threads)
+                .map(|(thread, _)| (thread, APART / 2));
             let own = person.pages() + u64::from(bursts) * BURST;
             let mappings: Vec<(u64, u64)> = match person.role {
                 Role::Hog => hog.collect(),
@@ -248,7 +248,10 @@ fn allocate(sim: &Sim, town: &Town, id: u32, bursts: u32) {
             if town.is_killed(sim, id) {
                 return;
             }
-            match citizen.space.fault(town.memory(sim), Vpn(page), Access::Write) {
+            match citizen
+                .space
+                .fault(town.memory(sim), Vpn(page), Access::Write)
+            {
                 Ok(_) => citizen.held.set(citizen.held.get() + 1),
                 Err(error) => return assert_dies(sim, town, id, &error),
             }
@@ -273,7 +276,7 @@ fn fill(room: &Room, leave: Pages) -> u64 {
     let mut taken = 0;
     for zone in &zones {
         let keep = match zone.kind {
-            ZoneKind::Normal => usable_mark(zone) + u64::from(share),
+            ZoneKind::Normal => min_mark(zone) + u64::from(share),
             // Lower zones have what the kernel has; none of it is to be had.
             _ => 0,
         };
@@ -289,7 +292,7 @@ fn fill(room: &Room, leave: Pages) -> u64 {
 }
 
 /// Pages of a zone that nobody gets who may wait.
-fn usable_mark(zone: &ZoneView) -> u64 {
+fn min_mark(zone: &ZoneView) -> u64 {
     u64::from(zone.watermarks.min.0)
 }
 
@@ -302,26 +305,122 @@ fn free_pages(room: &Room) -> u64 {
 }
 
 #[cfg(test)]
-mod probe {
-    use super::*;
+mod tests {
+    use plimsoll_mm::oom::Selecting;
+    use plimsoll_mm::space::reap::Reaping;
     use plimsoll_sim::profile::Card;
+
+    use super::*;
+
+    /// Eight CPUs: two of a hog, three allocators, and three for who waits or helps.
+    fn small(ending: Ending) -> Storm {
+        Storm {
+            census: Census {
+                sleepers: 60,
+                pages: 16..=300,
+                allocators: 3,
+                hogs: vec![2],
+            },
+            room: Pages(20_000),
+            bursts: 40,
+            ending,
+        }
+    }
+
+    fn phone() -> Profile {
+        Profile::load("phone-8", Card::Mid).expect("built in")
+    }
+
+    const STUCK: Ending = Ending::Stuck(Nanos::from_ms(4000));
+
     #[test]
-    fn probe() {
-        let profile = Profile::load("epyc-9654-256", Card::Mid).expect("built in");
-        for ending in [Ending::AtOnce, Ending::Helped, Ending::Stuck(Nanos::from_ms(5000))] {
-            for design in [Design::LINUX, Design::OURS] {
-                let storm = Storm {
-                    census: Census { sleepers: 4000, pages: 64..=192, allocators: 32, hogs: vec![8] },
-                    room: Pages(300_000), bursts: 64, ending };
-                let t = std::time::Instant::now();
-                let w = storm.run(&profile, &design, 1);
-                println!("{ending:?} {:?} host {:?}", design.selecting, t.elapsed());
-                println!("  deaths {:?}", w.deaths);
-                println!("  kills {:?} survivors {} died waiting {}", w.kills, w.survivors, w.died_waiting);
-                let mut ns: Vec<u64> = w.stalls.iter().map(Stall::ns).collect(); ns.sort();
-                println!("  stalls {} median {:?} max {:?}", ns.len(), ns.get(ns.len()/2), ns.last());
-                for p in Part::ALL { println!("     {} {}", p.name(), w.stalls.iter().map(|s| s.parts[p as usize]).sum::<u64>() / w.stalls.len().max(1) as u64); }
+    fn parts_of_every_stall_add_up_to_it_in_every_storm() {
+        for ending in [Ending::AtOnce, Ending::Helped, STUCK] {
+            for design in [Design::LINUX, Design::PATCHED, Design::OURS] {
+                let weathered = small(ending).run(&phone(), &design, 2);
+                assert!(!weathered.stalls.is_empty(), "{ending:?}");
+                for stall in &weathered.stalls {
+                    assert_eq!(stall.parts.iter().sum::<u64>(), stall.ns(), "{stall:?}");
+                    assert!(stall.parts[Part::Attempts as usize] > 0, "{stall:?}");
+                }
             }
         }
+    }
+
+    #[test]
+    fn the_hog_dies_and_all_allocators_go_on() {
+        for selecting in [Selecting::Precise, Selecting::TwoPass16, Selecting::Bounded] {
+            for reaping in Reaping::ALL {
+                let design = Design {
+                    selecting,
+                    reaping,
+                    ..Design::OURS
+                };
+                let weathered = small(Ending::AtOnce).run(&phone(), &design, 3);
+                let [kill] = weathered.kills[..] else {
+                    panic!("{:?}", weathered.kills);
+                };
+                assert!(kill.pages > 5000 && kill.pages == kill.most, "{kill:?}");
+                assert_eq!(weathered.survivors, 3);
+            }
+        }
+    }
+
+    #[test]
+    fn a_hog_that_is_stuck_is_emptied_by_the_reaper_after_its_delay_and_no_earlier() {
+        let weathered = small(STUCK).run(&phone(), &Design::LINUX, 1);
+        let [death] = weathered.deaths[..] else {
+            panic!("{:?}", weathered.deaths);
+        };
+        let waited = death.emptying.expect("it is emptied") - death.told;
+        assert!((2_000_000_000..2_001_000_000).contains(&waited), "{waited}");
+        let longest = weathered.stalls.iter().map(Stall::ns).max();
+        assert!(longest > Some(1_900_000_000), "{longest:?}");
+    }
+
+    #[test]
+    fn a_victim_s_own_threads_are_not_kept_from_dying_by_those_who_wait_for_it() {
+        let storm = Storm {
+            census: Census {
+                sleepers: 300,
+                pages: 16..=64,
+                allocators: 32,
+                hogs: vec![8],
+            },
+            room: Pages(50_000),
+            bursts: 30,
+            ending: Ending::AtOnce,
+        };
+        let profile = Profile::load("epyc-9654-256", Card::Mid).expect("built in");
+        let weathered = storm.run(&profile, &Design::LINUX, 1);
+        let first = weathered.deaths[0];
+        let began = first.emptying.expect("it is emptied") - first.told;
+        assert!(began < 50_000_000, "it begins to exit after {began} ns");
+    }
+
+    #[test]
+    fn a_storm_is_a_function_of_its_seed() {
+        let [one, again, other] =
+            [5, 5, 6].map(|seed| small(Ending::Helped).run(&phone(), &Design::OURS, seed));
+        assert_eq!(one.hash, again.hash);
+        assert_eq!(one.stalls, again.stalls);
+        assert_ne!(one.hash, other.hash);
+    }
+
+    #[test]
+    #[should_panic(expected = "a page is lost")]
+    fn a_page_that_is_not_given_back_is_found() {
+        let storm = small(Ending::AtOnce);
+        let population = storm.census.draw(8, 1);
+        let town = Town::new(&phone(), Design::OURS, (population, storm.ending), 1);
+        let free = free_pages(&town.room);
+        settle(&town, storm.bursts);
+        let lost = town
+            .room
+            .mm
+            .pages()
+            .alloc(&town.room.sim, Request::new(Order::ZERO));
+        lost.expect("there is memory yet");
+        storm.end(town, free);
     }
 }

@@ -103,6 +103,8 @@ pub struct Stall {
     pub cpu: CpuId,
     /// From when to when, in nanoseconds.
     pub span: Range<u64>,
+    /// How often it asked the last resort.
+    pub asked: usize,
     /// Its parts, numbered as [`Part`].
     pub parts: [u64; Part::ALL.len()],
 }
@@ -162,8 +164,8 @@ pub(super) fn deaths(notes: &[Note]) -> Vec<Death> {
 pub(super) fn stalls(notes: &[Note], deaths: &[Death]) -> Vec<Stall> {
     let notes = sorted(notes);
     let selecting = spans(&notes, |what| edge(what, What::Select));
-    let [stalls, asks, pauses] = [What::Stall, What::Ask, What::Pause]
-        .map(|kind| spans(&notes, |what| edge(what, kind)));
+    let [stalls, asks, pauses] =
+        [What::Stall, What::Ask, What::Pause].map(|kind| spans(&notes, |what| edge(what, kind)));
     let of = |(cpu, span): &(CpuId, Range<u64>)| {
         let here = |spans: &[(CpuId, Range<u64>)]| -> Vec<Range<u64>> {
             let own = spans.iter().filter(|(at, other)| {
@@ -182,6 +184,7 @@ pub(super) fn stalls(notes: &[Note], deaths: &[Death]) -> Vec<Stall> {
         Stall {
             cpu: *cpu,
             span: span.clone(),
+            asked: story.asks.len(),
             parts: story.parts(span),
         }
     };
@@ -211,7 +214,11 @@ impl Story<'_> {
         cuts.extend(others.flat_map(|(_, span)| [span.start, span.end]));
         for death in self.deaths {
             cuts.push(death.told);
-            cuts.extend([death.emptying, death.back, death.free].into_iter().flatten());
+            cuts.extend(
+                [death.emptying, death.back, death.free]
+                    .into_iter()
+                    .flatten(),
+            );
         }
         cuts.retain(|cut| span.contains(cut));
         cuts.extend([span.start, span.end]);
@@ -251,9 +258,11 @@ impl Story<'_> {
             Part::ToExit
         } else if self.selecting.iter().any(|(_, span)| span.contains(&at)) {
             Part::Select
-        } else if self.deaths.iter().any(|death| {
-            is_past(death.free) && death.free >= Some(self.since)
-        }) {
+        } else if self
+            .deaths
+            .iter()
+            .any(|death| is_past(death.free) && death.free >= Some(self.since))
+        {
             Part::Retry
         } else {
             Part::Busy
@@ -292,4 +301,80 @@ fn sorted(notes: &[Note]) -> Vec<Note> {
     let mut sorted = notes.to_vec();
     sorted.sort_by_key(|note| note.at);
     sorted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn note(at: u64, cpu: u32, what: What) -> Note {
+        let cpu = CpuId(cpu);
+        Note { at, cpu, what }
+    }
+
+    /// CPU 0 selects and kills, CPU 1 finds the lock busy, and both pause.
+    fn two() -> Vec<Note> {
+        use Edge::{Begin, End};
+        vec![
+            note(10, 0, What::Stall(Begin)),
+            note(15, 1, What::Stall(Begin)),
+            note(20, 0, What::Ask(Begin)),
+            note(24, 0, What::Select(Begin)),
+            note(25, 1, What::Ask(Begin)),
+            note(26, 1, What::Pause(Begin)),
+            note(54, 0, What::Select(End)),
+            note(60, 0, What::Kill(7)),
+            note(61, 0, What::Pause(Begin)),
+            note(70, 5, What::Empty(7)),
+            note(75, 5, What::Back(7)),
+            // It runs ahead of the others.
+            note(99, 5, What::Free(7)),
+            note(80, 1, What::Pause(End)),
+            note(80, 0, What::Pause(End)),
+            note(81, 0, What::Ask(End)),
+            note(81, 1, What::Ask(End)),
+            note(90, 0, What::Stall(End)),
+            note(95, 1, What::Stall(End)),
+        ]
+    }
+
+    fn of(notes: &[Note]) -> Vec<Stall> {
+        stalls(notes, &deaths(notes))
+    }
+
+    #[test]
+    fn every_moment_of_a_stall_is_in_one_part() {
+        let [first, second] = &of(&two())[..] else {
+            panic!("two stalls");
+        };
+        // Attempts, looks, select, busy, to exit, emptying, retry.
+        assert_eq!(first.parts, [10 + 9, 4 + 7 + 1, 30, 0, 9, 5, 5]);
+        assert_eq!(second.parts, [10 + 14, 1 + 1, 28, 6, 10, 5, 5]);
+        for stall in [first, second] {
+            assert_eq!(stall.parts.iter().sum::<u64>(), stall.ns());
+            assert_eq!(stall.asked, 1);
+        }
+    }
+
+    #[test]
+    fn who_pauses_while_nobody_dies_or_selects_found_the_lock_busy() {
+        let mut notes = two();
+        notes.retain(|note| !matches!(note.what, What::Kill(_) | What::Select(_)));
+        let parts = of(&notes)[1].parts;
+        assert_eq!(parts[Part::Busy as usize], 54);
+        assert!(deaths(&notes).is_empty());
+    }
+
+    #[test]
+    fn the_order_in_which_cpus_tell_does_not_matter() {
+        let mut notes = two();
+        notes.sort_by_key(|note| (note.cpu, note.at));
+        assert_eq!(of(&notes), of(&two()));
+    }
+
+    #[test]
+    #[should_panic(expected = "what ends has begun")]
+    fn an_end_without_a_beginning_is_a_bug() {
+        of(&[note(1, 0, What::Stall(Edge::End))]);
+    }
 }

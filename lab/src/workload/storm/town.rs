@@ -2,26 +2,27 @@
 //! the reaper.
 
 use std::cell::{Cell, RefCell};
+use std::mem;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
 use plimsoll_mm::design::Design;
 use plimsoll_mm::event::{Event, Phase};
 use plimsoll_mm::machine::Machine;
+use plimsoll_mm::oom::NodeSet;
 use plimsoll_mm::oom::{
     How, Kind, Look, Next, OomKiller, OutOfMemory, Owner, Patience, Process, Rules, Signals, State,
     release,
 };
-use plimsoll_mm::oom::NodeSet;
 use plimsoll_mm::site::Work;
 use plimsoll_mm::space::{AddressSpace, Flag, Memory, Spaces};
 use plimsoll_mm::units::{CpuId, Jiffies, Nanos, ProcessId};
 use plimsoll_sim::profile::Profile;
 use plimsoll_sim::{Sim, SimOptions, last_resort};
 
+use super::Ending;
 use super::population::{Person, Population};
 use super::stalls::{Edge, Note, What};
-use super::Ending;
 use crate::room::Room;
 
 /// What another look at a process takes when all its lines are near: measured where the first takes 180
@@ -63,6 +64,8 @@ pub(super) struct Seen {
     pub(super) kills: RefCell<Vec<Kill>>,
     /// Whose memory each CPU empties.
     emptying: RefCell<Vec<Option<u32>>>,
+    /// Whom this selection has looked at.
+    looked: RefCell<Vec<bool>>,
 }
 
 /// What was true when somebody was told to die, by what each had touched.
@@ -84,8 +87,6 @@ struct Mayor {
     town: RefCell<Weak<Town>>,
     /// For whom each CPU allocates.
     current: RefCell<Vec<Option<ProcessId>>>,
-    /// Whom this selection has looked at.
-    looked: RefCell<Vec<bool>>,
 }
 
 impl Town {
@@ -115,20 +116,31 @@ impl Town {
         };
         let room = Room::with_last_resort(profile, design, options, Some(last_resort));
         let (sim, cpus) = (&room.sim, profile.topology.cpus() as usize);
-        let killer = Arc::new(OomKiller::new(sim, Calls(RefCell::default()), Patience::LINUX));
+        let killer = Arc::new(OomKiller::new(
+            sim,
+            Calls(RefCell::default()),
+            Patience::LINUX,
+        ));
         let mayor = Mayor {
             town: RefCell::default(),
             current: RefCell::new(vec![None; cpus]),
-            looked: RefCell::default(),
         };
-        let oom = OutOfMemory::new(sim, Arc::clone(&killer), mayor, Rules::of(&design), Vec::new());
+        let oom = OutOfMemory::new(
+            sim,
+            Arc::clone(&killer),
+            mayor,
+            Rules::of(&design),
+            Vec::new(),
+        );
         let count = population.people.len();
-        oom.reserve(sim, count).expect("the host has memory for slots");
+        oom.reserve(sim, count)
+            .expect("the host has memory for slots");
         let spaces = Spaces::new(sim, &design, 0).expect("four counters fit");
         let citizens = population.people.iter().map(|person| Citizen {
             person: person.clone(),
             space: Arc::new(
-                AddressSpace::new(Memory::new(sim, &room.mm, &spaces)).expect("the host has memory"),
+                AddressSpace::new(Memory::new(sim, &room.mm, &spaces))
+                    .expect("the host has memory"),
             ),
             held: Cell::new(0),
             threads: Cell::new(person.threads.len()),
@@ -145,6 +157,7 @@ impl Town {
         let processes = (0..).zip(&citizens).map(enroll).collect();
         let seen = Rc::new(Seen {
             emptying: RefCell::new(vec![None; cpus]),
+            looked: RefCell::new(vec![false; count]),
             ..Seen::default()
         });
         let town = Rc::new(Self {
@@ -168,7 +181,9 @@ impl Town {
     /// From now on what happens is noted.
     pub(super) fn watch(&self) {
         let seen = Rc::clone(&self.seen);
-        self.room.sim.observe(move |_, cpu, at, event| seen.hear(cpu, at, event));
+        self.room
+            .sim
+            .observe(move |_, cpu, at, event| seen.hear(cpu, at, event));
     }
 
     pub(super) fn memory<'t>(&'t self, sim: &'t Sim) -> Memory<'t, Sim> {
@@ -204,7 +219,9 @@ impl Town {
             return;
         }
         self.empties(sim, id, || {
-            let exited = self.killer.exit(self.memory(sim), &self.processes[id as usize]);
+            let exited = self
+                .killer
+                .exit(self.memory(sim), &self.processes[id as usize]);
             assert!(exited.is_ok(), "a process leaves once: {exited:?}");
         });
     }
@@ -276,7 +293,11 @@ impl Town {
         let town = Rc::into_inner(self).expect("everybody has left");
         let sim = &town.room.sim;
         assert_eq!(town.killer.victims(sim), 0, "a victim is left");
-        assert_eq!(town.killer.reaper().queued(sim), 0, "the reaper has something to do");
+        assert_eq!(
+            town.killer.reaper().queued(sim),
+            0,
+            "the reaper has something to do"
+        );
         for citizen in town.citizens {
             assert!(citizen.space.has(sim, Flag::Ended), "it has not ended");
             assert_eq!(citizen.space.table_pages(sim), 0, "a page table is left");
@@ -300,7 +321,10 @@ impl Seen {
         let what = match *event {
             Event::Begin(Phase::Stall) => Some(What::Stall(Edge::Begin)),
             Event::End(Phase::Stall) => Some(What::Stall(Edge::End)),
-            Event::Begin(Phase::Select) => Some(What::Select(Edge::Begin)),
+            Event::Begin(Phase::Select) => {
+                self.looked.borrow_mut().fill(false);
+                Some(What::Select(Edge::Begin))
+            }
             Event::End(Phase::Select) => Some(What::Select(Edge::End)),
             Event::End(Phase::FreePages) => emptying().map(What::Back),
             Event::OomKill(process) => Some(What::Kill(process.0)),
@@ -360,7 +384,6 @@ impl Signals<Sim> for Calls {
 impl Owner<Sim> for Mayor {
     fn with_processes(&self, _sim: &Sim, look: &mut Look<'_, Sim>) {
         let town = self.town.borrow().upgrade().expect("it is there");
-        self.looked.replace(vec![false; town.processes.len()]);
         look(&town.processes);
     }
 
@@ -381,8 +404,10 @@ impl Owner<Sim> for Mayor {
 
     /// Asked once for each look at a process, which is what the look is paid for here.
     fn nodes(&self, sim: &Sim, process: &Process<Sim>) -> NodeSet {
-        let seen = &mut self.looked.borrow_mut()[process.id().0 as usize];
-        if std::mem::replace(seen, true) {
+        let town = self.town.borrow().upgrade().expect("it is there");
+        let id = process.id().0 as usize;
+        let was_looked_at = mem::replace(&mut town.seen.looked.borrow_mut()[id], true);
+        if was_looked_at {
             sim.spend(Work::Think, LOOK_AGAIN_NS);
         } else {
             sim.spend(Work::Candidate, 1);
