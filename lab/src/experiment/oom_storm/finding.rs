@@ -1,5 +1,8 @@
 //! What follows from a run of oom-storm, in words that its intervals choose.
 
+use plimsoll_mm::counter::Counting;
+use plimsoll_mm::oom::Selecting;
+
 use super::Ran;
 use super::scene::{
     CROWD, Contestant, EXITS, HELPED, REAPINGS, SELECTORS, STUCK_SCENE, Scene, metrics,
@@ -18,6 +21,7 @@ const OURS: usize = 2 * REAPINGS.len();
 pub(super) fn finding(ran: &Ran, swapped: &Ran, scenes: &[Scene]) -> String {
     [
         waits(ran, &scenes[EXITS]),
+        counters(swapped, &scenes[EXITS]),
         crowd(ran, swapped, &scenes[CROWD]),
         stuck(ran, &scenes[STUCK_SCENE]),
         reaping(ran, scenes),
@@ -30,33 +34,60 @@ fn waited(ran: &Ran, nth: usize, scene: &Scene) -> String {
     estimate.map_or_else(String::new, |it| human_estimate(&it, Unit::Nanos))
 }
 
+/// How long allocators wait with B, over A.
+fn against(ran: &Ran, a: usize, b: usize, scene: &Scene) -> String {
+    let compared = ran.compare(a, b, &scene.metric(&metrics::WAITED));
+    compared.map_or_else(String::new, |it| {
+        let words = match it.verdict {
+            Verdict::Lower => "lower",
+            Verdict::Higher => "higher",
+            Verdict::NoDifference => "no difference seen",
+            Verdict::TooFewSeeds => "too few seeds to tell",
+        };
+        format!("{} ({words})", human_ratio(&it.ratio))
+    })
+}
+
+/// Which part of what allocators wait, in percent.
+fn share(ran: &Ran, nth: usize, scene: &Scene, part: Part) -> f64 {
+    let whole = ran.median(nth, &scene.metric(&metrics::WAITED)).max(1.0);
+    100.0 * ran.median(nth, &scene.part(part)) / whole
+}
+
 /// Whose victims exit by themselves.
 fn waits(ran: &Ran, scene: &Scene) -> String {
-    let select = |nth: usize| {
-        let whole = ran.median(nth, &scene.metric(&metrics::WAITED)).max(1.0);
-        format!(
-            "{:.0} %",
-            100.0 * ran.median(nth, &scene.part(Part::Select)) / whole
-        )
-    };
-    let against = |a, b| {
-        let compared = ran.compare(a, b, &scene.metric(&metrics::WAITED));
-        compared.map_or_else(String::new, |it| {
-            format!("{} ({})", human_ratio(&it.ratio), it.verdict)
-        })
-    };
+    let select = |nth| format!("{:.0} %", share(ran, nth, scene, Part::Select));
     format!(
-        "When hogs die and exit by themselves an allocator waits {} with precise sums of all, {} with the \
-         patch and {} with ours; {}, {} and {} of it while a victim is looked for. Ours over Linux: {}; \
-         over the patch: {}.",
+        "When hogs are killed and exit by themselves, an allocator waits {} with precise sums of all \
+         over flat counters, {} with the patch and {} with ours; {}, {} and {} of it while a victim is \
+         looked for. Ours over Linux: {}; over the patch: {}.",
         waited(ran, PRECISE, scene),
         waited(ran, PATCH, scene),
         waited(ran, OURS, scene),
         select(PRECISE),
         select(PATCH),
         select(OURS),
-        against(PRECISE, OURS),
-        against(PATCH, OURS),
+        against(ran, PRECISE, OURS, scene),
+        against(ran, PATCH, OURS, scene),
+    )
+}
+
+/// What is due to counters.
+fn counters(swapped: &Ran, scene: &Scene) -> String {
+    let with = |selector: (Selecting, Counting)| {
+        let (selecting, counting) = selector;
+        swapped.position(Contestant {
+            selecting,
+            counting,
+            reaping: REAPINGS[0],
+        })
+    };
+    let [linux, _, ours] = SELECTORS;
+    let sums = with((linux.0, ours.1));
+    format!(
+        "Precise sums of all over our counters: {}; our selector over that: {}.",
+        waited(swapped, sums, scene),
+        against(swapped, sums, with(ours), scene),
     )
 }
 
@@ -67,15 +98,14 @@ fn crowd(ran: &Ran, swapped: &Ran, scene: &Scene) -> String {
         human(ran.median(nth, &metric), metric.unit)
     };
     let kills = |nth| value(ran, nth, &metrics::KILLS);
-    let other = Contestant {
+    let other = swapped.position(Contestant {
         selecting: SELECTORS[1].0,
         counting: SELECTORS[2].1,
         reaping: REAPINGS[0],
-    };
-    let other = swapped.position(other);
+    });
     format!(
         "Without a hog Linux kills {} processes, the patch {}, of which {} are not the largest, and ours \
-         {}; with our counters the patch kills {}.",
+         {}; over our counters the patch kills {}.",
         kills(PRECISE),
         kills(PATCH),
         value(ran, PATCH, &metrics::WRONG),
@@ -86,49 +116,42 @@ fn crowd(ran: &Ran, swapped: &Ran, scene: &Scene) -> String {
 
 /// When only the reaper is left.
 fn stuck(ran: &Ran, scene: &Scene) -> String {
-    let share = |nth: usize| {
-        let whole = ran.median(nth, &scene.metric(&metrics::WAITED)).max(1.0);
-        100.0 * ran.median(nth, &scene.part(Part::ToExit)) / whole
-    };
-    let least = [PRECISE, PATCH, OURS]
-        .map(share)
-        .into_iter()
-        .fold(100.0, f64::min);
+    let delay = |nth| share(ran, nth, scene, Part::ToExit);
+    let least = [PRECISE, PATCH, OURS].map(delay).into_iter();
     format!(
-        "When the victim is stuck, {least:.0} % of the wait or more is the reaper's delay of 2 s, \
-         whoever selects and however it reaps."
+        "When the victim is stuck, {:.0} % of the wait at least is that for the reaper to begin, whoever \
+         selects.",
+        least.fold(100.0, f64::min).floor()
     )
 }
 
 /// Whether the way of reaping was seen to matter.
 fn reaping(ran: &Ran, scenes: &[Scene]) -> String {
-    let differs = |scene: &Scene, metric: &Metric| {
-        let mut seen = 0;
+    let (mut seen, mut all) = (0, 0);
+    for scene in scenes {
         for first in [PRECISE, PATCH, OURS] {
             for other in first + 1..first + REAPINGS.len() {
-                let compared = ran.compare(first, other, &scene.metric(metric));
+                let compared = ran.compare(first, other, &scene.metric(&metrics::WAITED));
                 let differs = |verdict| matches!(verdict, Verdict::Lower | Verdict::Higher);
                 seen += usize::from(compared.is_some_and(|it| differs(it.verdict)));
+                all += 1;
             }
         }
-        seen
-    };
-    let all = SELECTORS.len() * (REAPINGS.len() - 1) * scenes.len();
-    let waits: usize = scenes
-        .iter()
-        .map(|scene| differs(scene, &metrics::WAITED))
-        .sum();
+    }
     let helped = &scenes[HELPED];
-    let meet = |metric| {
-        let compared = ran.compare(OURS, OURS + REAPINGS.len() - 1, &helped.metric(metric));
+    let first_pages = [PRECISE, PATCH, OURS].map(|nth| share(ran, nth, helped, Part::Emptying));
+    let most = first_pages.into_iter().fold(0.0, f64::max);
+    let meet = |first| {
+        let metric = helped.metric(&metrics::FREE);
+        let compared = ran.compare(first, first + REAPINGS.len() - 1, &metric);
         compared.map_or_else(String::new, |it| human_ratio(&it.ratio))
     };
     format!(
-        "How a victim is emptied changes what allocators wait in {waits} of {all} comparisons with \
-         ascending: the first pages are back as soon as anybody begins, and the rest comes faster than \
-         they take it. Where a daemon helps, memory is all free in {} of the time if they meet in the \
-         middle, and allocators wait {}.",
-        meet(&metrics::FREE),
-        meet(&metrics::WAITED),
+        "How a victim is emptied changes what allocators wait in {seen} of {all} comparisons with \
+         ascending, of which one in twenty would do so by chance: where a daemon helps, {most:.0} % of \
+         the wait at most is from when somebody begins to empty until pages are back. All memory is free \
+         there in {} (over Linux's selector) and {} (over ours) of the time if they meet in the middle.",
+        meet(PRECISE),
+        meet(OURS),
     )
 }

@@ -74,7 +74,7 @@ fn run(options: &Options, progress: &Progress) -> Result<Vec<Report>, Error> {
     report.tables.push(tables::reaping(&ran, &scenes));
     report.tables.push(tables::swapped(&swapped, &two));
     if options.effort == Effort::Full && options.card.is_none() {
-        report.tables.push(tables::cards(options, progress)?);
+        report.tables.push(tables::cards(&ran, options, progress)?);
     }
     report.finding = finding::finding(&ran, &swapped, &scenes);
     Ok(vec![report])

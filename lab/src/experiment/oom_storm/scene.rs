@@ -126,7 +126,7 @@ impl Scene {
     pub(super) fn all(effort: Effort) -> [Self; 4] {
         let (sleepers, allocators, threads, room) = match effort {
             Effort::Full => (4000, 32, [8, 4], Pages(300_000)),
-            Effort::Quick => (800, 16, [4, 2], Pages(120_000)),
+            Effort::Quick => (400, 12, [4, 2], Pages(60_000)),
         };
         let census = |hogs: &[u32]| Census {
             sleepers,
@@ -208,11 +208,7 @@ pub(super) mod metrics {
 const AS_LARGE: u64 = 256;
 
 /// Every scene of `scenes` by one contestant on one seed.
-pub(super) fn measure(
-    scenes: &[Scene],
-    profile: &Profile,
-    case: &Case<Contestant>,
-) -> Sample {
+pub(super) fn measure(scenes: &[Scene], profile: &Profile, case: &Case<Contestant>) -> Sample {
     let mut metrics = Vec::new();
     let mut hashes = Vec::new();
     for scene in scenes {

@@ -61,8 +61,6 @@ pub enum Ending {
 pub struct Weathered {
     /// Allocations of allocators for which the last resort was asked, and that then had their page.
     pub stalls: Vec<Stall>,
-    /// Those that had one before: others' lists were drained.
-    pub drained: usize,
     /// Everybody who was told to die.
     pub deaths: Vec<Death>,
     /// What was known of them then.
@@ -151,14 +149,12 @@ impl Storm {
             dies.is_some_and(|told| told.is_none_or(|told| stall.span.end <= told))
         };
         let mut stalls = stalls::stalls(&notes, &deaths);
-        stalls.retain(had_page);
-        let all = stalls.len();
-        stalls.retain(|stall| stall.asked > 0);
+        // What is found by draining lists is no matter of life and death.
+        stalls.retain(|stall| stall.asked > 0 && had_page(stall));
         let room = town.end();
         assert_eq!(free_pages(&room), free_before, "a page is lost");
         let (stats, _) = room.finish();
         Weathered {
-            drained: all - stalls.len(),
             stalls,
             deaths,
             kills,
