@@ -9,10 +9,9 @@ use std::sync::Arc;
 use plimsoll_mm::design::Design;
 use plimsoll_mm::event::{Event, Phase};
 use plimsoll_mm::machine::Machine;
-use plimsoll_mm::oom::NodeSet;
 use plimsoll_mm::oom::{
-    How, Kind, Look, Next, OomKiller, OutOfMemory, Owner, Patience, Process, Rules, Signals, State,
-    release,
+    How, Kind, Look, Next, NodeSet, OomKiller, OutOfMemory, Owner, Patience, Process, Rules,
+    Signals, State, release,
 };
 use plimsoll_mm::site::Work;
 use plimsoll_mm::space::{AddressSpace, Flag, Memory, Spaces};
@@ -93,7 +92,7 @@ impl Town {
     /// Everybody is there, and has nothing yet.
     #[expect(
         clippy::arc_with_non_send_sync,
-        reason = "on real machines they are both; a simulated one has one thread"
+        reason = "on real machines it is both; a simulated one has one thread"
     )]
     pub(super) fn new(
         profile: &Profile,
@@ -136,19 +135,12 @@ impl Town {
         oom.reserve(sim, count)
             .expect("the host has memory for slots");
         let spaces = Spaces::new(sim, &design, 0).expect("four counters fit");
-        let citizens = population.people.iter().map(|person| Citizen {
-            person: person.clone(),
-            space: Arc::new(
-                AddressSpace::new(Memory::new(sim, &room.mm, &spaces))
-                    .expect("the host has memory"),
-            ),
-            held: Cell::new(0),
-            threads: Cell::new(person.threads.len()),
-            sleeps: Cell::new(false),
-            dies: Cell::new(false),
-            leaves: Cell::new(false),
-        });
-        let citizens: Vec<Citizen> = citizens.collect();
+        let memory = Memory::new(sim, &room.mm, &spaces);
+        let citizens: Vec<Citizen> = population
+            .people
+            .iter()
+            .map(|person| Citizen::new(person, memory))
+            .collect();
         let enroll = |(id, citizen): (u32, &Citizen)| {
             let space = Some(Arc::clone(&citizen.space));
             let process = killer.enroll(sim, ProcessId(id), Kind::Process, space);
@@ -307,6 +299,26 @@ impl Town {
         }
         assert_eq!(town.spaces.lru().total(sim), 0, "a page is still aged");
         town.room
+    }
+}
+
+impl Citizen {
+    /// Has nothing yet.
+    #[expect(
+        clippy::arc_with_non_send_sync,
+        reason = "on real machines it is both; a simulated one has one thread"
+    )]
+    fn new(person: &Person, memory: Memory<'_, Sim>) -> Self {
+        let space = AddressSpace::new(memory).expect("the host has memory for it");
+        Self {
+            person: person.clone(),
+            space: Arc::new(space),
+            held: Cell::new(0),
+            threads: Cell::new(person.threads.len()),
+            sleeps: Cell::new(false),
+            dies: Cell::new(false),
+            leaves: Cell::new(false),
+        }
     }
 }
 
