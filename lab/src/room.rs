@@ -12,7 +12,7 @@ use plimsoll_mm::event::Event;
 use plimsoll_mm::machine::{Job, Machine};
 use plimsoll_mm::page::holds::Limit;
 use plimsoll_mm::page::watermark::{Urgency, Watermarks};
-use plimsoll_mm::page::{Config, Layout, Request, ZoneKind};
+use plimsoll_mm::page::{Config, LastResort, Layout, Request, ZoneKind};
 use plimsoll_mm::site::Site;
 use plimsoll_mm::units::{CpuId, Hz, Nanos, Order, Pages};
 use plimsoll_mm::vmstat::Manager;
@@ -101,9 +101,24 @@ impl Room {
     /// As [`Room::new`].
     #[must_use]
     pub fn with_options(profile: &Profile, design: Design, options: SimOptions) -> Self {
+        Self::with_last_resort(profile, design, options, None)
+    }
+
+    /// The same, where somebody is asked when nothing more can be reclaimed.
+    ///
+    /// # Panics
+    /// As [`Room::new`].
+    #[must_use]
+    pub fn with_last_resort(
+        profile: &Profile,
+        design: Design,
+        options: SimOptions,
+        last_resort: Option<Box<dyn LastResort<Sim>>>,
+    ) -> Self {
         let sim = Sim::new(profile, options);
         let mut config = Config::new(Layout::of_nodes(&profile.node_bytes).lazily());
         config.design = design;
+        config.last_resort = last_resort;
         let mm = Manager::new(&sim, config).expect("a loaded profile has memory to manage");
         let room = Self {
             sim,

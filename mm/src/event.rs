@@ -53,9 +53,10 @@ pub enum Event {
         /// The dormant CPU.
         cpu: CpuId,
     },
-    /// A phase of emptying an address space begins on this CPU. Phases nest.
+    /// A phase begins on this CPU. Those of one task nest; one that waits may let another task of its
+    /// CPU begin some in between.
     Begin(Phase),
-    /// The phase that began last on this CPU ends.
+    /// The phase that the task began last ends.
     End(Phase),
     /// No zone could serve an allocation (Linux: `oom_kill` decides what follows).
     OutOfMemory {
@@ -77,7 +78,7 @@ pub enum Event {
     SkipTaskReaping(ProcessId),
 }
 
-/// What a CPU does while it empties an address space, as a profile would show it.
+/// What a CPU does while memory is out or an address space is emptied, as a profile would show it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Phase {
@@ -101,11 +102,16 @@ pub enum Phase {
     FreeTables,
     /// Mappings are forgotten (Linux: `remove_vma`).
     ForgetMappings,
+    /// No zone has anything for an allocation that may wait, until it has a block or fails (Linux:
+    /// `__alloc_pages_slowpath`).
+    Stall,
+    /// A victim is looked for (Linux: `select_bad_process`).
+    Select,
 }
 
 impl Phase {
     /// Every phase, in declaration order.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 12] = [
         Self::Exit,
         Self::Reap,
         Self::Release,
@@ -116,6 +122,8 @@ impl Phase {
         Self::FreePages,
         Self::FreeTables,
         Self::ForgetMappings,
+        Self::Stall,
+        Self::Select,
     ];
 
     /// The Linux function a profile would show.
@@ -132,6 +140,8 @@ impl Phase {
             Self::FreePages => "free_pages_and_swap_cache",
             Self::FreeTables => "free_pgtables",
             Self::ForgetMappings => "remove_vma",
+            Self::Stall => "__alloc_pages_slowpath",
+            Self::Select => "select_bad_process",
         }
     }
 }

@@ -7,6 +7,7 @@ mod contestant;
 mod drain;
 mod mrelease;
 mod oom_choice;
+mod oom_storm;
 mod reaper;
 mod rss_accuracy;
 mod rss_cost;
@@ -45,6 +46,7 @@ pub const CATALOG: &[Experiment] = &[
     mrelease::EXPERIMENT,
     oom_choice::LATENCY,
     oom_choice::ACCURACY,
+    oom_storm::EXPERIMENT,
 ];
 
 /// Experiments that run only when named.

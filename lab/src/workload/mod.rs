@@ -3,6 +3,7 @@
 pub mod daemons;
 pub mod make_like;
 pub mod page_fault;
+pub mod storm;
 pub mod stress_vm;
 pub mod victim;
 

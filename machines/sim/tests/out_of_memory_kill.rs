@@ -2,7 +2,7 @@
 
 mod support;
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use plimsoll_mm::oom::{
     First, Kind, NoVictim, Patience, Rules, ScoreAdj, Selecting, State, Verdict,
 };
 use plimsoll_mm::page::watermark::Urgency;
-use plimsoll_mm::page::{AllocError, NoKill, Request, ZoneKind};
+use plimsoll_mm::page::{AllocError, NoKill, Relief, Request, ZoneKind};
 use plimsoll_mm::space::budget::Budget;
 use plimsoll_mm::space::reap::Reaping;
 use plimsoll_mm::space::{Access, FaultError};
@@ -214,6 +214,62 @@ fn the_last_that_could_be_killed_may_leave_late_without_the_allocation_failing()
         pages.free_pages(sim, &taken).expect("they were handed out");
     });
     village.ends();
+}
+
+/// What process `id` is told on CPU 3 while CPU 0 decides, and how long that takes.
+fn told_meanwhile(id: u32) -> (Relief, u64) {
+    let village = pressed(None, Rules::default());
+    village.run(|sim, village| {
+        process(sim, village, 1, 10);
+        process(sim, village, 2, 4000);
+        process(sim, village, 3, 3000);
+    });
+    let start = village.small.sim.stats().now;
+    let wants = Request::new(Order::ZERO);
+    let taken = Rc::new(RefCell::new(Vec::new()));
+    let all = Rc::clone(&taken);
+    village.at(0, start, move |sim, village| {
+        let pages = village.small.mm.pages();
+        while let Ok(pfn) = pages.alloc(sim, wants.urgent(Urgency::Atomic)) {
+            all.borrow_mut().push(pfn);
+        }
+        for victim in [2, 3] {
+            village.kill(sim, victim);
+        }
+        // To empty this one takes longer than it takes the other to ask.
+        village.oom.owner().leaves.set(Some(2));
+        village.oom.relieve(sim, pages, wants);
+    });
+    let told = Rc::new(Cell::new(None));
+    let out = Rc::clone(&told);
+    village.at(3, start, move |sim, village| {
+        village.becomes(sim, id);
+        while !village.process(2).is(sim, State::Left) {
+            sim.sleep(Nanos(1000));
+            assert!(sim.now().0 < start.0 + 40 * MS, "it leaves");
+        }
+        let before = sim.now();
+        let relief = village.oom.relieve(sim, village.small.mm.pages(), wants);
+        out.set(Some((relief, sim.now().0 - before.0)));
+    });
+    village.small.sim.run();
+    village.run(move |sim, village| {
+        let pages = village.small.mm.pages();
+        let freed = pages.free_pages(sim, &taken.borrow());
+        freed.expect("they were handed out");
+    });
+    village.ends();
+    told.get().expect("it was told")
+}
+
+#[test]
+fn a_victim_does_not_wait_for_the_lock_of_those_who_wait_for_it() {
+    let (relief, waited) = told_meanwhile(3);
+    assert_eq!(relief, Relief::Reserves);
+    assert!(waited < MS / 10, "{waited} ns");
+    let (relief, waited) = told_meanwhile(1);
+    assert_eq!(relief, Relief::Retry);
+    assert!(waited >= MS, "somebody else sees to it: {waited} ns");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Making room when nothing more can be reclaimed (Linux: `out_of_memory`).
 //!
 //! ```text
-//! lock ── busy ──> pause, try the allocation again
+//! lock ── busy ──> is who asks a victim? ── else pause, try the allocation again
 //!   ├─ is there plenty by now? notifiers? does who asks die anyway?
 //!   ├─ select ── somebody is dying still ──> pause, try again
 //!   ├─ is there plenty by now?
@@ -32,6 +32,8 @@ use super::report::{Report, Row, Verdict};
 use super::scope::{Constraint, NodeSet, Scope, Standing};
 use super::select::{NoVictim, Outcome, SelectError, Selecting, Slot};
 use super::shortage::Shortage;
+use crate::design::Design;
+use crate::event::{Event, Phase};
 use crate::machine::{Lock, Machine};
 use crate::page::{LastResort, NoKill, PageAllocator, Reclaimer, Relief, Request};
 use crate::site::{LockClass, Site};
@@ -77,7 +79,7 @@ pub trait Owner<M: Machine> {
 /// How it is decided who is killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rules {
-    /// How the victim is found.
+    /// How the victim is found: that of a [`Design`], unless who embeds it wants another.
     pub selecting: Selecting,
     /// Whom to look at first.
     pub first: First,
@@ -95,13 +97,21 @@ pub enum First {
     WhoAsks,
 }
 
-impl Default for Rules {
-    fn default() -> Self {
+impl Rules {
+    /// Whoever has most, found as `design` says, on a machine without swap.
+    #[must_use]
+    pub const fn of(design: &Design) -> Self {
         Self {
-            selecting: Selecting::Bounded,
+            selecting: design.selecting,
             first: First::Largest,
             swap_pages: 0,
         }
+    }
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        Self::of(&Design::default())
     }
 }
 
@@ -198,12 +208,27 @@ impl<M: Machine, S: Signals<M>, O: Owner<M>> OutOfMemory<M, S, O> {
         });
         match decided {
             Some(Step::Done(relief)) => relief,
+            // Those who wait for a victim would keep it from dying if it had to wait for their lock.
+            None if self.current_is_victim(machine) => Relief::Reserves,
             // Without the lock, which others find busy meanwhile for nothing.
             Some(Step::Wait) | None => {
                 self.owner.pause(machine);
                 Relief::Retry
             }
         }
+    }
+
+    /// Whether who asks was chosen, and may use the reserves (Linux: `tsk_is_oom_victim`).
+    fn current_is_victim(&self, machine: &M) -> bool {
+        let Some(current) = self.owner.current(machine) else {
+            return false;
+        };
+        let mut is_victim = false;
+        self.owner.with_processes(machine, &mut |all| {
+            let current = all.iter().find(|process| process.id() == current);
+            is_victim = current.is_some_and(|process| process.is(machine, State::Victim));
+        });
+        is_victim
     }
 
     /// What to do. One at a time.
@@ -333,8 +358,11 @@ impl<M: Machine, S: Signals<M>, O: Owner<M>> OutOfMemory<M, S, O> {
         scope: &Scope,
         slots: &mut [Slot],
     ) -> Result<Chosen, SelectError> {
-        let selection = self.rules.selecting.select(census, scope, slots)?;
-        Ok(match selection.outcome {
+        let machine = census.machine();
+        machine.emit(Event::Begin(Phase::Select));
+        let selection = self.rules.selecting.select(census, scope, slots);
+        machine.emit(Event::End(Phase::Select));
+        Ok(match selection?.outcome {
             Outcome::Victim(victim) => Chosen::Victim(victim.candidate),
             Outcome::Nobody(why) => Chosen::Nobody(why),
         })

@@ -10,7 +10,7 @@ use super::pcp::{Pcp, list_of};
 use super::watermark::Urgency;
 use super::zone::{Ask, Mark, Zone};
 use super::{AllocError, NoKill, PageAllocator, Relief, Request, Tried, tag};
-use crate::event::Event;
+use crate::event::{Event, Phase};
 use crate::machine::{CpuLock, LocalWord, Lock, Machine, Tags};
 use crate::site::{Site, Work};
 use crate::units::{Order, Pages, Pfn};
@@ -94,7 +94,10 @@ impl<M: Machine> PageAllocator<M> {
             // It must not wait for another CPU's lists, or for a reclaimer.
             return self.give_up(machine, request, tried);
         }
-        self.alloc_waiting(machine, request, tried)
+        machine.emit(Event::Begin(Phase::Stall));
+        let outcome = self.alloc_waiting(machine, request, tried);
+        machine.emit(Event::End(Phase::Stall));
+        outcome
     }
 
     /// Drain, reclaim, last resort, until there is a block or nothing more is to be had.

@@ -1,0 +1,139 @@
+//! `reproduce oom-storm`: from an allocation that failed to one that succeeded, how long is it?
+//!
+//! The other experiments take the path of an OOM kill apart: how long a selection takes, whether it is
+//! right, how soon a dead process is gone. Here all of it happens on one machine, with real zones,
+//! lists, page tables and counters, to allocators that wait: drained lists, the selection, the kill,
+//! the exit or the reaper, and the ticks in between.
+//!
+//! `scene`: the storms, who is compared, what is measured. `tables`: what each stall was made of.
+//! `finding`: what follows.
+
+mod finding;
+mod scene;
+mod tables;
+
+use plimsoll_sim::profile::{Card, Profile};
+
+use self::scene::{CROWD, Contestant, EXITS, REAPINGS, Scene, metrics};
+use super::{Effort, Experiment, Options};
+use crate::compare::Comparison;
+use crate::error::Error;
+use crate::metric::Metric;
+use crate::progress::Progress;
+use crate::report::Report;
+use crate::stats::{self, Comparison as Compared, Estimate};
+
+/// In the catalog.
+pub(super) const EXPERIMENT: Experiment = Experiment {
+    name: "oom-storm",
+    title: "from an allocation that failed to one that succeeded, how long is it?",
+    run,
+};
+
+const MACHINE: &str = "epyc-9654-256";
+
+/// What has a row of its own for each contestant; tables have the rest.
+const SHOWN: [Metric; 4] = [
+    metrics::WAITED,
+    metrics::WORST,
+    metrics::KILLS,
+    metrics::FREE,
+];
+
+/// Contestants that ran in the same scenes.
+struct Ran {
+    contestants: Vec<Contestant>,
+    runs: Comparison,
+}
+
+fn run(options: &Options, progress: &Progress) -> Result<Vec<Report>, Error> {
+    let card = options.card.unwrap_or(Card::Mid);
+    let profile = Profile::load(MACHINE, card)?;
+    let scenes = Scene::all(options.effort);
+    progress.start(format!("oom-storm on {MACHINE}"));
+    let ran = Ran::new(Contestant::all(), &scenes, &profile, options, progress)?;
+    progress.start(format!(
+        "oom-storm on {MACHINE}, selectors over other counters"
+    ));
+    let two = [scenes[EXITS].clone(), scenes[CROWD].clone()];
+    let swapped = Ran::new(Contestant::swapped(), &two, &profile, options, progress)?;
+
+    let mut report = Report::new("oom-storm", MACHINE, card, &ran.runs);
+    let shown: Vec<Metric> = scenes
+        .iter()
+        .flat_map(|scene| SHOWN.map(|metric| scene.metric(&metric)))
+        .collect();
+    report.rows = ran.runs.rows(|_, _| None);
+    report.rows.retain(|row| shown.contains(&row.metric));
+    report.verdicts = ran.verdicts(&shown);
+    report.tables.push(tables::scenes(&scenes));
+    for scene in &scenes {
+        report.tables.push(tables::parts(&ran, scene));
+    }
+    report.tables.push(tables::kills(&ran, &scenes));
+    report.tables.push(tables::reaping(&ran, &scenes));
+    report.tables.push(tables::swapped(&swapped, &two));
+    if options.effort == Effort::Full && options.card.is_none() {
+        report.tables.push(tables::cards(&ran, options, progress)?);
+    }
+    report.finding = finding::finding(&ran, &swapped, &scenes);
+    Ok(vec![report])
+}
+
+impl Ran {
+    fn new(
+        contestants: Vec<Contestant>,
+        scenes: &[Scene],
+        profile: &Profile,
+        options: &Options,
+        progress: &Progress,
+    ) -> Result<Self, Error> {
+        let runs = Comparison::run(&contestants, options, progress, |case| {
+            scene::measure(scenes, profile, case)
+        })?;
+        Ok(Self { contestants, runs })
+    }
+
+    /// Linux against the patches and ours, whole; then each way of reaping alone, by selector.
+    fn verdicts(&self, shown: &[Metric]) -> Vec<crate::report::VerdictRow> {
+        let wholes: Vec<usize> = Contestant::wholes()
+            .into_iter()
+            .map(|whole| self.position(whole))
+            .collect();
+        let mut pairs = vec![
+            (wholes[0], wholes[1]),
+            (wholes[0], wholes[2]),
+            (wholes[1], wholes[2]),
+        ];
+        for first in (0..self.contestants.len()).step_by(REAPINGS.len()) {
+            pairs.push((first, first + REAPINGS.len() - 1));
+        }
+        let rows = pairs
+            .into_iter()
+            .flat_map(|(a, b)| self.runs.verdicts_between(a, b));
+        rows.filter(|row| shown.contains(&row.metric)).collect()
+    }
+
+    fn position(&self, contestant: Contestant) -> usize {
+        let found = self.contestants.iter().position(|it| *it == contestant);
+        found.expect("it ran")
+    }
+
+    fn values(&self, contestant: usize, metric: &Metric) -> Vec<f64> {
+        let samples = self.runs.samples(contestant);
+        samples.filter_map(|sample| sample.value(metric)).collect()
+    }
+
+    fn estimate(&self, contestant: usize, metric: &Metric) -> Option<Estimate> {
+        stats::estimate(&self.values(contestant, metric))
+    }
+
+    fn median(&self, contestant: usize, metric: &Metric) -> f64 {
+        stats::median(&self.values(contestant, metric)).unwrap_or(0.0)
+    }
+
+    /// B over A, paired by seed.
+    fn compare(&self, a: usize, b: usize, metric: &Metric) -> Option<Compared> {
+        stats::compare(&self.values(a, metric), &self.values(b, metric))
+    }
+}

@@ -1,0 +1,312 @@
+//! The storms of the experiment, who is compared, and what is measured of a storm.
+
+use std::fmt;
+
+use plimsoll_mm::counter::Counting;
+use plimsoll_mm::design::Design;
+use plimsoll_mm::oom::Selecting;
+use plimsoll_mm::space::reap::Reaping;
+use plimsoll_mm::units::{Nanos, Pages};
+use plimsoll_sim::profile::Profile;
+
+use crate::cases::Case;
+use crate::compare::{Sample, fold_hashes};
+use crate::experiment::Effort;
+use crate::metric::{Metric, Unit};
+use crate::stats;
+use crate::workload::storm::{Census, Death, Ending, Part, Storm, Weathered};
+
+/// A selector over counters, and how victims are emptied; the rest is as Linux has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Contestant {
+    pub(super) selecting: Selecting,
+    pub(super) counting: Counting,
+    pub(super) reaping: Reaping,
+}
+
+/// Linux, the patch, ours: each selector with the counters it belongs to.
+pub(super) const SELECTORS: [(Selecting, Counting); 3] = [
+    (Selecting::Precise, Counting::Flat),
+    (Selecting::TwoPass16, Counting::Tree),
+    (Selecting::Bounded, Counting::OneSided),
+];
+
+/// Linux before 6.18, Linux since, ours.
+pub(super) const REAPINGS: [Reaping; 3] = [
+    Reaping::Ascending,
+    Reaping::DescendingByVma,
+    Reaping::MeetInTheMiddle,
+];
+
+/// Selectors over the counters of another, to tell what is due to which.
+const SWAPPED: [(Selecting, Counting); 4] = [
+    (Selecting::Precise, Counting::Tree),
+    (Selecting::Precise, Counting::OneSided),
+    (Selecting::TwoPass16, Counting::OneSided),
+    (Selecting::Bounded, Counting::Tree),
+];
+
+impl Contestant {
+    const fn new((selecting, counting): (Selecting, Counting), reaping: Reaping) -> Self {
+        Self {
+            selecting,
+            counting,
+            reaping,
+        }
+    }
+
+    /// Each selector with each way of reaping, selector by selector.
+    pub(super) fn all() -> Vec<Self> {
+        let with = |selector| REAPINGS.map(|reaping| Self::new(selector, reaping));
+        SELECTORS.into_iter().flat_map(with).collect()
+    }
+
+    /// Selectors with their own counters, then with those of others; all reap as Linux did.
+    pub(super) fn swapped() -> Vec<Self> {
+        let all = SELECTORS.into_iter().chain(SWAPPED);
+        all.map(|selector| Self::new(selector, Reaping::Ascending))
+            .collect()
+    }
+
+    /// Linux, the patches together, ours.
+    pub(super) fn wholes() -> Vec<Self> {
+        let pairs = SELECTORS.into_iter().zip(REAPINGS);
+        pairs
+            .map(|(selector, reaping)| Self::new(selector, reaping))
+            .collect()
+    }
+
+    fn design(self) -> Design {
+        Design {
+            selecting: self.selecting,
+            counting: self.counting,
+            reaping: self.reaping,
+            ..Design::LINUX
+        }
+    }
+
+    /// Without how it reaps, for tables.
+    pub(super) fn selector(self) -> String {
+        let name = self.selecting.name();
+        let name = name.strip_prefix("select-").unwrap_or(name);
+        format!("{name} over {}", self.counting.name())
+    }
+}
+
+impl fmt::Display for Contestant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (selecting, counting) = (self.selecting.name(), self.counting.name());
+        write!(f, "{selecting}+{counting}+{}", self.reaping.name())
+    }
+}
+
+/// A storm with a name.
+#[derive(Clone, Debug)]
+pub(super) struct Scene {
+    /// In front of the names of its metrics.
+    pub(super) name: &'static str,
+    pub(super) about: &'static str,
+    pub(super) storm: Storm,
+}
+
+/// The device of a thread that is stuck answers so long after the storm began.
+const STUCK: Nanos = Nanos::from_ms(5000);
+
+/// In which the victim exits by itself; nobody helps.
+pub(super) const EXITS: usize = 0;
+/// In which somebody calls `process_mrelease`.
+pub(super) const HELPED: usize = 1;
+/// In which only the reaper can do anything.
+pub(super) const STUCK_SCENE: usize = 2;
+/// In which no hog stands out.
+pub(super) const CROWD: usize = 3;
+
+impl Scene {
+    /// In the order of the positions above.
+    pub(super) fn all(effort: Effort) -> [Self; 4] {
+        let (sleepers, allocators, threads, room) = match effort {
+            Effort::Full => (4000, 32, [8, 4], Pages(300_000)),
+            Effort::Quick => (400, 12, [4, 2], Pages(60_000)),
+        };
+        let census = |hogs: &[u32]| Census {
+            sleepers,
+            pages: 64..=192,
+            allocators,
+            hogs: hogs.to_vec(),
+        };
+        let storm = |hogs: &[u32], ending| Storm {
+            census: census(hogs),
+            room,
+            bursts: 64,
+            ending,
+        };
+        let scene = |name, about, storm| Scene { name, about, storm };
+        let crowd = Storm {
+            census: Census {
+                sleepers: sleepers / 10,
+                pages: 1..=2048,
+                ..census(&[])
+            },
+            room: Pages(room.0 / 10),
+            ..storm(&[], Ending::AtOnce)
+        };
+        [
+            scene(
+                "exits",
+                "two hogs; a victim exits by itself",
+                storm(&threads, Ending::AtOnce),
+            ),
+            scene(
+                "helped",
+                "the same, and a daemon calls process_mrelease at each kill",
+                storm(&threads, Ending::Helped),
+            ),
+            scene(
+                "stuck",
+                "one hog, a thread of which waits for a device for 5 s",
+                storm(&threads[..1], Ending::Stuck(STUCK)),
+            ),
+            scene("crowd", "no hog: whoever is largest is so by little", crowd),
+        ]
+    }
+
+    /// `metric` as measured in this scene.
+    pub(super) fn metric(&self, metric: &Metric) -> Metric {
+        let name = format!("{}_{}", self.name, metric.name);
+        metric.clone().named(name)
+    }
+
+    /// A part of [`metrics::WAITED`] in this scene.
+    pub(super) fn part(&self, part: Part) -> Metric {
+        let name = format!("{}_waited_{}_ns", self.name, part.name());
+        metrics::WAITED.named(name)
+    }
+}
+
+/// What is measured of each storm, besides the parts of the first.
+pub(super) mod metrics {
+    use crate::metric::{Metric, Unit};
+
+    /// Of all stalls of an allocator that lives, the mean of all of these.
+    pub(in super::super) const WAITED: Metric = Metric::lower("waited_ns", Unit::Nanos);
+    /// Of a stall.
+    pub(in super::super) const MEDIAN: Metric = Metric::lower("stall_median_ns", Unit::Nanos);
+    pub(in super::super) const WORST: Metric = Metric::lower("stall_worst_ns", Unit::Nanos);
+    pub(in super::super) const STALLS: Metric = Metric::neither("stalls", Unit::Count);
+    pub(in super::super) const KILLS: Metric = Metric::lower("kills", Unit::Count);
+    /// Of those, whose memory was not the largest.
+    pub(in super::super) const WRONG: Metric = Metric::lower("wrong_kills", Unit::Count);
+    /// What the largest had more, on average.
+    pub(in super::super) const REGRET: Metric = Metric::lower("regret_bytes", Unit::Bytes);
+    /// What all victims had together.
+    pub(in super::super) const FREED: Metric = Metric::neither("killed_bytes", Unit::Bytes);
+    /// From a kill until all the victim's memory is free, on average.
+    pub(in super::super) const FREE: Metric = Metric::lower("kill_to_free_ns", Unit::Nanos);
+}
+
+/// Less than 1 MiB more is not held against a choice: others grow while it is made.
+const AS_LARGE: u64 = 256;
+
+/// Every scene of `scenes` by one contestant on one seed.
+pub(super) fn measure(scenes: &[Scene], profile: &Profile, case: &Case<Contestant>) -> Sample {
+    let mut metrics = Vec::new();
+    let mut hashes = Vec::new();
+    for scene in scenes {
+        let weathered = scene.storm.run(profile, &case.design.design(), case.seed);
+        hashes.push(weathered.hash);
+        metrics.extend(of(scene, &weathered));
+    }
+    let hash = fold_hashes(hashes);
+    Sample { hash, metrics }
+}
+
+fn of(scene: &Scene, weathered: &Weathered) -> Vec<(Metric, f64)> {
+    let stalls = &weathered.stalls;
+    let each: Vec<f64> = stalls.iter().map(|stall| stall.ns() as f64).collect();
+    let per_allocator = |ns: u64| ns as f64 / f64::from(scene.storm.census.allocators);
+    let kills = &weathered.kills;
+    let bytes = |pages: u64| (pages << 12) as f64;
+    let regrets = kills.iter().map(|kill| kill.most - kill.pages);
+    let took = |death: &Death| death.free.map(|free| (free - death.told) as f64);
+    let took: Vec<f64> = weathered.deaths.iter().filter_map(took).collect();
+    let mean = |all: &[f64]| all.iter().sum::<f64>() / all.len().max(1) as f64;
+    let regret: Vec<f64> = regrets.clone().map(bytes).collect();
+    let wrong = regrets.filter(|pages| *pages >= AS_LARGE).count();
+    let values = [
+        (
+            metrics::WAITED,
+            per_allocator(stalls.iter().map(|stall| stall.ns()).sum()),
+        ),
+        (metrics::MEDIAN, stats::median(&each).unwrap_or(0.0)),
+        (metrics::WORST, each.iter().copied().fold(0.0, f64::max)),
+        (metrics::STALLS, each.len() as f64),
+        (metrics::KILLS, kills.len() as f64),
+        (metrics::WRONG, wrong as f64),
+        (metrics::REGRET, mean(&regret)),
+        (
+            metrics::FREED,
+            bytes(kills.iter().map(|kill| kill.pages).sum()),
+        ),
+        (metrics::FREE, mean(&took)),
+    ];
+    let parts = Part::ALL.map(|part| {
+        let ns = stalls.iter().map(|stall| stall.parts[part as usize]).sum();
+        (scene.part(part), per_allocator(ns))
+    });
+    debug_assert!(metrics::WAITED.unit == Unit::Nanos);
+    let values = values.into_iter();
+    let values = values.map(|(metric, value)| (scene.metric(&metric), value));
+    values.chain(parts).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use plimsoll_sim::profile::Card;
+
+    use super::*;
+
+    #[test]
+    fn parts_add_up_to_what_an_allocator_waited_and_a_crowd_dies_one_by_one() {
+        let profile = Profile::load("epyc-9654-256", Card::Mid).expect("built in");
+        let scenes = Scene::all(Effort::Quick);
+        let case = Case {
+            design: Contestant::wholes()[2],
+            seed: 2,
+        };
+        let wanted = [scenes[EXITS].clone(), scenes[CROWD].clone()];
+        let sample = measure(&wanted, &profile, &case);
+        for scene in &wanted {
+            let value = |metric: &Metric| sample.value(metric).expect("measured");
+            let waited = value(&scene.metric(&metrics::WAITED));
+            let parts: f64 = Part::ALL.map(|part| value(&scene.part(part))).iter().sum();
+            assert!(
+                waited > 0.0 && (waited - parts).abs() < 1.0,
+                "{waited} {parts}"
+            );
+            assert!(
+                value(&scene.metric(&metrics::MEDIAN)) <= value(&scene.metric(&metrics::WORST))
+            );
+            assert_eq!(
+                value(&scene.metric(&metrics::WRONG)),
+                0.0,
+                "ours is never wrong"
+            );
+        }
+    }
+
+    #[test]
+    fn every_selector_meets_every_way_of_reaping() {
+        let all = Contestant::all();
+        assert_eq!(all.len(), SELECTORS.len() * REAPINGS.len());
+        assert_eq!(all[0].to_string(), "select-precise+flat+ascending");
+        for whole in Contestant::wholes() {
+            assert!(all.contains(&whole), "{whole}");
+        }
+        for contestant in all.into_iter().chain(Contestant::swapped()) {
+            let name = format!("linux+{contestant}");
+            let design = Design::named(&name).expect("a name that can be typed");
+            assert_eq!(design.reaping, contestant.reaping);
+            assert_eq!(design.selecting, contestant.selecting);
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! Tables of the oom-storm report.
+
+use plimsoll_sim::profile::{Card, Profile};
+
+use super::scene::{CROWD, Contestant, EXITS, REAPINGS, Scene, metrics};
+use super::{MACHINE, Ran};
+use crate::error::Error;
+use crate::experiment::Options;
+use crate::metric::{Metric, Unit};
+use crate::progress::Progress;
+use crate::report::Table;
+use crate::report::value::{NOTHING, human, human_estimate, human_ratio};
+use crate::stats::Comparison;
+use crate::workload::storm::Part;
+
+fn texts<const N: usize>(cells: [&str; N]) -> Vec<String> {
+    cells.map(str::to_owned).to_vec()
+}
+
+/// Who there is in each scene, and what is smaller than it would be.
+pub(super) fn scenes(scenes: &[Scene]) -> Table {
+    let row = |scene: &Scene| {
+        let census = &scene.storm.census;
+        let kib = |pages: u64| pages << 2;
+        let threads = census.hogs.iter().map(ToString::to_string);
+        let threads: Vec<String> = threads.collect();
+        vec![
+            scene.name.to_owned(),
+            scene.about.to_owned(),
+            format!(
+                "{} of {} to {} KiB",
+                census.sleepers,
+                kib(*census.pages.start()),
+                kib(*census.pages.end())
+            ),
+            census.allocators.to_string(),
+            if threads.is_empty() {
+                NOTHING.to_owned()
+            } else {
+                threads.join(" and ")
+            },
+            human(f64::from(scene.storm.room.0) * 4096.0, Unit::Bytes),
+        ]
+    };
+    Table {
+        title: "Scenes".to_owned(),
+        note: "The machine's 1 TB is there, with its watermarks, but all except the last column is \
+               taken by nobody in particular before the storm: small processes and hogs are scaled \
+               down, so that a run takes a second. There is no swap and nothing to reclaim. Each \
+               allocator has memory like a small process, thinks 2 ms, touches 64 pages, 64 times; each \
+               thread of a hog touches pages as fast as it can."
+            .to_owned(),
+        columns: texts([
+            "scene", "about", "processes", "allocators", "threads of hogs", "to be had",
+        ]),
+        rows: scenes.iter().map(row).collect(),
+    }
+}
+
+/// What an allocator waited for in one scene.
+pub(super) fn parts(ran: &Ran, scene: &Scene) -> Table {
+    let row = |(nth, contestant): (usize, &Contestant)| {
+        let mut row = vec![contestant.selector(), contestant.reaping.name().to_owned()];
+        let waited = ran.estimate(nth, &scene.metric(&metrics::WAITED));
+        row.push(waited.map_or_else(String::new, |it| human_estimate(&it, Unit::Nanos)));
+        let part = |part| human(ran.median(nth, &scene.part(part)), Unit::Nanos);
+        row.extend(Part::ALL.map(part));
+        row
+    };
+    let mut columns = texts(["selector", "reaping", "waited"]);
+    columns.extend(Part::ALL.map(|part| part.name().replace('_', " ")));
+    Table {
+        title: format!("What an allocator waited for: {}", scene.about),
+        note: "Mean of all allocators, median of seeds; within a seed parts add up to the whole. \
+               Running: attempts (zones in vain, drained lists), looks (the high mark, the kill). \
+               Select: by itself or by others. Pausing: busy (the lock; nobody selects), to exit (from the \
+               kill until somebody empties the victim), emptying (until pages are back), retry (from then \
+               to the end of the tick)."
+            .to_owned(),
+        columns,
+        rows: ran.contestants.iter().enumerate().map(row).collect(),
+    }
+}
+
+/// Single stalls, and who died.
+pub(super) fn kills(ran: &Ran, scenes: &[Scene]) -> Table {
+    let mut rows = Vec::new();
+    for scene in scenes {
+        for (nth, contestant) in ran.contestants.iter().enumerate() {
+            if contestant.reaping != REAPINGS[0] {
+                continue;
+            }
+            let value = |metric: &Metric| {
+                let metric = scene.metric(metric);
+                human(ran.median(nth, &metric), metric.unit)
+            };
+            let mut row = vec![scene.name.to_owned(), contestant.selector()];
+            row.extend(
+                [
+                    metrics::STALLS,
+                    metrics::MEDIAN,
+                    metrics::WORST,
+                    metrics::KILLS,
+                    metrics::WRONG,
+                    metrics::REGRET,
+                    metrics::FREED,
+                    metrics::FREE,
+                ]
+                .map(|metric| value(&metric)),
+            );
+            rows.push(row);
+        }
+    }
+    Table {
+        title: "Stalls and victims, reaping as Linux did".to_owned(),
+        note: "Medians of seeds. A kill is wrong if another process had over 1 MiB more; regret: how much, on \
+               average. Stalls of those who were killed while they waited are left out."
+            .to_owned(),
+        columns: texts([
+            "scene",
+            "selector",
+            "stalls",
+            "median",
+            "worst",
+            "kills",
+            "wrong",
+            "regret",
+            "victims had",
+            "kill to free",
+        ]),
+        rows,
+    }
+}
+
+fn ratio_and_verdict(compared: Option<Comparison>) -> [String; 2] {
+    compared.map_or_else(Default::default, |it| {
+        [human_ratio(&it.ratio), it.verdict.to_string()]
+    })
+}
+
+/// Whether it matters to anybody how victims are emptied.
+pub(super) fn reaping(ran: &Ran, scenes: &[Scene]) -> Table {
+    let mut rows = Vec::new();
+    for scene in scenes {
+        for first in (0..ran.contestants.len()).step_by(REAPINGS.len()) {
+            for other in first + 1..first + REAPINGS.len() {
+                let mut row = vec![
+                    scene.name.to_owned(),
+                    ran.contestants[first].selector(),
+                    ran.contestants[other].reaping.name().to_owned(),
+                ];
+                for metric in [metrics::WAITED, metrics::FREE] {
+                    let compared = ran.compare(first, other, &scene.metric(&metric));
+                    row.extend(ratio_and_verdict(compared));
+                }
+                rows.push(row);
+            }
+        }
+    }
+    Table {
+        title: "Ways of reaping (B) against ascending (A)".to_owned(),
+        note: "Of as many comparisons one in twenty is outside of its interval by chance."
+            .to_owned(),
+        columns: texts([
+            "scene",
+            "selector",
+            "B",
+            "waited, B / A",
+            "verdict",
+            "kill to free, B / A",
+            "verdict",
+        ]),
+        rows,
+    }
+}
+
+/// Selectors over counters they do not belong to.
+pub(super) fn swapped(ran: &Ran, scenes: &[Scene]) -> Table {
+    let row = |(nth, contestant): (usize, &Contestant)| {
+        let mut row = vec![contestant.selector()];
+        for scene in scenes {
+            for metric in [metrics::WAITED, metrics::KILLS, metrics::WRONG] {
+                let metric = scene.metric(&metric);
+                row.push(human(ran.median(nth, &metric), metric.unit));
+            }
+            let select = scene.part(Part::Select);
+            row.push(human(ran.median(nth, &select), Unit::Nanos));
+        }
+        row
+    };
+    let mut columns = texts(["selector"]);
+    for scene in scenes {
+        let of = ["waited", "kills", "wrong", "of waited, select"];
+        columns.extend(of.map(|what| format!("{}: {what}", scene.name)));
+    }
+    Table {
+        title: "What is due to the selector, and what to its counters".to_owned(),
+        note: "Reaping as Linux did. The first three have the counters they belong to.".to_owned(),
+        columns,
+        rows: ran.contestants.iter().enumerate().map(row).collect(),
+    }
+}
+
+/// The wholes at each end of the costs' ranges, beside `mid`.
+pub(super) fn cards(mid: &Ran, options: &Options, progress: &Progress) -> Result<Table, Error> {
+    let scenes = Scene::all(options.effort);
+    let scenes = [scenes[EXITS].clone(), scenes[CROWD].clone()];
+    let wholes = Contestant::wholes();
+    let mut rows = Vec::new();
+    let mut push = |card: Card, ran: &Ran| {
+        for scene in &scenes {
+            for (a, b) in [(0, 1), (0, 2), (1, 2)] {
+                let [a, b] = [a, b].map(|nth| ran.position(wholes[nth]));
+                let metric = scene.metric(&metrics::WAITED);
+                let mut row = vec![card.name().to_owned(), scene.name.to_owned()];
+                row.extend([a, b].map(|nth| ran.contestants[nth].selector()));
+                row.extend(ratio_and_verdict(ran.compare(a, b, &metric)));
+                rows.push(row);
+            }
+        }
+    };
+    for card in Card::ALL {
+        if card == Card::Mid {
+            push(card, mid);
+            continue;
+        }
+        let profile = Profile::load(MACHINE, card)?;
+        progress.start(format!("oom-storm on {MACHINE}, card {}", card.name()));
+        let ran = Ran::new(wholes.clone(), &scenes, &profile, options, progress)?;
+        push(card, &ran);
+    }
+    Ok(Table {
+        title: "What an allocator waited, at each cost card".to_owned(),
+        note: "Each selector with its own way of reaping. A verdict that changes between cards is fragile."
+            .to_owned(),
+        columns: texts(["card", "scene", "A", "B", "B / A", "verdict"]),
+        rows,
+    })
+}

@@ -1,0 +1,422 @@
+//! A machine out of memory: allocators that stall, a victim, and how its memory comes back.
+//!
+//! Processes have memory, with counters as spread over CPUs as it was touched. Hogs grow on several
+//! threads, allocators take memory in bursts, until nothing is left. Then whatever happens follows from
+//! the page allocator's own last resort: nothing but the start is scripted. The run is over when
+//! every allocator has what it wanted or has died; then everybody leaves, and each page must be back.
+//!
+//! `population`: who there is. `town`: these on a machine, what a kill makes them do, the reaper.
+//! `stalls`: what each stalled allocation waited for.
+
+mod population;
+mod stalls;
+mod town;
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use plimsoll_mm::design::Design;
+use plimsoll_mm::machine::Machine;
+use plimsoll_mm::page::watermark::Urgency;
+use plimsoll_mm::page::{Request, ZoneKind, ZoneView};
+use plimsoll_mm::space::{Access, Backing, FaultError, MapRequest, Place};
+use plimsoll_mm::units::{CpuId, Nanos, Order, Pages, Vpn};
+use plimsoll_sim::Sim;
+use plimsoll_sim::profile::Profile;
+use rand::RngExt;
+
+pub use self::population::Census;
+use self::population::Role;
+pub use self::stalls::{Death, Part, Stall};
+pub use self::town::Kill;
+use self::town::Town;
+use crate::room::Room;
+
+/// A machine that will be out of memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Storm {
+    /// Who there is.
+    pub census: Census,
+    /// Pages that can still be had when the storm begins.
+    pub room: Pages,
+    /// So many bursts each allocator wants.
+    pub bursts: u32,
+    /// How hogs that are told to die do so.
+    pub ending: Ending,
+}
+
+/// How a hog ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// Its threads notice, and the last one empties its memory.
+    AtOnce,
+    /// The same, and a daemon on another CPU hears of every kill and calls `process_mrelease`.
+    Helped,
+    /// One thread of each waits for a device that answers so long after the storm began.
+    Stuck(Nanos),
+}
+
+/// What came of it.
+#[derive(Clone, Debug)]
+pub struct Weathered {
+    /// Allocations of allocators for which the last resort was asked, and that then had their page.
+    pub stalls: Vec<Stall>,
+    /// Everybody who was told to die.
+    pub deaths: Vec<Death>,
+    /// What was known of them then.
+    pub kills: Vec<Kill>,
+    /// Allocators that were not killed.
+    pub survivors: usize,
+    /// Of everything the run did.
+    pub hash: u64,
+}
+
+/// Where mappings begin.
+const START: Vpn = Vpn(1 << 20);
+/// Mappings of hogs are so far apart.
+const APART: u64 = 1 << 24;
+/// Pages that are touched before a hog looks whether it is to die.
+const STEP: u64 = 32;
+/// Pages of a burst of an allocator.
+const BURST: u64 = 64;
+/// From one burst of an allocator to the next, on average.
+const THINK: Nanos = Nanos::from_ms(2);
+
+impl Storm {
+    /// Lets it come over the machine of `profile`.
+    ///
+    /// # Panics
+    /// When a page, a count or a process is left in the end, with the seed: our bug, never the user's.
+    #[must_use]
+    pub fn run(&self, profile: &Profile, design: &Design, seed: u64) -> Weathered {
+        let population = self.census.draw(profile.topology.cpus(), seed);
+        let town = Town::new(profile, *design, (population, self.ending), seed);
+        let free_at_first = free_pages(&town.room);
+        settle(&town, self.bursts);
+        let taken = fill(&town.room, self.room);
+        town.watch();
+        self.start(&town);
+        town.room.sim.run();
+        self.end(town, free_at_first - taken)
+    }
+
+    /// Everybody who runs does so.
+    fn start(&self, town: &Rc<Town>) {
+        let sim = &town.room.sim;
+        let begin = sim.stats().now;
+        for (id, citizen) in (0..).zip(&town.citizens) {
+            for (thread, &cpu) in (0..).zip(&citizen.person.threads) {
+                let (town, bursts) = (Rc::clone(town), self.bursts);
+                let role = citizen.person.role;
+                sim.spawn(cpu, move |sim| {
+                    sim.sleep_until(begin);
+                    town.becomes(sim, id);
+                    match role {
+                        Role::Hog => grow(sim, &town, id, thread),
+                        Role::Allocator => allocate(sim, &town, id, bursts),
+                        Role::Sleeper => unreachable!("sleepers have no thread that runs"),
+                    }
+                    town.thread_ends(sim, id);
+                });
+            }
+            let Ending::Stuck(answers) = self.ending else {
+                continue;
+            };
+            if citizen.person.role == Role::Hog {
+                citizen.threads.set(citizen.threads.get() + 1);
+                let device = town.population().device;
+                let town = Rc::clone(town);
+                sim.spawn(device, move |sim| {
+                    sim.sleep_until(begin + answers);
+                    town.thread_ends(sim, id);
+                });
+            }
+        }
+    }
+
+    fn end(&self, town: Rc<Town>, free_before: u64) -> Weathered {
+        let (notes, kills) = (town.seen.notes.take(), town.seen.kills.take());
+        let deaths = stalls::deaths(&notes);
+        let told = |id| deaths.iter().find(|death| death.process == id);
+        let allocators: BTreeMap<CpuId, Option<u64>> = (0..)
+            .zip(&town.citizens)
+            .filter(|(_, citizen)| citizen.person.role == Role::Allocator)
+            .map(|(id, citizen)| (citizen.person.home, told(id).map(|death| death.told)))
+            .collect();
+        // Who was told to die while it waited had its page from the reserves, or none.
+        let had_page = |stall: &Stall| {
+            let dies = allocators.get(&stall.cpu);
+            dies.is_some_and(|told| told.is_none_or(|told| stall.span.end <= told))
+        };
+        let mut stalls = stalls::stalls(&notes, &deaths);
+        // What is found by draining lists is no matter of life and death.
+        stalls.retain(|stall| stall.asked > 0 && had_page(stall));
+        let room = town.end();
+        assert_eq!(free_pages(&room), free_before, "a page is lost");
+        let (stats, _) = room.finish();
+        Weathered {
+            stalls,
+            deaths,
+            kills,
+            survivors: allocators.values().filter(|told| told.is_none()).count(),
+            hash: stats.hash,
+        }
+    }
+}
+
+/// Everybody maps what it may want, and touches what it has.
+fn settle(town: &Rc<Town>, bursts: u32) {
+    let sim = &town.room.sim;
+    let cpus = sim.topology().cpus() as usize;
+    let mut by_cpu: Vec<Vec<(u32, Vpn, u64)>> = vec![Vec::new(); cpus];
+    for (id, citizen) in (0..).zip(&town.citizens) {
+        let mut at = START;
+        for &(cpu, pages) in &citizen.person.touched {
+            by_cpu[cpu.index()].push((id, at, pages));
+            at.0 += pages;
+        }
+    }
+    let mapping = Rc::clone(town);
+    sim.spawn(CpuId(0), move |sim| {
+        for citizen in &mapping.citizens {
+            let person = &citizen.person;
+            let hog = (0..)
+                .zip(&person.threads)
+                .map(|(thread, _)| (thread, APART / 2));
+            let own = person.pages() + u64::from(bursts) * BURST;
+            let mappings: Vec<(u64, u64)> = match person.role {
+                Role::Hog => hog.collect(),
+                Role::Allocator | Role::Sleeper => vec![(0, own)],
+            };
+            for (nth, pages) in mappings {
+                let request = MapRequest {
+                    place: Place::Fixed(Vpn(START.0 + nth * APART)),
+                    pages,
+                    backing: Backing::Anonymous { huge: false },
+                };
+                let mapped = citizen.space.map(mapping.memory(sim), request);
+                mapped.expect("nothing is there");
+            }
+        }
+    });
+    sim.run();
+    for (cpu, touches) in (0..).map(CpuId).zip(by_cpu) {
+        let town = Rc::clone(town);
+        sim.spawn(cpu, move |sim| {
+            for (id, start, pages) in touches {
+                let citizen = &town.citizens[id as usize];
+                let touched = start..Vpn(start.0 + pages);
+                let populated = citizen.space.populate(town.memory(sim), touched);
+                populated.expect("there is memory yet");
+                citizen.held.set(citizen.held.get() + pages);
+            }
+        });
+    }
+    sim.run();
+}
+
+/// A thread of a hog: touches page after page until it is told to die.
+fn grow(sim: &Sim, town: &Town, id: u32, thread: u64) {
+    let citizen = &town.citizens[id as usize];
+    let start = START.0 + thread * APART;
+    for at in (start..start + APART / 2).step_by(usize::try_from(STEP).unwrap_or(1)) {
+        if town.is_killed(sim, id) {
+            return;
+        }
+        let step = Vpn(at)..Vpn(at + STEP);
+        match citizen.space.populate(town.memory(sim), step) {
+            Ok(()) => citizen.held.set(citizen.held.get() + STEP),
+            Err(error) => return assert_dies(sim, town, id, &error),
+        }
+    }
+}
+
+/// The thread of an allocator: thinks, then touches a burst of pages, again and again.
+fn allocate(sim: &Sim, town: &Town, id: u32, bursts: u32) {
+    let citizen = &town.citizens[id as usize];
+    let mut page = START.0 + citizen.person.pages();
+    for _ in 0..bursts {
+        citizen.sleeps.set(true);
+        let think = sim.rng().random_range(0..2 * THINK.0);
+        sim.sleep(Nanos(think));
+        citizen.sleeps.set(false);
+        for _ in 0..BURST {
+            if town.is_killed(sim, id) {
+                return;
+            }
+            match citizen
+                .space
+                .fault(town.memory(sim), Vpn(page), Access::Write)
+            {
+                Ok(_) => citizen.held.set(citizen.held.get() + 1),
+                Err(error) => return assert_dies(sim, town, id, &error),
+            }
+            page += 1;
+        }
+    }
+}
+
+/// Nobody is refused memory but who is to die.
+fn assert_dies(sim: &Sim, town: &Town, id: u32, error: &FaultError) {
+    let is_dying = town.is_killed(sim, id);
+    assert!(is_dying, "process {id} is refused memory: {error}");
+}
+
+/// Takes memory until so much can be had above the min watermarks, half of it on each node. How many
+/// pages.
+fn fill(room: &Room, leave: Pages) -> u64 {
+    let block = Request::new(Order::MAX).urgent(Urgency::Reserve);
+    let zones = room.mm.pages().view(&room.sim);
+    let normal = zones.iter().filter(|zone| zone.kind == ZoneKind::Normal);
+    let share = leave.0 / u32::try_from(normal.count().max(1)).unwrap_or(1);
+    let mut taken = 0;
+    for zone in &zones {
+        let keep = match zone.kind {
+            ZoneKind::Normal => min_mark(zone) + u64::from(share),
+            // Lower zones have what the kernel has; none of it is to be had.
+            _ => 0,
+        };
+        let has = u64::from(zone.free.0) + u64::from(zone.listed.0);
+        let request = block.from_node(zone.node).of_class(zone.kind);
+        for _ in 0..has.saturating_sub(keep) / u64::from(Order::MAX.pages().0) {
+            if room.mm.pages().alloc(&room.sim, request).is_ok() {
+                taken += u64::from(Order::MAX.pages().0);
+            }
+        }
+    }
+    taken
+}
+
+/// Pages of a zone that nobody gets who may wait.
+fn min_mark(zone: &ZoneView) -> u64 {
+    u64::from(zone.watermarks.min.0)
+}
+
+/// Pages that are in free blocks or on page lists.
+fn free_pages(room: &Room) -> u64 {
+    let zones = room.mm.pages().view(&room.sim).into_iter();
+    zones
+        .map(|zone| u64::from(zone.free.0) + u64::from(zone.listed.0))
+        .sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use plimsoll_mm::oom::Selecting;
+    use plimsoll_mm::space::reap::Reaping;
+    use plimsoll_sim::profile::Card;
+
+    use super::*;
+
+    /// Eight CPUs: two of a hog, three allocators, and three for who waits or helps.
+    fn small(ending: Ending) -> Storm {
+        Storm {
+            census: Census {
+                sleepers: 60,
+                pages: 16..=300,
+                allocators: 3,
+                hogs: vec![2],
+            },
+            room: Pages(20_000),
+            bursts: 40,
+            ending,
+        }
+    }
+
+    fn phone() -> Profile {
+        Profile::load("phone-8", Card::Mid).expect("built in")
+    }
+
+    const STUCK: Ending = Ending::Stuck(Nanos::from_ms(4000));
+
+    #[test]
+    fn parts_of_every_stall_add_up_to_it_in_every_storm() {
+        for ending in [Ending::AtOnce, Ending::Helped, STUCK] {
+            for design in [Design::LINUX, Design::PATCHED, Design::OURS] {
+                let weathered = small(ending).run(&phone(), &design, 2);
+                assert!(!weathered.stalls.is_empty(), "{ending:?}");
+                for stall in &weathered.stalls {
+                    assert_eq!(stall.parts.iter().sum::<u64>(), stall.ns(), "{stall:?}");
+                    assert!(stall.parts[Part::Attempts as usize] > 0, "{stall:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_hog_dies_and_all_allocators_go_on() {
+        for selecting in [Selecting::Precise, Selecting::TwoPass16, Selecting::Bounded] {
+            for reaping in Reaping::ALL {
+                let design = Design {
+                    selecting,
+                    reaping,
+                    ..Design::OURS
+                };
+                let weathered = small(Ending::AtOnce).run(&phone(), &design, 3);
+                let [kill] = weathered.kills[..] else {
+                    panic!("{:?}", weathered.kills);
+                };
+                assert!(kill.pages > 5000 && kill.pages == kill.most, "{kill:?}");
+                assert_eq!(weathered.survivors, 3);
+            }
+        }
+    }
+
+    #[test]
+    fn a_hog_that_is_stuck_is_emptied_by_the_reaper_after_its_delay_and_no_earlier() {
+        let weathered = small(STUCK).run(&phone(), &Design::LINUX, 1);
+        let [death] = weathered.deaths[..] else {
+            panic!("{:?}", weathered.deaths);
+        };
+        let waited = death.emptying.expect("it is emptied") - death.told;
+        assert!((2_000_000_000..2_001_000_000).contains(&waited), "{waited}");
+        let longest = weathered.stalls.iter().map(Stall::ns).max();
+        assert!(longest > Some(1_900_000_000), "{longest:?}");
+    }
+
+    #[test]
+    fn a_victim_s_own_threads_are_not_kept_from_dying_by_those_who_wait_for_it() {
+        let storm = Storm {
+            census: Census {
+                sleepers: 300,
+                pages: 16..=64,
+                allocators: 32,
+                hogs: vec![8],
+            },
+            room: Pages(50_000),
+            bursts: 30,
+            ending: Ending::AtOnce,
+        };
+        let profile = Profile::load("epyc-9654-256", Card::Mid).expect("built in");
+        let weathered = storm.run(&profile, &Design::LINUX, 1);
+        let first = weathered.deaths[0];
+        let began = first.emptying.expect("it is emptied") - first.told;
+        assert!(began < 50_000_000, "it begins to exit after {began} ns");
+    }
+
+    #[test]
+    fn a_storm_is_a_function_of_its_seed() {
+        let [one, again, other] =
+            [5, 5, 6].map(|seed| small(Ending::Helped).run(&phone(), &Design::OURS, seed));
+        assert_eq!(one.hash, again.hash);
+        assert_eq!(one.stalls, again.stalls);
+        assert_ne!(one.hash, other.hash);
+    }
+
+    #[test]
+    #[should_panic(expected = "a page is lost")]
+    fn a_page_that_is_not_given_back_is_found() {
+        let storm = small(Ending::AtOnce);
+        let population = storm.census.draw(8, 1);
+        let town = Town::new(&phone(), Design::OURS, (population, storm.ending), 1);
+        let free = free_pages(&town.room);
+        settle(&town, storm.bursts);
+        let lost = town
+            .room
+            .mm
+            .pages()
+            .alloc(&town.room.sim, Request::new(Order::ZERO));
+        lost.expect("there is memory yet");
+        storm.end(town, free);
+    }
+}

@@ -1,0 +1,168 @@
+//! Who is there when memory runs out, and on which CPUs.
+//!
+//! Only the seed is drawn from, so every design meets the same processes on the same CPUs.
+
+use std::ops::RangeInclusive;
+
+use plimsoll_mm::units::CpuId;
+use rand::RngExt;
+use rand::seq::SliceRandom;
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::SeedableRng;
+
+/// A sleeper has run on so many CPUs at most.
+const RAN_ON_MAX: u64 = 4;
+
+/// How many there are of each kind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Census {
+    /// Processes that have touched their memory and sleep.
+    pub sleepers: u32,
+    /// Pages each sleeper has.
+    pub pages: RangeInclusive<u64>,
+    /// Processes that have memory like sleepers and go on to take more, each on a CPU of its own.
+    pub allocators: u32,
+    /// Threads of each hog, each on a CPU of its own.
+    pub hogs: Vec<u32>,
+}
+
+/// What a process does once the storm begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    Sleeper,
+    Allocator,
+    Hog,
+}
+
+/// One process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Person {
+    pub(super) role: Role,
+    /// Where it was started, and runs when it is woken.
+    pub(super) home: CpuId,
+    /// What it has touched, and where.
+    pub(super) touched: Vec<(CpuId, u64)>,
+    /// CPUs of its threads that run.
+    pub(super) threads: Vec<CpuId>,
+}
+
+/// Everybody, and CPUs that nobody who allocates is on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Population {
+    pub(super) people: Vec<Person>,
+    pub(super) reaper: CpuId,
+    pub(super) helper: CpuId,
+    /// Where a thread is that is stuck.
+    pub(super) device: CpuId,
+}
+
+impl Census {
+    /// All processes, in the order in which they were made.
+    ///
+    /// # Panics
+    /// With more threads that run than the machine has CPUs.
+    pub(super) fn draw(&self, cpus: u32, seed: u64) -> Population {
+        let rng = &mut Xoshiro256PlusPlus::seed_from_u64(seed);
+        let mut free: Vec<CpuId> = (0..cpus).map(CpuId).collect();
+        free.shuffle(rng);
+        let mut take = || free.pop().expect("fewer threads than CPUs");
+        let [reaper, helper, device] = [(); 3].map(|()| take());
+        let mut people = Vec::new();
+        for &threads in &self.hogs {
+            let threads: Vec<CpuId> = (0..threads).map(|_| take()).collect();
+            people.push(Person {
+                role: Role::Hog,
+                home: threads[0],
+                touched: Vec::new(),
+                threads,
+            });
+        }
+        for nth in 0..self.allocators + self.sleepers {
+            let allocates = nth < self.allocators;
+            let home = if allocates {
+                take()
+            } else {
+                CpuId(rng.random_range(0..cpus))
+            };
+            people.push(Person {
+                role: if allocates {
+                    Role::Allocator
+                } else {
+                    Role::Sleeper
+                },
+                home,
+                touched: self.touch(home, cpus, rng),
+                threads: allocates.then_some(home).into_iter().collect(),
+            });
+        }
+        // Whoever is special may be anywhere in the list.
+        people.shuffle(rng);
+        Population {
+            people,
+            reaper,
+            helper,
+            device,
+        }
+    }
+
+    /// A share on its home, as much on each of some other CPUs.
+    fn touch(&self, home: CpuId, cpus: u32, rng: &mut Xoshiro256PlusPlus) -> Vec<(CpuId, u64)> {
+        let pages = rng.random_range(self.pages.clone());
+        let on = rng.random_range(1..=RAN_ON_MAX).min(pages);
+        let each = pages / on;
+        let mut touched = vec![(home, pages - each * (on - 1))];
+        touched.extend((1..on).map(|_| (CpuId(rng.random_range(0..cpus)), each)));
+        touched
+    }
+}
+
+impl Person {
+    pub(super) fn pages(&self) -> u64 {
+        self.touched.iter().map(|(_, pages)| pages).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    fn census() -> Census {
+        Census {
+            sleepers: 500,
+            pages: 16..=240,
+            allocators: 20,
+            hogs: vec![4, 2],
+        }
+    }
+
+    #[test]
+    fn a_seed_is_a_population_and_another_seed_another() {
+        assert_eq!(census().draw(64, 1), census().draw(64, 1));
+        assert_ne!(census().draw(64, 1), census().draw(64, 2));
+    }
+
+    #[test]
+    fn who_runs_is_alone_on_its_cpu() {
+        let all = census().draw(64, 3);
+        let running = all.people.iter().flat_map(|person| &person.threads);
+        let mut cpus: Vec<CpuId> = running.copied().collect();
+        cpus.extend([all.reaper, all.helper, all.device]);
+        let apart: BTreeSet<CpuId> = cpus.iter().copied().collect();
+        assert_eq!((cpus.len(), apart.len()), (20 + 6 + 3, 20 + 6 + 3));
+    }
+
+    #[test]
+    fn everybody_but_hogs_has_pages_within_bounds() {
+        for person in census().draw(64, 4).people {
+            let bounds = if person.role == Role::Hog {
+                0..=0
+            } else {
+                16..=240
+            };
+            assert!(bounds.contains(&person.pages()), "{person:?}");
+            assert!(person.touched.len() <= 4 && person.touched.iter().all(|part| part.1 > 0));
+        }
+    }
+}

@@ -1,0 +1,380 @@
+//! From what was seen in a storm to what each stall was made of.
+//!
+//! ```text
+//! a stall   attempts ─ looks ─ select ─ looks ─ pause ──────────────── attempts ─ page
+//! the machine                 └ select ┘  kill ─┬─ emptying ┬─ pages are back
+//!                                         to exit ┘           └ retry
+//! ```
+//!
+//! Every nanosecond of a stall is in exactly one part: while its task runs, in what it does; while it
+//! pauses, in what the machine was doing meanwhile.
+
+use std::ops::Range;
+
+use plimsoll_mm::units::CpuId;
+
+/// What happened when, in nanoseconds, and where.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Note {
+    pub(super) at: u64,
+    pub(super) cpu: CpuId,
+    pub(super) what: What,
+}
+
+/// What happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum What {
+    /// No zone has anything for an allocation; it has a page, or failed.
+    Stall(Edge),
+    /// The last resort is asked.
+    Ask(Edge),
+    /// A victim is looked for.
+    Select(Edge),
+    /// A task lets others run.
+    Pause(Edge),
+    /// This process was told to die.
+    Kill(u32),
+    /// Somebody begins to empty the memory of a victim.
+    Empty(u32),
+    /// Pages of a victim have gone back.
+    Back(u32),
+    /// All that can be had of a victim is free.
+    Free(u32),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Edge {
+    Begin,
+    End,
+}
+
+/// What a stall is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Part {
+    /// Running: the zones are asked in vain, lists are drained, reclaimers asked.
+    Attempts,
+    /// Running: the last resort looks for memory at the high mark, before and after it selects, and
+    /// kills.
+    Looks,
+    /// Running or pausing while a victim is looked for.
+    Select,
+    /// Pausing though nobody selects and nobody is dying: the lock was busy.
+    Busy,
+    /// Pausing while a victim was told to die and nobody empties its memory yet.
+    ToExit,
+    /// Pausing while a victim's memory is being emptied and nothing of it is back yet.
+    Emptying,
+    /// Pausing although pages are back.
+    Retry,
+}
+
+impl Part {
+    /// Every part.
+    pub const ALL: [Self; 7] = [
+        Self::Attempts,
+        Self::Looks,
+        Self::Select,
+        Self::Busy,
+        Self::ToExit,
+        Self::Emptying,
+        Self::Retry,
+    ];
+
+    /// As metrics spell it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Attempts => "attempts",
+            Self::Looks => "looks",
+            Self::Select => "select",
+            Self::Busy => "busy",
+            Self::ToExit => "to_exit",
+            Self::Emptying => "emptying",
+            Self::Retry => "retry",
+        }
+    }
+}
+
+/// One allocation that found nothing, until it had a page or failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stall {
+    /// Where.
+    pub cpu: CpuId,
+    /// From when to when, in nanoseconds.
+    pub span: Range<u64>,
+    /// How often it asked the last resort.
+    pub asked: usize,
+    /// Its parts, numbered as [`Part`].
+    pub parts: [u64; Part::ALL.len()],
+}
+
+impl Stall {
+    /// How long it was.
+    #[must_use]
+    pub const fn ns(&self) -> u64 {
+        self.span.end - self.span.start
+    }
+}
+
+/// One process that was told to die, in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Death {
+    /// Who.
+    pub process: u32,
+    /// When it was told.
+    pub told: u64,
+    /// When somebody began to empty its memory.
+    pub emptying: Option<u64>,
+    /// When pages of it went back.
+    pub back: Option<u64>,
+    /// When all that could be had of it was free.
+    pub free: Option<u64>,
+}
+
+/// All deaths, in the order in which they were told.
+pub(super) fn deaths(notes: &[Note]) -> Vec<Death> {
+    let mut deaths: Vec<Death> = Vec::new();
+    for note in sorted(notes) {
+        let mut of = |process: u32, set: fn(&mut Death) -> &mut Option<u64>| {
+            let death = deaths.iter_mut().find(|death| death.process == process);
+            // Only who was told to die is emptied during a storm.
+            if let Some(death) = death {
+                set(death).get_or_insert(note.at);
+            }
+        };
+        match note.what {
+            What::Empty(process) => of(process, |death| &mut death.emptying),
+            What::Back(process) => of(process, |death| &mut death.back),
+            What::Free(process) => of(process, |death| &mut death.free),
+            What::Kill(process) => deaths.push(Death {
+                process,
+                told: note.at,
+                emptying: None,
+                back: None,
+                free: None,
+            }),
+            _ => {}
+        }
+    }
+    deaths
+}
+
+/// All stalls that have ended, with their parts.
+pub(super) fn stalls(notes: &[Note], deaths: &[Death]) -> Vec<Stall> {
+    let notes = sorted(notes);
+    let selecting = spans(&notes, |what| edge(what, What::Select));
+    let [stalls, asks, pauses] =
+        [What::Stall, What::Ask, What::Pause].map(|kind| spans(&notes, |what| edge(what, kind)));
+    let of = |(cpu, span): &(CpuId, Range<u64>)| {
+        let here = |spans: &[(CpuId, Range<u64>)]| -> Vec<Range<u64>> {
+            let own = spans.iter().filter(|(at, other)| {
+                at == cpu && other.start < span.end && other.end > span.start
+            });
+            own.map(|(_, span)| span.clone()).collect()
+        };
+        let story = Story {
+            asks: here(&asks),
+            selects: here(&selecting),
+            pauses: here(&pauses),
+            selecting: &selecting,
+            deaths,
+            since: span.start,
+        };
+        Stall {
+            cpu: *cpu,
+            span: span.clone(),
+            asked: story.asks.len(),
+            parts: story.parts(span),
+        }
+    };
+    stalls.iter().map(of).collect()
+}
+
+/// What is needed to say what a stall was doing at any moment.
+struct Story<'a> {
+    asks: Vec<Range<u64>>,
+    selects: Vec<Range<u64>>,
+    pauses: Vec<Range<u64>>,
+    /// Those of everybody.
+    selecting: &'a [(CpuId, Range<u64>)],
+    deaths: &'a [Death],
+    since: u64,
+}
+
+impl Story<'_> {
+    fn parts(&self, span: &Range<u64>) -> [u64; Part::ALL.len()] {
+        let own = [&self.asks, &self.selects, &self.pauses];
+        let mut cuts: Vec<u64> = own
+            .into_iter()
+            .flatten()
+            .flat_map(|span| [span.start, span.end])
+            .collect();
+        let others = self.selecting.iter();
+        cuts.extend(others.flat_map(|(_, span)| [span.start, span.end]));
+        for death in self.deaths {
+            cuts.push(death.told);
+            cuts.extend(
+                [death.emptying, death.back, death.free]
+                    .into_iter()
+                    .flatten(),
+            );
+        }
+        cuts.retain(|cut| span.contains(cut));
+        cuts.extend([span.start, span.end]);
+        cuts.sort_unstable();
+        let mut parts = [0; Part::ALL.len()];
+        for pair in cuts.windows(2) {
+            parts[self.part(pair[0]) as usize] += pair[1] - pair[0];
+        }
+        parts
+    }
+
+    /// What it is at from `at` to the next cut.
+    fn part(&self, at: u64) -> Part {
+        let is_in = |spans: &[Range<u64>]| spans.iter().any(|span| span.contains(&at));
+        if is_in(&self.pauses) {
+            return self.pausing(at);
+        }
+        if is_in(&self.selects) {
+            Part::Select
+        } else if is_in(&self.asks) {
+            Part::Looks
+        } else {
+            Part::Attempts
+        }
+    }
+
+    fn pausing(&self, at: u64) -> Part {
+        let is_past = |time: Option<u64>| time.is_some_and(|time| time <= at);
+        let dying = |death: &&Death| death.told <= at && !is_past(death.free);
+        let dying: Vec<&Death> = self.deaths.iter().filter(dying).collect();
+        let any = |of: fn(&Death) -> Option<u64>| dying.iter().any(|death| is_past(of(death)));
+        if any(|death| death.back) {
+            Part::Retry
+        } else if any(|death| death.emptying) {
+            Part::Emptying
+        } else if !dying.is_empty() {
+            Part::ToExit
+        } else if self.selecting.iter().any(|(_, span)| span.contains(&at)) {
+            Part::Select
+        } else if self
+            .deaths
+            .iter()
+            .any(|death| is_past(death.free) && death.free >= Some(self.since))
+        {
+            Part::Retry
+        } else {
+            Part::Busy
+        }
+    }
+}
+
+fn edge(what: What, kind: fn(Edge) -> What) -> Option<Edge> {
+    [Edge::Begin, Edge::End]
+        .into_iter()
+        .find(|edge| kind(*edge) == what)
+}
+
+/// From each beginning to the next end on the same CPU; what has not ended is left out.
+fn spans(notes: &[Note], edge: impl Fn(What) -> Option<Edge>) -> Vec<(CpuId, Range<u64>)> {
+    let mut open: Vec<(CpuId, u64)> = Vec::new();
+    let mut spans = Vec::new();
+    for note in notes {
+        match edge(note.what) {
+            Some(Edge::Begin) => open.push((note.cpu, note.at)),
+            Some(Edge::End) => {
+                let begun = open.iter().rposition(|(cpu, _)| *cpu == note.cpu);
+                let (cpu, start) = open.remove(begun.expect("what ends has begun"));
+                spans.push((cpu, start..note.at));
+            }
+            None => {}
+        }
+    }
+    spans.sort_by_key(|(cpu, span)| (span.start, *cpu));
+    spans
+}
+
+/// In order of time; CPUs run ahead of each other, so they come almost so. Notes of one CPU keep their
+/// order.
+fn sorted(notes: &[Note]) -> Vec<Note> {
+    let mut sorted = notes.to_vec();
+    sorted.sort_by_key(|note| note.at);
+    sorted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn note(at: u64, cpu: u32, what: What) -> Note {
+        let cpu = CpuId(cpu);
+        Note { at, cpu, what }
+    }
+
+    /// CPU 0 selects and kills, CPU 1 finds the lock busy, and both pause.
+    fn two() -> Vec<Note> {
+        use Edge::{Begin, End};
+        vec![
+            note(10, 0, What::Stall(Begin)),
+            note(15, 1, What::Stall(Begin)),
+            note(20, 0, What::Ask(Begin)),
+            note(24, 0, What::Select(Begin)),
+            note(25, 1, What::Ask(Begin)),
+            note(26, 1, What::Pause(Begin)),
+            note(54, 0, What::Select(End)),
+            note(60, 0, What::Kill(7)),
+            note(61, 0, What::Pause(Begin)),
+            note(70, 5, What::Empty(7)),
+            note(75, 5, What::Back(7)),
+            // It runs ahead of the others.
+            note(99, 5, What::Free(7)),
+            note(80, 1, What::Pause(End)),
+            note(80, 0, What::Pause(End)),
+            note(81, 0, What::Ask(End)),
+            note(81, 1, What::Ask(End)),
+            note(90, 0, What::Stall(End)),
+            note(95, 1, What::Stall(End)),
+        ]
+    }
+
+    fn of(notes: &[Note]) -> Vec<Stall> {
+        stalls(notes, &deaths(notes))
+    }
+
+    #[test]
+    fn every_moment_of_a_stall_is_in_one_part() {
+        let [first, second] = &of(&two())[..] else {
+            panic!("two stalls");
+        };
+        // Attempts, looks, select, busy, to exit, emptying, retry.
+        assert_eq!(first.parts, [10 + 9, 4 + 7 + 1, 30, 0, 9, 5, 5]);
+        assert_eq!(second.parts, [10 + 14, 1 + 1, 28, 6, 10, 5, 5]);
+        for stall in [first, second] {
+            assert_eq!(stall.parts.iter().sum::<u64>(), stall.ns());
+            assert_eq!(stall.asked, 1);
+        }
+    }
+
+    #[test]
+    fn who_pauses_while_nobody_dies_or_selects_found_the_lock_busy() {
+        let mut notes = two();
+        notes.retain(|note| !matches!(note.what, What::Kill(_) | What::Select(_)));
+        let parts = of(&notes)[1].parts;
+        assert_eq!(parts[Part::Busy as usize], 54);
+        assert!(deaths(&notes).is_empty());
+    }
+
+    #[test]
+    fn the_order_in_which_cpus_tell_does_not_matter() {
+        let mut notes = two();
+        notes.sort_by_key(|note| (note.cpu, note.at));
+        assert_eq!(of(&notes), of(&two()));
+    }
+
+    #[test]
+    #[should_panic(expected = "what ends has begun")]
+    fn an_end_without_a_beginning_is_a_bug() {
+        of(&[note(1, 0, What::Stall(Edge::End))]);
+    }
+}
