@@ -91,7 +91,7 @@ impl<M: Machine> AddressSpace<M> {
         machine.emit(Event::Begin(Phase::Unmap));
         while let Some(claim) = self.claim(machine, &mut walker) {
             self.empty_tables(&mut gather, &claim.tables, Site::Exit);
-            self.conclude_claim(&mut gather, &claim);
+            self.conclude_claim(&mut gather, &claim, walker.share());
         }
         for tables in self.frontier.take_back(machine, Site::Exit) {
             self.empty_tables(&mut gather, &tables, Site::Exit);
@@ -115,13 +115,12 @@ impl<M: Machine> AddressSpace<M> {
     /// What else is to be done with a claim: mappings that begin there are forgotten, if the last
     /// user has come. And pages go back early when not much is left, so that nobody has many of them
     /// when all is claimed.
-    pub(super) fn conclude_claim(&self, gather: &mut Gather<'_, M>, claim: &Claim) {
+    pub(super) fn conclude_claim(&self, gather: &mut Gather<'_, M>, claim: &Claim, share: u64) {
         let machine = gather.memory().machine;
         if claim.exiting {
             self.forget_mappings(machine, &claim.tables);
         }
         if claim.at_work > 1 {
-            let share = share(self.table.pages(machine), claim.at_work);
             gather.flush_above(share * u64::from(ENTRIES));
         }
     }

@@ -265,7 +265,7 @@ impl<M: Machine> AddressSpace<M> {
         }
         while let Some(claim) = self.claim(machine, walker) {
             reaped = reaped.and(self.reap_tables(gather, &claim.tables, site));
-            self.conclude_claim(gather, &claim);
+            self.conclude_claim(gather, &claim, walker.share());
             if self.mappings.writer_waits(machine) {
                 return Reaped::GaveWay;
             }

@@ -68,16 +68,27 @@ pub(crate) struct Walker {
     end: End,
     /// Where it has put what it had claimed and not begun.
     rest: Option<usize>,
+    /// How many tables it wanted when it last claimed; few when few are left.
+    share: u64,
 }
 
 impl Walker {
     const fn new(end: End) -> Self {
-        Self { end, rest: None }
+        Self {
+            end,
+            rest: None,
+            share: 1,
+        }
     }
 
     /// Where it claims.
     pub(crate) const fn end(&self) -> End {
         self.end
+    }
+
+    /// How many tables it wanted when it last claimed some.
+    pub(crate) const fn share(&self) -> u64 {
+        self.share
     }
 }
 
@@ -288,11 +299,19 @@ impl<M: Machine> Frontier<M> {
             return Some(claim);
         }
         let mut rest = match self.claim_some(machine, end, share, &beyond) {
-            Ok((claim, 1)) => return Some(claim),
-            Ok((claim, _)) => claim,
-            Err(NoneLeft { rested: true }) => return self.rests.iter().find_map(take),
-            Err(NoneLeft { rested: false }) => return None,
+            Ok((claim, share)) => {
+                walker.share = share;
+                claim
+            }
+            Err(NoneLeft { rested }) => {
+                walker.share = 1;
+                let mut rests = self.rests.iter().filter(|_| rested);
+                return rests.find_map(take);
+            }
         };
+        if walker.share == 1 {
+            return Some(rest);
+        }
         let mut claim = rest.take_first(end, &beyond);
         if !rest.tables.is_empty() {
             let mut places = 0..self.rests.len();
