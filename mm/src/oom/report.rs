@@ -98,7 +98,7 @@ impl<M: Machine> fmt::Display for Report<'_, M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let constraint = match self.scope.constraint {
             Constraint::Machine => "CONSTRAINT_NONE",
-            Constraint::Nodes(_) => "CONSTRAINT_MEMORY_POLICY",
+            Constraint::Nodes(_) => "CONSTRAINT_CPUSET",
             Constraint::Group(_) => "CONSTRAINT_MEMCG",
         };
         let total = self.scope.total.get();

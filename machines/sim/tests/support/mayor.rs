@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Weak;
 
 use plimsoll_mm::machine::Machine;
-use plimsoll_mm::oom::{Look, Owner, Report, Row, Verdict};
+use plimsoll_mm::oom::{Look, NodeSet, Owner, Process, Report, Row, Verdict};
 use plimsoll_mm::units::{Nanos, ProcessId};
 use plimsoll_sim::Sim;
 
@@ -18,6 +18,10 @@ pub(crate) struct Mayor {
     pub(crate) reports: RefCell<Vec<Told>>,
     /// Who leaves the next time the processes are asked for, right before.
     pub(crate) leaves: Cell<Option<u32>>,
+    /// Nodes that those who ask may take memory from, if not from all.
+    pub(crate) allowed: Cell<Option<NodeSet>>,
+    /// Nodes of some processes; others may use all.
+    pub(crate) nodes: RefCell<Vec<(u32, NodeSet)>>,
     pub(super) village: RefCell<Weak<Village>>,
 }
 
@@ -45,6 +49,16 @@ impl Owner<Sim> for Mayor {
 
     fn pause(&self, sim: &Sim) {
         sim.sleep(Nanos::from_ms(1));
+    }
+
+    fn allowed(&self, _sim: &Sim) -> Option<NodeSet> {
+        self.allowed.get()
+    }
+
+    fn nodes(&self, _sim: &Sim, process: &Process<Sim>) -> NodeSet {
+        let nodes = self.nodes.borrow();
+        let mut own = nodes.iter().filter(|(id, _)| *id == process.id().0);
+        own.next().map_or(NodeSet::ALL, |(_, nodes)| *nodes)
     }
 
     fn report(&self, _sim: &Sim, report: &Report<'_, Sim>) {

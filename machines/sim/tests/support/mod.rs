@@ -6,6 +6,7 @@
 #![allow(unused_imports, reason = "each test file uses its own part")]
 
 pub(crate) mod actor;
+pub(crate) mod balloon;
 pub(crate) mod check_holds;
 pub(crate) mod check_owners;
 pub(crate) mod check_shepherd;

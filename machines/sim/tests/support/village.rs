@@ -22,6 +22,7 @@ use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{CpuId, Nanos, Pages, ProcessId, Vpn};
 use plimsoll_sim::{Sim, SimOptions, last_resort};
 
+use super::balloon::Balloon;
 use super::mayor::Mayor;
 use super::{Small, small};
 
@@ -42,6 +43,8 @@ pub(crate) struct Village {
     pub(crate) killer: Arc<Killer>,
     /// Who kills when memory is out; the page allocator asks it if the village has a [`Press`].
     pub(crate) oom: OutOfMemory<Sim, Calls, Mayor>,
+    /// Who is asked for memory before anybody dies.
+    pub(crate) balloon: Balloon,
     pub(crate) processes: RefCell<Vec<Arc<Process<Sim>>>>,
     /// When the reaper was done with whom.
     pub(crate) done: RefCell<Vec<(Nanos, Done)>>,
@@ -213,6 +216,7 @@ impl Village {
         };
         let killer = killer(&small.sim, calls, patience);
         let rules = press.map_or_else(Rules::default, |press| press.rules);
+        let balloon = Balloon::default();
         let village = Rc::new(Self {
             spaces: Spaces::new(&small.sim, &design, 0).expect("countable"),
             oom: OutOfMemory::new(
@@ -220,8 +224,9 @@ impl Village {
                 Arc::clone(&killer),
                 Mayor::default(),
                 rules,
-                Vec::new(),
+                vec![Box::new(balloon.clone())],
             ),
+            balloon,
             killer,
             processes: RefCell::default(),
             done: RefCell::default(),

@@ -1,0 +1,45 @@
+//! Somebody who has pages to give before anybody dies.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use plimsoll_mm::page::watermark::Urgency;
+use plimsoll_mm::page::{PageAllocator, Reclaimer, Request};
+use plimsoll_mm::units::{Order, Pages, Pfn};
+use plimsoll_sim::Sim;
+
+/// Gives back at most so many pages when it is asked.
+const AT_ONCE: u32 = 64;
+
+/// Pages that it does not need.
+#[derive(Clone, Default)]
+pub(crate) struct Balloon(Arc<Mutex<Vec<Pfn>>>);
+
+impl Balloon {
+    /// Takes `pages` more, which have to be there.
+    pub(crate) fn inflate(&self, sim: &Sim, from: &PageAllocator<Sim>, pages: u32) {
+        let request = Request::new(Order::ZERO).urgent(Urgency::NoWait);
+        let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        held.extend((0..pages).map(|_| from.alloc(sim, request).expect("there is memory")));
+    }
+
+    /// Pages that it holds.
+    pub(crate) fn len(&self) -> usize {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+}
+
+impl Reclaimer<Sim> for Balloon {
+    fn name(&self) -> &'static str {
+        "balloon"
+    }
+
+    fn reclaim(&self, sim: &Sim, pages: &PageAllocator<Sim>, _wanted: Pages) -> Pages {
+        let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let given = AT_ONCE.min(u32::try_from(held.len()).unwrap_or(AT_ONCE));
+        for _ in 0..given {
+            let page = held.pop().expect("it holds so many");
+            pages.free(sim, page, Order::ZERO).expect("it was taken");
+        }
+        Pages(given)
+    }
+}
