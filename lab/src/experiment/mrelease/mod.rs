@@ -221,8 +221,6 @@ fn by_helpers(all: &[&Ran], title: &str) -> Table {
 
 /// How many times as fast as a lone exit with one helper, and with eight.
 const FASTER_MIN: [f64; HEADLINE.len()] = [1.8, 5.0];
-/// Waits for page tables, of those of ascending.
-const WAIT_PERCENT_MAX: f64 = 1.0;
 /// Work with one helper, off that of a lone exit.
 const WORK_PERCENT_MAX: f64 = 3.0;
 
@@ -246,19 +244,8 @@ fn targets(ran: &Ran) -> Vec<Target> {
     let limit = |nth: usize| ran.limit(ours[nth]);
     let bounded = ran.bounded();
     let by_bounded = ran.faster(bounded);
-    vec![
-        Target {
-            what: "waits for page tables, against ascending",
-            wanted: "1 % at most",
-            measured: format!("{waits:.2} %"),
-            is_met: waits <= WAIT_PERCENT_MAX,
-        },
-        Target {
-            what: "cases in which it waits longer than descending-by-vma",
-            wanted: "none",
-            measured: format!("{above} of {cases}"),
-            is_met: above == 0,
-        },
+    let mut all = contestant::waits_hardly(waits, (above, cases)).to_vec();
+    all.extend([
         Target {
             what: "work beyond that of exit alone, one helper",
             wanted: "3 % at most",
@@ -283,7 +270,8 @@ fn targets(ran: &Ran) -> Vec<Target> {
             measured: format!("{by_bounded:.2} times; limited by {}", ran.limit(bounded)),
             is_met: by_bounded >= FASTER_MIN[1],
         },
-    ]
+    ]);
+    all
 }
 
 /// The headline at each end of the costs' ranges.

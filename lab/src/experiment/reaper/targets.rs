@@ -3,14 +3,12 @@
 use super::scene::{Scene, Scenes};
 use super::{ALONE, ASCENDING, BY_VMA, OURS};
 use crate::compare::Comparison;
-use crate::experiment::contestant::Target;
 use crate::experiment::contestant::metrics::{LISTED, RAN, SETTLED, TABLE_WAIT, WALL};
+use crate::experiment::contestant::{self, Target};
 use crate::metric::Metric;
 use crate::report::value::human;
 use crate::stats;
 
-/// Waits for page tables, of those of ascending.
-const WAIT_PERCENT_MAX: f64 = 1.0;
 /// Work, off that of a lone exit.
 const WORK_PERCENT_MAX: f64 = 3.0;
 /// How many times as fast as a lone exit.
@@ -26,22 +24,10 @@ const ONE_MIN: f64 = 0.97;
 pub(super) fn of(runs: &Comparison, scenes: &Scenes) -> Vec<Target> {
     let equal = |metric| scenes.equal().metric(metric);
     let waits = 100.0 * ratio(runs, ASCENDING, OURS, &equal(TABLE_WAIT));
-    let (above, cases) = cases_above(runs, scenes);
+    let mut all = contestant::waits_hardly(waits, cases_above(runs, scenes)).to_vec();
     let many = faster(runs, OURS, &equal(WALL));
     let one = faster(runs, OURS, &scenes.one().metric(WALL));
-    vec![
-        Target {
-            what: "waits for page tables, against ascending",
-            wanted: "1 % at most",
-            measured: format!("{waits:.2} %"),
-            is_met: waits <= WAIT_PERCENT_MAX,
-        },
-        Target {
-            what: "cases in which it waits longer than descending-by-vma",
-            wanted: "none",
-            measured: format!("{above} of {cases}"),
-            is_met: above == 0,
-        },
+    all.extend([
         work(
             runs,
             scenes.short(),
@@ -68,7 +54,8 @@ pub(super) fn of(runs: &Comparison, scenes: &Scenes) -> Vec<Target> {
             measured: format!("{one:.2} times"),
             is_met: one >= ONE_MIN * many,
         },
-    ]
+    ]);
+    all
 }
 
 /// How much more work it is than a lone exit, with what lists owe their zones when all is free.
