@@ -85,11 +85,15 @@ impl Contestant {
         }
     }
 
+    /// Its selector, for tables in which each has its own counters.
+    pub(super) fn short(self) -> &'static str {
+        let name = self.selecting.name();
+        name.strip_prefix("select-").unwrap_or(name)
+    }
+
     /// Without how it reaps, for tables.
     pub(super) fn selector(self) -> String {
-        let name = self.selecting.name();
-        let name = name.strip_prefix("select-").unwrap_or(name);
-        format!("{name} over {}", self.counting.name())
+        format!("{} over {}", self.short(), self.counting.name())
     }
 }
 

@@ -9,8 +9,8 @@ use crate::experiment::Options;
 use crate::metric::{Metric, Unit};
 use crate::progress::Progress;
 use crate::report::Table;
-use crate::report::value::{NOTHING, human, human_estimate, human_ratio};
-use crate::stats::Comparison;
+use crate::report::value::{NOTHING, human, human_ratio};
+use crate::stats::{Comparison, Verdict};
 use crate::workload::storm::Part;
 
 fn texts<const N: usize>(cells: [&str; N]) -> Vec<String> {
@@ -60,9 +60,9 @@ pub(super) fn scenes(scenes: &[Scene]) -> Table {
 /// What an allocator waited for in one scene.
 pub(super) fn parts(ran: &Ran, scene: &Scene) -> Table {
     let row = |(nth, contestant): (usize, &Contestant)| {
-        let mut row = vec![contestant.selector(), contestant.reaping.name().to_owned()];
-        let waited = ran.estimate(nth, &scene.metric(&metrics::WAITED));
-        row.push(waited.map_or_else(String::new, |it| human_estimate(&it, Unit::Nanos)));
+        let mut row = texts([contestant.short(), contestant.reaping.name()]);
+        let waited = ran.median(nth, &scene.metric(&metrics::WAITED));
+        row.push(human(waited, Unit::Nanos));
         let part = |part| human(ran.median(nth, &scene.part(part)), Unit::Nanos);
         row.extend(Part::ALL.map(part));
         row
@@ -132,11 +132,21 @@ pub(super) fn kills(ran: &Ran, scenes: &[Scene]) -> Table {
     }
 }
 
-fn ratio_and_verdict(compared: Option<Comparison>) -> [String; 2] {
-    compared.map_or_else(Default::default, |it| {
-        [human_ratio(&it.ratio), it.verdict.to_string()]
+/// B over A, with a word if its interval is on one side of 1.
+fn ratio(compared: Option<Comparison>) -> String {
+    compared.map_or_else(String::new, |it| {
+        let word = match it.verdict {
+            Verdict::Lower => " lower",
+            Verdict::Higher => " higher",
+            Verdict::NoDifference => "",
+            Verdict::TooFewSeeds => " too few seeds",
+        };
+        format!("{}{word}", human_ratio(&it.ratio))
     })
 }
+
+/// What the absence of a word means.
+const NO_WORD: &str = "Where no word is said, no difference is seen.";
 
 /// Whether it matters to anybody how victims are emptied.
 pub(super) fn reaping(ran: &Ran, scenes: &[Scene]) -> Table {
@@ -146,12 +156,11 @@ pub(super) fn reaping(ran: &Ran, scenes: &[Scene]) -> Table {
             for other in first + 1..first + REAPINGS.len() {
                 let mut row = vec![
                     scene.name.to_owned(),
-                    ran.contestants[first].selector(),
+                    ran.contestants[first].short().to_owned(),
                     ran.contestants[other].reaping.name().to_owned(),
                 ];
                 for metric in [metrics::WAITED, metrics::FREE] {
-                    let compared = ran.compare(first, other, &scene.metric(&metric));
-                    row.extend(ratio_and_verdict(compared));
+                    row.push(ratio(ran.compare(first, other, &scene.metric(&metric))));
                 }
                 rows.push(row);
             }
@@ -159,16 +168,15 @@ pub(super) fn reaping(ran: &Ran, scenes: &[Scene]) -> Table {
     }
     Table {
         title: "Ways of reaping (B) against ascending (A)".to_owned(),
-        note: "Of as many comparisons one in twenty is outside of its interval by chance."
-            .to_owned(),
+        note: format!(
+            "{NO_WORD} Of as many comparisons one in twenty is outside of its interval by chance."
+        ),
         columns: texts([
             "scene",
             "selector",
             "B",
             "waited, B / A",
-            "verdict",
             "kill to free, B / A",
-            "verdict",
         ]),
         rows,
     }
@@ -214,7 +222,7 @@ pub(super) fn cards(mid: &Ran, options: &Options, progress: &Progress) -> Result
                 let metric = scene.metric(&metrics::WAITED);
                 let mut row = vec![card.name().to_owned(), scene.name.to_owned()];
                 row.extend([a, b].map(|nth| ran.contestants[nth].selector()));
-                row.extend(ratio_and_verdict(ran.compare(a, b, &metric)));
+                row.push(ratio(ran.compare(a, b, &metric)));
                 rows.push(row);
             }
         }
@@ -231,9 +239,10 @@ pub(super) fn cards(mid: &Ran, options: &Options, progress: &Progress) -> Result
     }
     Ok(Table {
         title: "What an allocator waited, at each cost card".to_owned(),
-        note: "Each selector with its own way of reaping. A verdict that changes between cards is fragile."
-            .to_owned(),
-        columns: texts(["card", "scene", "A", "B", "B / A", "verdict"]),
+        note: format!(
+            "Each selector with its own way of reaping. {NO_WORD} What changes between cards is fragile."
+        ),
+        columns: texts(["card", "scene", "A", "B", "B / A"]),
         rows,
     })
 }
