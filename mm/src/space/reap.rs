@@ -266,7 +266,8 @@ impl<M: Machine> AddressSpace<M> {
         while let Some(claim) = self.claim(machine, walker) {
             reaped = reaped.and(self.reap_tables(gather, &claim.tables, site));
             self.conclude_claim(gather, &claim, walker.share());
-            if self.mappings.writer_waits(machine) {
+            // With `Skip` raised nobody would come back for what is left.
+            if self.mappings.writer_waits(machine) && !self.has(machine, Flag::Skip) {
                 return Reaped::GaveWay;
             }
         }

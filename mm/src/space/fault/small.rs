@@ -34,6 +34,8 @@ struct Batch {
     copied: u32,
     /// Why there are fewer than were asked for.
     short: Option<AllocError>,
+    /// Whether there were too few.
+    ran_dry: bool,
 }
 
 /// Why pages were not written into a table.
@@ -99,7 +101,9 @@ impl<M: Machine> AddressSpace<M> {
         let outcome = self.fill_table(memory, version, (spot, range, spares), &mut batch);
         self.settle_batch(memory, &batch);
         match (outcome, batch.short) {
-            (Ok(Attempt::Done(_)), Some(error)) => Err(FaultError::OutOfMemory(error)),
+            (Ok(Attempt::Done(_)), Some(error)) if batch.ran_dry => {
+                Err(FaultError::OutOfMemory(error))
+            }
             (outcome, _) => outcome.map_err(|refusal| refusal.at(pages.start)),
         }
     }
@@ -180,7 +184,10 @@ impl<M: Machine> AddressSpace<M> {
                     continue;
                 }
                 // Meanwhile some may have gone to swap: they wait for their own fault.
-                let Some(pfn) = batch.next() else { break };
+                let Some(pfn) = batch.next() else {
+                    batch.ran_dry = true;
+                    break;
+                };
                 match there {
                     Some(Entry::Swap(slot)) => batch.note_swapped(slot),
                     Some(Entry::Page(_)) => batch.copied += 1,
@@ -249,6 +256,7 @@ impl Batch {
             swapped_len: 0,
             copied: 0,
             short: None,
+            ran_dry: false,
         }
     }
 

@@ -18,8 +18,8 @@
 //!
 //! Locks: `LeftOver`, with nothing inside.
 
-use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::array;
 use core::convert::Infallible;
 use core::ops::Range;
 use core::sync::atomic::Ordering::{AcqRel, Acquire};
@@ -31,14 +31,15 @@ use crate::site::{LockClass, Site};
 
 mod rest;
 
-/// Those at work who can have a rest each, but no more than there are CPUs. A further one begins all it
-/// has claimed at once.
+/// Places for rests, but no more than there are CPUs. Who finds none free begins all it has claimed at once.
 const RESTS: usize = 8;
 
 /// See the file's header.
 pub(crate) struct Frontier<M: Machine> {
     word: M::Word,
-    rests: Box<[Rest<M>]>,
+    rests: [Rest<M>; RESTS],
+    /// How many of `rests` are used.
+    places: usize,
     /// Both ends when the last user came. It writes them; who finishes reads them, ordered by the
     /// word.
     ends_at_exit: [M::Field; 2],
@@ -66,17 +67,17 @@ struct NoneLeft {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Walker {
     end: End,
-    /// Where it has put what it had claimed and not begun.
+    /// Where there may be a rest that it, or somebody on its CPU, has put there.
     rest: Option<usize>,
-    /// How many tables it wanted when it last claimed; few when few are left.
+    /// How many tables it wanted when it last claimed some; 1 once there is none to claim.
     share: u64,
 }
 
 impl Walker {
-    const fn new(end: End) -> Self {
+    const fn new(end: End, rest: Option<usize>) -> Self {
         Self {
             end,
-            rest: None,
+            rest,
             share: 1,
         }
     }
@@ -86,7 +87,7 @@ impl Walker {
         self.end
     }
 
-    /// How many tables it wanted when it last claimed some.
+    /// How many tables it wanted when it last claimed some; 1 once there is none to claim.
     pub(crate) const fn share(&self) -> u64 {
         self.share
     }
@@ -233,7 +234,8 @@ impl<M: Machine> Frontier<M> {
         let here = machine.this_cpu();
         Self {
             word: machine.word(state.encode()),
-            rests: (0..rests).map(|_| Rest::none(machine)).collect(),
+            rests: array::from_fn(|_| Rest::none(machine)),
+            places: rests,
             ends_at_exit: [machine.field(0), machine.field(TABLES)],
             left_over: machine.lock(LockClass::LeftOver, here, Vec::new()),
         }
@@ -262,7 +264,11 @@ impl<M: Machine> Frontier<M> {
             };
             Ok((State { at_work, ..state }, end))
         });
-        joined.map(|(_, end)| Walker::new(end))
+        // Who gave way before comes back to what it had claimed.
+        joined.map(|(state, end)| {
+            let rest = state.rested.then(|| self.places(machine).next()).flatten();
+            Walker::new(end, rest)
+        })
     }
 
     /// The last user begins, at the low end.
@@ -279,11 +285,11 @@ impl<M: Machine> Frontier<M> {
         let [low, high] = &self.ends_at_exit;
         low.set(state.low);
         high.set(state.high);
-        Walker::new(End::Low)
+        Walker::new(End::Low, None)
     }
 
-    /// What a walker does next: a table that was made, and those around it that were not. Of what it has
-    /// claimed before; else it claims some, `share` says how many given how many are at work; else what
+    /// What a walker does next: a table that was made, and those around it that were not; or all it claims
+    /// if there is no place for the rest. Of what it has claimed before; else it claims some, `share` says how many given how many are at work; else what
     /// others have claimed and not begun. `beyond` finds the next one that was made at the walker's
     /// end, from there on and up, or below there. `None` when nothing is left.
     pub(crate) fn claim(
@@ -295,9 +301,12 @@ impl<M: Machine> Frontier<M> {
     ) -> Option<Claim> {
         let end = walker.end;
         let take = |rest: &Rest<M>| rest.take(machine, end, &beyond);
-        if let Some(claim) = walker.rest.and_then(|place| take(&self.rests[place])) {
+        if let Some((claim, more)) = walker.rest.and_then(|place| take(&self.rests[place])) {
+            // Once it is empty, somebody else may use the place.
+            walker.rest = walker.rest.filter(|_| more);
             return Some(claim);
         }
+        walker.rest = None;
         let mut rest = match self.claim_some(machine, end, share, &beyond) {
             Ok((claim, share)) => {
                 walker.share = share;
@@ -305,8 +314,8 @@ impl<M: Machine> Frontier<M> {
             }
             Err(NoneLeft { rested }) => {
                 walker.share = 1;
-                let mut rests = self.rests.iter().filter(|_| rested);
-                return rests.find_map(take);
+                let mut rests = self.rests[..self.places].iter().filter(|_| rested);
+                return rests.find_map(take).map(|(claim, _)| claim);
             }
         };
         if walker.share == 1 {
@@ -314,7 +323,7 @@ impl<M: Machine> Frontier<M> {
         }
         let mut claim = rest.take_first(end, &beyond);
         if !rest.tables.is_empty() {
-            let mut places = 0..self.rests.len();
+            let mut places = self.places(machine);
             walker.rest = places.find(|&place| self.rests[place].put(machine, &rest));
             if walker.rest.is_none() {
                 claim.tables.start = claim.tables.start.min(rest.tables.start);
@@ -322,6 +331,12 @@ impl<M: Machine> Frontier<M> {
             }
         }
         Some(claim)
+    }
+
+    /// Places for rests, that of this CPU first.
+    fn places(&self, machine: &M) -> impl Iterator<Item = usize> {
+        let (own, places) = (machine.this_cpu().index(), self.places);
+        (0..places).map(move |nth| (own + nth) % places)
     }
 
     /// Claims some tables at an `end`, with what lies between them; and how many it wanted.

@@ -35,13 +35,13 @@ impl<M: Machine> Rest<M> {
         put.is_ok()
     }
 
-    /// Takes one table that was made, at an `end`, with what lies before it.
+    /// Takes one table that was made, at an `end`, with what lies before it; and whether there is more.
     pub(super) fn take(
         &self,
         machine: &M,
         end: End,
         beyond: impl Fn(u64) -> Option<u64>,
-    ) -> Option<Claim> {
+    ) -> Option<(Claim, bool)> {
         let mut word = self.0.load(machine, Relaxed);
         loop {
             let mut rest = decode(word)?;
@@ -50,7 +50,7 @@ impl<M: Machine> Rest<M> {
                 .0
                 .compare_exchange(machine, word, encode(&rest), Relaxed)
             {
-                Ok(_) => return Some(claim),
+                Ok(_) => return Some((claim, !rest.tables.is_empty())),
                 Err(others) => word = others,
             }
         }
