@@ -65,9 +65,9 @@ pub(crate) struct Compare {
     /// The designs in question
     #[arg(long, value_name = "DESIGN", default_value = "ours", num_args = 1..)]
     pub(crate) b: Vec<String>,
-    /// Workers or jobs [default: one per CPU]
-    #[arg(long, value_name = "N")]
-    pub(crate) workers: Option<NonZeroU32>,
+    /// Workers or jobs, at most 16384 [default: one per CPU]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=16_384))]
+    pub(crate) workers: Option<u32>,
     /// Virtual milliseconds of each run
     #[arg(long, value_name = "MS", default_value = "1500", value_parser = clap::value_parser!(u64).range(1..=3_600_000))]
     pub(crate) length_ms: u64,

@@ -48,6 +48,8 @@ impl Sink {
         let target = match output.output {
             None => Target::Stdout,
             Some(file) => {
+                // A link stays, and what it leads to is replaced.
+                let file = fs::canonicalize(&file).unwrap_or(file);
                 writable(&file)?;
                 Target::File(file)
             }
@@ -142,6 +144,9 @@ fn writable(file: &Path) -> anyhow::Result<()> {
     if file.is_dir() {
         return Err(cannot(&"it is a folder").into());
     }
+    if file.exists() && !file.is_file() {
+        return Err(cannot(&"it is no regular file, which would be replaced").into());
+    }
     if !folder(file).is_dir() {
         return Err(cannot(&"its folder does not exist").into());
     }
@@ -160,6 +165,28 @@ fn folder(file: &Path) -> &Path {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[cfg(unix)]
+    #[test]
+    fn a_link_stays_and_what_is_no_file_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, link) = (folder.path().join("results"), folder.path().join("link"));
+        fs::write(&file, "before").unwrap();
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        let output = |path: &Path| Output {
+            format: Format::Json,
+            output: Some(path.to_owned()),
+        };
+        let Target::File(target) = Sink::open(output(&link)).unwrap().target else {
+            panic!("a file was named");
+        };
+        assert_eq!(target, fs::canonicalize(&file).unwrap());
+        let socket = folder.path().join("socket");
+        let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        let refused = Sink::open(output(&socket)).map(drop).unwrap_err();
+        assert!(refused.downcast_ref::<BadInput>().is_some(), "{refused}");
+        assert!(Sink::open(output(Path::new("/dev/null"))).is_err());
+    }
 
     #[test]
     fn a_file_is_replaced_as_a_whole_and_leaves_no_draft() {

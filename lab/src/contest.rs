@@ -2,7 +2,7 @@
 //!
 //! The catalog reproduces what was published; this answers "and mine?".
 
-use std::num::{NonZeroU32, NonZeroUsize};
+use std::num::NonZeroUsize;
 
 use plimsoll_mm::machine::Machine;
 use plimsoll_mm::units::{CpuId, Nanos};
@@ -85,7 +85,7 @@ pub struct ContestOptions {
     /// The designs, the one compared against first.
     pub designs: Vec<String>,
     /// Workers or jobs; one per CPU if not given.
-    pub workers: Option<NonZeroU32>,
+    pub workers: Option<u32>,
     /// Virtual time of a run, in milliseconds.
     pub length_ms: u64,
     /// The seeds to run, each on every design.
@@ -103,14 +103,10 @@ pub struct ContestOptions {
 pub fn run(options: &ContestOptions, progress: &Progress) -> Result<Report, Error> {
     let workload = find(&options.workload)?;
     let profile = machines::load(&options.machine, options.card)?;
-    let names = options.designs.iter();
-    let designs: Vec<Named> = names
-        .map(|name| designs::find(name))
-        .collect::<Result<_, _>>()?;
+    let names: Vec<&str> = options.designs.iter().map(String::as_str).collect();
+    let designs = designs::find_different(&names)?;
     let length = Nanos::from_ms(options.length_ms);
-    let workers = options
-        .workers
-        .map_or(profile.topology.cpus(), NonZeroU32::get);
+    let workers = options.workers.unwrap_or(profile.topology.cpus());
 
     progress.start(format!("{} on {}", workload.name, profile.name));
     let lab_options = Options {

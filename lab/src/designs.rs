@@ -3,7 +3,7 @@
 use std::fmt;
 
 use plimsoll_mm::counter::Counting;
-use plimsoll_mm::design::{Design, HOLDS, SCHEDULES, SHEPHERDS};
+use plimsoll_mm::design::{BadName, Design, HOLDS, SCHEDULES, SHEPHERDS};
 use plimsoll_mm::oom::Selecting;
 use plimsoll_mm::space::reap::Reaping;
 
@@ -28,40 +28,47 @@ impl fmt::Display for Named {
 /// The design called `name`: a base or variants, joined by `+`.
 ///
 /// # Errors
-/// [`Error::Unknown`] for the first part that names nothing, with the nearest names.
+/// [`Error::Unknown`] for the first part that names nothing, with the nearest names;
+/// [`Error::Invalid`] for one that takes another back.
 pub fn find(name: &str) -> Result<Named, Error> {
     match Design::named(name) {
         Ok(design) => Ok(Named {
             name: name.to_owned(),
             design,
         }),
-        Err(unknown) => Err(Error::unknown("variant", &unknown.0, &Design::names())),
+        Err(BadName::Unknown(part)) if !part.is_empty() => {
+            Err(Error::unknown("variant", &part, &Design::names()))
+        }
+        Err(bad) => Err(Error::Invalid(format!("`{name}` is no design: {bad}"))),
     }
+}
+
+/// The designs called so, to be compared.
+///
+/// # Errors
+/// Those of [`find`]; [`Error::Invalid`] for two that are the same.
+pub fn find_different(names: &[&str]) -> Result<Vec<Named>, Error> {
+    let mut all: Vec<Named> = Vec::new();
+    for name in names {
+        let named = find(name)?;
+        let is_same = |other: &&Named| other.design.variants() == named.design.variants();
+        if let Some(other) = all.iter().find(is_same) {
+            return Err(Error::Invalid(format!(
+                "`{}` and `{name}` are the same design: name two that differ",
+                other.name
+            )));
+        }
+        all.push(named);
+    }
+    Ok(all)
 }
 
 /// Every base and variant with one line about it.
 #[must_use]
 pub fn list() -> Vec<Table> {
-    let bases = Design::BASES.iter().map(|(name, design)| {
-        let Design {
-            schedule,
-            shepherd,
-            holds,
-            counting,
-            reaping,
-            selecting,
-        } = design;
-        let is = [
-            schedule.name(),
-            shepherd.name(),
-            holds.name(),
-            counting.name(),
-            reaping.name(),
-            selecting.name(),
-        ]
-        .join(" + ");
-        vec![(*name).to_owned(), is]
-    });
+    let bases = Design::BASES
+        .iter()
+        .map(|(name, design)| vec![(*name).to_owned(), design.variants().join(" + ")]);
     let schedules = SCHEDULES.iter().map(|variant| variant.name());
     let shepherds = SHEPHERDS.iter().map(|variant| variant.name());
     let holds = HOLDS.iter().map(|variant| variant.name());

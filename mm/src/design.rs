@@ -114,64 +114,98 @@ impl Design {
     /// a base, if any, comes first. Without one the rest is ours.
     ///
     /// # Errors
-    /// The first part that names nothing.
-    pub fn named(name: &str) -> Result<Self, UnknownVariant> {
-        name.split('+')
-            .try_fold(Self::OURS, |design, part| design.with(part))
+    /// The first part that names nothing, or that another part takes back.
+    pub fn named(name: &str) -> Result<Self, BadName> {
+        let mut parts = name.split('+').peekable();
+        let is_base = |part: &&str| Self::BASES.iter().find(|(name, _)| name == part);
+        let base = parts.peek().and_then(is_base);
+        let mut design = base.map_or(Self::OURS, |(_, base)| *base);
+        let mut replaced = [false; MECHANISMS];
+        for part in parts.skip(usize::from(base.is_some())) {
+            if is_base(&part).is_some() {
+                return Err(BadName::LateBase(part.into()));
+            }
+            let mechanism = design.replace(part).ok_or(BadName::Unknown(part.into()))?;
+            if replaced[mechanism] {
+                return Err(BadName::Twice(part.into()));
+            }
+            replaced[mechanism] = true;
+        }
+        Ok(design)
     }
 
-    fn with(mut self, part: &str) -> Result<Self, UnknownVariant> {
-        if let Some((_, base)) = Self::BASES.iter().find(|(name, _)| *name == part) {
-            return Ok(*base);
+    /// The names of its variants, in the order of the fields.
+    #[must_use]
+    pub fn variants(&self) -> [&'static str; MECHANISMS] {
+        [
+            self.schedule.name(),
+            self.shepherd.name(),
+            self.holds.name(),
+            self.counting.name(),
+            self.reaping.name(),
+            self.selecting.name(),
+        ]
+    }
+
+    /// Replaces the choice of the mechanism that has a variant called `part`, and says which that is.
+    fn replace(&mut self, part: &str) -> Option<usize> {
+        if let Some(schedule) = SCHEDULES.into_iter().find(|it| it.name() == part) {
+            self.schedule = schedule;
+            return Some(0);
         }
-        let schedule = SCHEDULES
-            .into_iter()
-            .find(|schedule| schedule.name() == part);
-        let shepherd = SHEPHERDS
-            .into_iter()
-            .find(|shepherd| shepherd.name() == part);
-        let holds = HOLDS.into_iter().find(|holds| holds.name() == part);
-        let counting = Counting::ALL
-            .into_iter()
-            .find(|counting| counting.name() == part);
-        let reaping = Reaping::ALL
-            .into_iter()
-            .find(|reaping| reaping.name() == part);
-        let selecting = Selecting::ALL
-            .into_iter()
-            .find(|selecting| selecting.name() == part);
-        let found = [
-            schedule.is_some(),
-            shepherd.is_some(),
-            holds.is_some(),
-            counting.is_some(),
-            reaping.is_some(),
-            selecting.is_some(),
-        ];
-        if !found.contains(&true) {
-            return Err(UnknownVariant(part.into()));
+        if let Some(shepherd) = SHEPHERDS.into_iter().find(|it| it.name() == part) {
+            self.shepherd = shepherd;
+            return Some(1);
         }
-        self.schedule = schedule.unwrap_or(self.schedule);
-        self.shepherd = shepherd.unwrap_or(self.shepherd);
-        self.holds = holds.unwrap_or(self.holds);
-        self.counting = counting.unwrap_or(self.counting);
-        self.reaping = reaping.unwrap_or(self.reaping);
-        self.selecting = selecting.unwrap_or(self.selecting);
-        Ok(self)
+        if let Some(holds) = HOLDS.into_iter().find(|it| it.name() == part) {
+            self.holds = holds;
+            return Some(2);
+        }
+        if let Some(counting) = Counting::ALL.into_iter().find(|it| it.name() == part) {
+            self.counting = counting;
+            return Some(3);
+        }
+        if let Some(reaping) = Reaping::ALL.into_iter().find(|it| it.name() == part) {
+            self.reaping = reaping;
+            return Some(4);
+        }
+        let selecting = Selecting::ALL.into_iter().find(|it| it.name() == part)?;
+        self.selecting = selecting;
+        Some(5)
     }
 }
 
-/// A part of a design's name that names no variant.
+/// Mechanisms that have variants.
+const MECHANISMS: usize = 6;
+
+/// Why a name is none of a design; each with the part of it that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UnknownVariant(pub String);
+pub enum BadName {
+    /// No variant is called that.
+    Unknown(String),
+    /// A base that is not in front, and would take back what is.
+    LateBase(String),
+    /// A second variant of a mechanism.
+    Twice(String),
+}
 
-impl fmt::Display for UnknownVariant {
+impl fmt::Display for BadName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "no variant is called '{}'", self.0)
+        match self {
+            Self::Unknown(part) if part.is_empty() => {
+                f.write_str("a variant's name is missing beside a `+`")
+            }
+            Self::Unknown(part) => write!(f, "no variant is called `{part}`"),
+            Self::LateBase(part) => write!(f, "`{part}` is a base: name it first"),
+            Self::Twice(part) => write!(
+                f,
+                "`{part}` is of the same mechanism as a variant before it: name one of them"
+            ),
+        }
     }
 }
 
-impl core::error::Error for UnknownVariant {}
+impl core::error::Error for BadName {}
 
 #[cfg(test)]
 mod tests {
@@ -184,7 +218,18 @@ mod tests {
         assert_eq!(design.shepherd.name(), "shepherd-phased");
         assert_eq!(design.holds.name(), "unbatched");
         let error = Design::named("linux+faster").expect_err("unknown");
-        assert_eq!(error, UnknownVariant("faster".into()));
+        assert_eq!(error, BadName::Unknown("faster".into()));
+    }
+
+    #[test]
+    fn no_part_of_a_name_takes_another_one_back() {
+        let refused = |name| Design::named(name).map(|it| it.variants()).unwrap_err();
+        assert_eq!(refused("bounded+linux"), BadName::LateBase("linux".into()));
+        let twice = BadName::Twice("batched".into());
+        assert_eq!(refused("linux+bounded+batched"), twice);
+        assert_eq!(refused("linux+"), BadName::Unknown(String::new()));
+        let linux = Design::named("linux").map(|it| it.variants());
+        assert_eq!(linux, Ok(Design::LINUX.variants()));
     }
 
     #[test]

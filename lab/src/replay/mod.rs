@@ -14,7 +14,7 @@ use plimsoll_sim::profile::{Card, Profile};
 use self::perform::Performed;
 use self::plan::Plan;
 use crate::compare::Comparison;
-use crate::designs::{self, Named};
+use crate::designs;
 use crate::error::Error;
 use crate::experiment::{Determinism, Effort, Options};
 use crate::holds;
@@ -56,11 +56,8 @@ pub fn run(options: &ReplayOptions, progress: &Progress) -> Result<Report, Error
     // Names first: a slip must not cost the time to read a recording.
     let profile = machines::load(&options.machine, options.card)?;
     let a = options.a.as_deref().unwrap_or("linux");
-    let designs: Vec<Named> = [Some(a), options.b.as_deref()]
-        .into_iter()
-        .flatten()
-        .map(designs::find)
-        .collect::<Result<_, _>>()?;
+    let names = [Some(a), options.b.as_deref()].into_iter().flatten();
+    let designs = designs::find_different(&names.collect::<Vec<_>>())?;
     let recording = Recording::read(&options.file)?;
     let plan = Plan::of(&recording);
     check_scale(&plan, options.scale, &profile)?;

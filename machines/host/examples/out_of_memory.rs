@@ -4,7 +4,7 @@
 //! `cargo run --release -p plimsoll-host --example out_of_memory`
 #![expect(clippy::print_stdout, reason = "printing is what it is for")]
 
-use std::cell::Cell;
+use std::cell::RefCell;
 use std::error::Error;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread;
@@ -32,7 +32,7 @@ const START: Vpn = Vpn(1 << 20);
 
 thread_local! {
     /// For whom this thread allocates.
-    static CURRENT: Cell<Option<ProcessId>> = const { Cell::new(None) };
+    static CURRENT: RefCell<Option<Arc<Process<Host>>>> = const { RefCell::new(None) };
 }
 
 /// How tenants are told to die: their threads look by themselves.
@@ -58,8 +58,8 @@ impl Owner<Host> for House {
         look(&self.0.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
-    fn current(&self, _host: &Host) -> Option<ProcessId> {
-        CURRENT.get()
+    fn current(&self, _host: &Host) -> Option<Arc<Process<Host>>> {
+        CURRENT.with_borrow(Option::clone)
     }
 
     fn pause(&self, _host: &Host) {
@@ -151,10 +151,10 @@ fn tenant(
 /// Touches the first `pages` pages.
 fn use_pages(
     memory: Memory<'_, Host>,
-    process: &Process<Host>,
+    process: &Arc<Process<Host>>,
     pages: u64,
 ) -> Result<(), FaultError> {
-    CURRENT.set(Some(process.id()));
+    CURRENT.set(Some(Arc::clone(process)));
     let space = process.space(memory.machine).ok_or(FaultError::Ended)?;
     for page in START.0..START.0 + pages {
         space.fault(memory, Vpn(page), Access::Write)?;

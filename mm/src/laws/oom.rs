@@ -173,7 +173,7 @@ impl<M: Machine> Owner<M> for Listed<M> {
         look(&self.0);
     }
 
-    fn current(&self, _machine: &M) -> Option<ProcessId> {
+    fn current(&self, _machine: &M) -> Option<Arc<Process<M>>> {
         None
     }
 

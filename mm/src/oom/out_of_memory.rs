@@ -39,7 +39,7 @@ use crate::page::{LastResort, NoKill, PageAllocator, Reclaimer, Relief, Request}
 use crate::site::{LockClass, Site};
 use crate::space::budget::Budget;
 use crate::space::vma_tree::NoMemory;
-use crate::units::{Pages, ProcessId};
+use crate::units::Pages;
 
 /// Looks at all processes of an [`Owner`].
 pub type Look<'l, M> = dyn FnMut(&[Arc<Process<M>>]) + 'l;
@@ -51,7 +51,7 @@ pub trait Owner<M: Machine> {
     fn with_processes(&self, machine: &M, look: &mut Look<'_, M>);
 
     /// The process for which the caller allocates, if it is one (Linux: `current`).
-    fn current(&self, machine: &M) -> Option<ProcessId>;
+    fn current(&self, machine: &M) -> Option<Arc<Process<M>>>;
 
     /// Lets others run, for a tick or so, among them whoever was told to die.
     fn pause(&self, machine: &M);
@@ -209,7 +209,7 @@ impl<M: Machine, S: Signals<M>, O: Owner<M>> OutOfMemory<M, S, O> {
         match decided {
             Some(Step::Done(relief)) => relief,
             // Those who wait for a victim would keep it from dying if it had to wait for their lock.
-            None if self.current_is_victim(machine) => Relief::Reserves,
+            None if self.is_current_victim(machine) => Relief::Reserves,
             // Without the lock, which others find busy meanwhile for nothing.
             Some(Step::Wait) | None => {
                 self.owner.pause(machine);
@@ -219,16 +219,9 @@ impl<M: Machine, S: Signals<M>, O: Owner<M>> OutOfMemory<M, S, O> {
     }
 
     /// Whether who asks was chosen, and may use the reserves (Linux: `tsk_is_oom_victim`).
-    fn current_is_victim(&self, machine: &M) -> bool {
-        let Some(current) = self.owner.current(machine) else {
-            return false;
-        };
-        let mut is_victim = false;
-        self.owner.with_processes(machine, &mut |all| {
-            let current = all.iter().find(|process| process.id() == current);
-            is_victim = current.is_some_and(|process| process.is(machine, State::Victim));
-        });
-        is_victim
+    fn is_current_victim(&self, machine: &M) -> bool {
+        let current = self.owner.current(machine);
+        current.is_some_and(|current| current.is(machine, State::Victim))
     }
 
     /// What to do. One at a time.
@@ -261,8 +254,7 @@ impl<M: Machine, S: Signals<M>, O: Owner<M>> OutOfMemory<M, S, O> {
         desk: &mut Desk,
     ) -> Step {
         let current = self.owner.current(machine);
-        let current = current.and_then(|id| all.iter().position(|process| process.id() == id));
-        if let Some(current) = current.map(|at| &all[at])
+        if let Some(current) = &current
             && self.lets_current_die(machine, shortage, current, all)
         {
             return Step::Done(Relief::Reserves);
@@ -275,6 +267,8 @@ impl<M: Machine, S: Signals<M>, O: Owner<M>> OutOfMemory<M, S, O> {
         let census = Census::new(machine, all)
             .within(shortage.domain())
             .on_nodes(&nodes);
+        let position = |current| all.iter().position(|it| Arc::ptr_eq(it, current));
+        let current = current.as_ref().and_then(position);
         let outcome = match self.who_asks(&census, &scope, current) {
             Some(current) => Ok(Chosen::Victim(current)),
             None => self.choose(&census, &scope, &mut desk.slots),

@@ -85,7 +85,7 @@ struct Calls(RefCell<Weak<Town>>);
 struct Mayor {
     town: RefCell<Weak<Town>>,
     /// For whom each CPU allocates.
-    current: RefCell<Vec<Option<ProcessId>>>,
+    current: RefCell<Vec<Option<Arc<Process<Sim>>>>>,
 }
 
 impl Town {
@@ -188,7 +188,8 @@ impl Town {
 
     /// From now on this CPU allocates for process `id`.
     pub(super) fn becomes(&self, sim: &Sim, id: u32) {
-        self.oom.owner().current.borrow_mut()[sim.this_cpu().index()] = Some(ProcessId(id));
+        let current = Some(Arc::clone(&self.processes[id as usize]));
+        self.oom.owner().current.borrow_mut()[sim.this_cpu().index()] = current;
     }
 
     pub(super) fn is_killed(&self, sim: &Sim, id: u32) -> bool {
@@ -294,6 +295,7 @@ impl Town {
             assert!(citizen.space.has(sim, Flag::Ended), "it has not ended");
             assert_eq!(citizen.space.table_pages(sim), 0, "a page table is left");
         }
+        town.oom.owner().current.borrow_mut().clear();
         for process in town.processes {
             assert_eq!(town.killer.retire(sim, process), Ok(()), "a counter is off");
         }
@@ -399,8 +401,8 @@ impl Owner<Sim> for Mayor {
         look(&town.processes);
     }
 
-    fn current(&self, sim: &Sim) -> Option<ProcessId> {
-        self.current.borrow()[sim.this_cpu().index()]
+    fn current(&self, sim: &Sim) -> Option<Arc<Process<Sim>>> {
+        self.current.borrow()[sim.this_cpu().index()].clone()
     }
 
     /// A sleep of one jiffy, as the timer wheel rounds it: the current one does not count (Linux:

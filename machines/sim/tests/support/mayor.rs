@@ -2,10 +2,11 @@
 
 use std::cell::{Cell, RefCell};
 use std::rc::Weak;
+use std::sync::Arc;
 
 use plimsoll_mm::machine::Machine;
 use plimsoll_mm::oom::{Look, NodeSet, Owner, Process, Report, Row, Verdict};
-use plimsoll_mm::units::{Nanos, ProcessId};
+use plimsoll_mm::units::Nanos;
 use plimsoll_sim::Sim;
 
 use super::Village;
@@ -14,7 +15,7 @@ use super::Village;
 #[derive(Default)]
 pub(crate) struct Mayor {
     /// For whom each CPU allocates.
-    pub(super) current: RefCell<[Option<ProcessId>; super::village::CPUS as usize]>,
+    pub(super) current: RefCell<[Option<Arc<Process<Sim>>>; super::village::CPUS as usize]>,
     pub(crate) reports: RefCell<Vec<Told>>,
     /// Who leaves the next time the processes are asked for, right before.
     pub(crate) leaves: Cell<Option<u32>>,
@@ -43,8 +44,8 @@ impl Owner<Sim> for Mayor {
         look(&processes);
     }
 
-    fn current(&self, sim: &Sim) -> Option<ProcessId> {
-        self.current.borrow()[sim.this_cpu().index()]
+    fn current(&self, sim: &Sim) -> Option<Arc<Process<Sim>>> {
+        self.current.borrow()[sim.this_cpu().index()].clone()
     }
 
     fn pause(&self, sim: &Sim) {

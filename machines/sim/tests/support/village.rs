@@ -351,7 +351,7 @@ impl Village {
     /// From now on `cpu` allocates for process `id`, which exits by itself when it is told to.
     pub(crate) fn becomes(&self, sim: &Sim, id: u32) {
         let current = self.oom.owner();
-        current.current.borrow_mut()[sim.this_cpu().index()] = Some(ProcessId(id));
+        current.current.borrow_mut()[sim.this_cpu().index()] = Some(self.process(id));
         self.killer.signals().awake.borrow_mut().push(id);
     }
 
@@ -412,6 +412,7 @@ impl Village {
                     assert!(ended, "nobody uses it");
                 }
             }
+            village.oom.owner().current.take();
             for process in processes {
                 let retired = village.killer.retire(sim, process);
                 assert_eq!(retired, Ok(()), "pages of every kind");
