@@ -21,6 +21,11 @@ fn leaving_a_rest() {
 }
 
 #[test]
+fn coming_back_to_a_rest() {
+    run_law(&frontier::coming_back_to_a_rest(), 2, ROUNDS);
+}
+
+#[test]
 fn two_helpers() {
     run_law(&frontier::two_helpers(), 3, ROUNDS);
 }

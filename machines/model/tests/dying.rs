@@ -22,6 +22,11 @@ fn loom_leaving_a_rest() {
 }
 
 #[test]
+fn loom_coming_back_to_a_rest() {
+    loom::run_law(&frontier::coming_back_to_a_rest(), 2);
+}
+
+#[test]
 fn loom_two_helpers() {
     loom::run_law_within(&frontier::two_helpers(), 3, 2);
 }
@@ -46,6 +51,11 @@ fn loom_touched_while_unmapped() {
 #[test]
 fn loom_touched_while_replaced() {
     loom::run_law_within(&touching::touched_while_replaced(), 2, 0);
+}
+
+#[test]
+fn shuttle_coming_back_to_a_rest() {
+    shuttle::run_law(&frontier::coming_back_to_a_rest(), 2, SCHEDULES);
 }
 
 #[test]

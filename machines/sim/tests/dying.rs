@@ -28,6 +28,11 @@ fn leaving_a_rest() {
 }
 
 #[test]
+fn coming_back_to_a_rest() {
+    run(&frontier::coming_back_to_a_rest());
+}
+
+#[test]
 fn two_helpers() {
     run(&frontier::two_helpers());
 }

@@ -18,11 +18,11 @@ use plimsoll_mm::space::reap::Reaping;
 use plimsoll_mm::space::{Access, FaultError};
 use plimsoll_mm::tunables::Knob;
 use plimsoll_mm::units::{Nanos, Order, ProcessId, Vpn};
-use plimsoll_sim::{Sim, SimOptions};
+use plimsoll_sim::SimOptions;
 use support::Village;
 use support::small::order;
 use support::village::{Press, START};
-use support::village_press::{grow, roomy};
+use support::village_press::{grow, killed, process, roomy};
 
 const PAGES: u32 = 1 << 13;
 const MS: u64 = 1_000_000;
@@ -41,16 +41,6 @@ fn pressed(exits_after: Option<Nanos>, rules: Rules) -> Rc<Village> {
             rules,
         },
     )
-}
-
-/// A process that uses `pages`.
-fn process(sim: &Sim, village: &Village, id: u32, pages: u64) {
-    let space = roomy(sim, village, None, pages);
-    village.enroll(sim, id, Kind::Process, &space);
-}
-
-fn killed(village: &Village) -> Vec<u32> {
-    village.killer.signals().killed()
 }
 
 #[test]

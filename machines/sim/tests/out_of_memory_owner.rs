@@ -3,14 +3,14 @@
 
 mod support;
 
-use plimsoll_mm::oom::{Kind, NodeSet, Patience, Rules};
+use plimsoll_mm::oom::{NodeSet, Patience, Rules};
 use plimsoll_mm::space::reap::Reaping;
 use plimsoll_mm::units::{Nanos, NodeId};
-use plimsoll_sim::{Sim, SimOptions};
+use plimsoll_sim::SimOptions;
 use std::rc::Rc;
 use support::Village;
 use support::village::Press;
-use support::village_press::{grow, roomy};
+use support::village_press::{grow, killed, process};
 
 const PAGES: u32 = 1 << 13;
 
@@ -24,15 +24,6 @@ fn pressed() -> Rc<Village> {
             rules: Rules::default(),
         },
     )
-}
-
-fn process(sim: &Sim, village: &Village, id: u32, pages: u64) {
-    let space = roomy(sim, village, None, pages);
-    village.enroll(sim, id, Kind::Process, &space);
-}
-
-fn killed(village: &Village) -> Vec<u32> {
-    village.killer.signals().killed()
 }
 
 #[test]

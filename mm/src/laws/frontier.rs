@@ -231,6 +231,22 @@ pub fn leaving_a_rest<M: Machine>() -> Law<M, FewTables<M>> {
     )
 }
 
+/// The same, and the helper comes back.
+#[must_use]
+pub fn coming_back_to_a_rest<M: Machine>() -> Law<M, FewTables<M>> {
+    law(
+        "who comes back to what it has claimed does it once, unless others have",
+        |machine| FewTables {
+            share: 2,
+            ..FewTables::new(machine, 3, 2)
+        },
+        &[|machine, few| {
+            few.help_a_little(machine);
+            few.help(machine, |_| false);
+        }],
+    )
+}
+
 /// The last user against two helpers.
 #[must_use]
 pub fn two_helpers<M: Machine>() -> Law<M, FewTables<M>> {

@@ -14,7 +14,7 @@ use crate::compare::{Sample, fold_hashes};
 use crate::experiment::Effort;
 use crate::metric::{Metric, Unit};
 use crate::stats;
-use crate::workload::storm::{Census, Death, Ending, Part, Storm, Weathered};
+use crate::workload::storm::{Death, Ending, Headcount, Part, Storm, Weathered};
 
 /// A selector over counters, and how victims are emptied; the rest is as Linux has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,24 +132,24 @@ impl Scene {
             Effort::Full => (4000, 32, [8, 4], Pages(300_000)),
             Effort::Quick => (400, 12, [4, 2], Pages(60_000)),
         };
-        let census = |hogs: &[u32]| Census {
+        let headcount = |hogs: &[u32]| Headcount {
             sleepers,
             pages: 64..=192,
             allocators,
             hogs: hogs.to_vec(),
         };
         let storm = |hogs: &[u32], ending| Storm {
-            census: census(hogs),
+            headcount: headcount(hogs),
             room,
             bursts: 64,
             ending,
         };
         let scene = |name, about, storm| Scene { name, about, storm };
         let crowd = Storm {
-            census: Census {
+            headcount: Headcount {
                 sleepers: sleepers / 10,
                 pages: 1..=2048,
-                ..census(&[])
+                ..headcount(&[])
             },
             room: Pages(room.0 / 10),
             ..storm(&[], Ending::AtOnce)
@@ -227,7 +227,7 @@ pub(super) fn measure(scenes: &[Scene], profile: &Profile, case: &Case<Contestan
 fn of(scene: &Scene, weathered: &Weathered) -> Vec<(Metric, f64)> {
     let stalls = &weathered.stalls;
     let each: Vec<f64> = stalls.iter().map(|stall| stall.ns() as f64).collect();
-    let per_allocator = |ns: u64| ns as f64 / f64::from(scene.storm.census.allocators);
+    let per_allocator = |ns: u64| ns as f64 / f64::from(scene.storm.headcount.allocators);
     let kills = &weathered.kills;
     let bytes = |pages: u64| (pages << 12) as f64;
     let regrets = kills.iter().map(|kill| kill.most - kill.pages);

@@ -20,20 +20,20 @@ fn texts<const N: usize>(cells: [&str; N]) -> Vec<String> {
 /// Who there is in each scene, and what is smaller than it would be.
 pub(super) fn scenes(scenes: &[Scene]) -> Table {
     let row = |scene: &Scene| {
-        let census = &scene.storm.census;
+        let headcount = &scene.storm.headcount;
         let kib = |pages: u64| pages << 2;
-        let threads = census.hogs.iter().map(ToString::to_string);
+        let threads = headcount.hogs.iter().map(ToString::to_string);
         let threads: Vec<String> = threads.collect();
         vec![
             scene.name.to_owned(),
             scene.about.to_owned(),
             format!(
                 "{} of {} to {} KiB",
-                census.sleepers,
-                kib(*census.pages.start()),
-                kib(*census.pages.end())
+                headcount.sleepers,
+                kib(*headcount.pages.start()),
+                kib(*headcount.pages.end())
             ),
-            census.allocators.to_string(),
+            headcount.allocators.to_string(),
             if threads.is_empty() {
                 NOTHING.to_owned()
             } else {

@@ -25,7 +25,7 @@ use plimsoll_sim::Sim;
 use plimsoll_sim::profile::Profile;
 use rand::RngExt;
 
-pub use self::population::Census;
+pub use self::population::Headcount;
 use self::population::Role;
 pub use self::stalls::{Death, Part, Stall};
 pub use self::town::Kill;
@@ -36,7 +36,7 @@ use crate::room::Room;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Storm {
     /// Who there is.
-    pub census: Census,
+    pub headcount: Headcount,
     /// Pages that can still be had when the storm begins.
     pub room: Pages,
     /// So many bursts each allocator wants.
@@ -89,7 +89,7 @@ impl Storm {
     /// When a page, a count or a process is left in the end, with the seed: our bug, never the user's.
     #[must_use]
     pub fn run(&self, profile: &Profile, design: &Design, seed: u64) -> Weathered {
-        let population = self.census.draw(profile.topology.cpus(), seed);
+        let population = self.headcount.draw(profile.topology.cpus(), seed);
         let town = Town::new(profile, *design, (population, self.ending), seed);
         let free_at_first = free_pages(&town.room);
         settle(&town, self.bursts);
@@ -311,7 +311,7 @@ mod tests {
     /// Eight CPUs: two of a hog, three allocators, and three for who waits or helps.
     fn small(ending: Ending) -> Storm {
         Storm {
-            census: Census {
+            headcount: Headcount {
                 sleepers: 60,
                 pages: 16..=300,
                 allocators: 3,
@@ -377,7 +377,7 @@ mod tests {
     #[test]
     fn a_victim_s_own_threads_are_not_kept_from_dying_by_those_who_wait_for_it() {
         let storm = Storm {
-            census: Census {
+            headcount: Headcount {
                 sleepers: 300,
                 pages: 16..=64,
                 allocators: 32,
@@ -407,7 +407,7 @@ mod tests {
     #[should_panic(expected = "a page is lost")]
     fn a_page_that_is_not_given_back_is_found() {
         let storm = small(Ending::AtOnce);
-        let population = storm.census.draw(8, 1);
+        let population = storm.headcount.draw(8, 1);
         let town = Town::new(&phone(), Design::OURS, (population, storm.ending), 1);
         let free = free_pages(&town.room);
         settle(&town, storm.bursts);

@@ -15,7 +15,7 @@ const RAN_ON_MAX: u64 = 4;
 
 /// How many there are of each kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Census {
+pub struct Headcount {
     /// Processes that have touched their memory and sleep.
     pub sleepers: u32,
     /// Pages each sleeper has.
@@ -56,7 +56,7 @@ pub(super) struct Population {
     pub(super) device: CpuId,
 }
 
-impl Census {
+impl Headcount {
     /// All processes, in the order in which they were made.
     ///
     /// # Panics
@@ -128,8 +128,8 @@ mod tests {
 
     use super::*;
 
-    fn census() -> Census {
-        Census {
+    fn headcount() -> Headcount {
+        Headcount {
             sleepers: 500,
             pages: 16..=240,
             allocators: 20,
@@ -139,13 +139,13 @@ mod tests {
 
     #[test]
     fn a_seed_is_a_population_and_another_seed_another() {
-        assert_eq!(census().draw(64, 1), census().draw(64, 1));
-        assert_ne!(census().draw(64, 1), census().draw(64, 2));
+        assert_eq!(headcount().draw(64, 1), headcount().draw(64, 1));
+        assert_ne!(headcount().draw(64, 1), headcount().draw(64, 2));
     }
 
     #[test]
     fn who_runs_is_alone_on_its_cpu() {
-        let all = census().draw(64, 3);
+        let all = headcount().draw(64, 3);
         let running = all.people.iter().flat_map(|person| &person.threads);
         let mut cpus: Vec<CpuId> = running.copied().collect();
         cpus.extend([all.reaper, all.helper, all.device]);
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn everybody_but_hogs_has_pages_within_bounds() {
-        for person in census().draw(64, 4).people {
+        for person in headcount().draw(64, 4).people {
             let bounds = if person.role == Role::Hog {
                 0..=0
             } else {

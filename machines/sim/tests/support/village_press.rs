@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use plimsoll_mm::oom::State;
+use plimsoll_mm::oom::{Kind, State};
 use plimsoll_mm::space::budget::Budget;
 use plimsoll_mm::space::{Access, Backing, FaultError, MapRequest, Place};
 use plimsoll_mm::units::Vpn;
@@ -13,6 +13,17 @@ use super::village::{START, Space};
 
 /// More than any test's machine has.
 const SPACE_PAGES: u64 = 1 << 14;
+
+/// Process `id` uses `pages`.
+pub(crate) fn process(sim: &Sim, village: &Village, id: u32, pages: u64) {
+    let space = roomy(sim, village, None, pages);
+    village.enroll(sim, id, Kind::Process, &space);
+}
+
+/// Who was told to die.
+pub(crate) fn killed(village: &Village) -> Vec<u32> {
+    village.killer.signals().killed()
+}
 
 /// A space with room for all memory, that uses `pages`.
 pub(crate) fn roomy(

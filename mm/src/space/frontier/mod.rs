@@ -25,13 +25,16 @@ use core::ops::Range;
 use core::sync::atomic::Ordering::{AcqRel, Acquire};
 
 use self::rest::Rest;
+use self::state::{AT_WORK_MAX, State};
 use super::page_table::TABLES;
 use crate::machine::{Field, Lock, Machine, Word};
 use crate::site::{LockClass, Site};
 
 mod rest;
+mod state;
 
-/// Places for rests, but no more than there are CPUs. Who finds none free begins all it has claimed at once.
+/// Places for rests, but no more than there are CPUs. Who finds none free begins all it has claimed at
+/// once.
 const RESTS: usize = 8;
 
 /// See the file's header.
@@ -102,23 +105,6 @@ pub(crate) enum End {
     High,
 }
 
-/// What the word says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct State {
-    /// Tables below are claimed.
-    low: u64,
-    /// Tables from here on are claimed.
-    high: u64,
-    /// Who are at work, the last user included.
-    at_work: u64,
-    /// Whether somebody has claimed more than it began at once, so that there may be rests.
-    rested: bool,
-    /// Whether the last user has come.
-    exiting: bool,
-    /// Whether somebody was told to finish.
-    finishing: bool,
-}
-
 /// Why a helper is not needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NotJoined {
@@ -136,42 +122,6 @@ pub(crate) enum Left {
     Nothing,
     /// All the rest: nobody else is there or will come.
     Finish,
-}
-
-const END_BITS: u32 = 27;
-const END_MASK: u64 = (1 << END_BITS) - 1;
-const AT_WORK_SHIFT: u32 = 2 * END_BITS;
-const AT_WORK_MASK: u64 = 0x7f;
-const RESTED: u64 = 1 << 61;
-const EXITING: u64 = 1 << 62;
-const FINISHING: u64 = 1 << 63;
-
-const _: () = assert!(
-    TABLES <= END_MASK,
-    "an end is in front of or behind any table"
-);
-
-impl State {
-    const fn decode(word: i64) -> Self {
-        let word = word.cast_unsigned();
-        Self {
-            low: word & END_MASK,
-            high: word >> END_BITS & END_MASK,
-            at_work: word >> AT_WORK_SHIFT & AT_WORK_MASK,
-            rested: word & RESTED != 0,
-            exiting: word & EXITING != 0,
-            finishing: word & FINISHING != 0,
-        }
-    }
-
-    fn encode(self) -> i64 {
-        let ends = self.low | self.high << END_BITS | self.at_work << AT_WORK_SHIFT;
-        let flag = |is_set, flag| if is_set { flag } else { 0 };
-        let rested = flag(self.rested, RESTED);
-        let exiting = flag(self.exiting, EXITING);
-        let finishing = flag(self.finishing, FINISHING);
-        (ends | rested | exiting | finishing).cast_signed()
-    }
 }
 
 /// What is left of `tables` when `share` of them that were made are taken at an `end`; `beyond` finds
@@ -252,7 +202,7 @@ impl<M: Machine> Frontier<M> {
                 return Err(NotJoined::TooLate);
             }
             // One place is kept for the last user.
-            if state.at_work >= AT_WORK_MASK - 1 {
+            if state.at_work >= AT_WORK_MAX - 1 {
                 return Err(NotJoined::TooMany);
             }
             let at_work = state.at_work + 1;
@@ -288,10 +238,11 @@ impl<M: Machine> Frontier<M> {
         Walker::new(End::Low, None)
     }
 
-    /// What a walker does next: a table that was made, and those around it that were not; or all it claims
-    /// if there is no place for the rest. Of what it has claimed before; else it claims some, `share` says how many given how many are at work; else what
-    /// others have claimed and not begun. `beyond` finds the next one that was made at the walker's
-    /// end, from there on and up, or below there. `None` when nothing is left.
+    /// What a walker does next: a table that was made, and those around it that were not; or all it
+    /// claims if there is no place for the rest. Of what it has claimed before; else it claims some,
+    /// `share` says how many given how many are at work; else what others have claimed and not begun.
+    /// `beyond` finds the next one that was made at the walker's end, from there on and up, or below
+    /// there. `None` when nothing is left.
     pub(crate) fn claim(
         &self,
         machine: &M,
@@ -314,8 +265,12 @@ impl<M: Machine> Frontier<M> {
             }
             Err(NoneLeft { rested }) => {
                 walker.share = 1;
-                let mut rests = self.rests[..self.places].iter().filter(|_| rested);
-                return rests.find_map(take).map(|(claim, _)| claim);
+                let rests = if rested {
+                    &self.rests[..self.places]
+                } else {
+                    &[]
+                };
+                return rests.iter().find_map(take).map(|(claim, _)| claim);
             }
         };
         if walker.share == 1 {
@@ -440,33 +395,6 @@ impl<M: Machine> Frontier<M> {
             {
                 Ok(_) => return Ok((state, more)),
                 Err(others) => word = others,
-            }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_state_survives_its_bits() {
-        for (low, high, at_work) in [(0, TABLES, 0), (TABLES, TABLES, 127), (7, 0, 1)] {
-            for (rested, exiting, finishing) in [
-                (false, false, false),
-                (true, false, false),
-                (false, true, false),
-                (true, true, true),
-            ] {
-                let state = State {
-                    low,
-                    high,
-                    at_work,
-                    rested,
-                    exiting,
-                    finishing,
-                };
-                assert_eq!(State::decode(state.encode()), state);
             }
         }
     }

@@ -7,7 +7,8 @@
 
 use core::sync::atomic::Ordering::Relaxed;
 
-use super::{AT_WORK_MASK, AT_WORK_SHIFT, Claim, END_BITS, END_MASK, EXITING, End};
+use super::state::{AT_WORK_MAX, AT_WORK_SHIFT, END_BITS, END_MASK, EXITING};
+use super::{Claim, End};
 use crate::machine::{Machine, Word};
 
 /// See the file's header.
@@ -77,7 +78,7 @@ fn decode(word: i64) -> Option<Claim> {
     (word != NONE).then_some(Claim {
         tables: bits & END_MASK..bits >> END_BITS & END_MASK,
         exiting: bits & EXITING != 0,
-        at_work: bits >> AT_WORK_SHIFT & AT_WORK_MASK,
+        at_work: bits >> AT_WORK_SHIFT & AT_WORK_MAX,
     })
 }
 
