@@ -9,6 +9,7 @@ pub mod compare;
 pub mod contest;
 pub mod designs;
 mod error;
+pub mod exact;
 pub mod experiment;
 pub mod holds;
 pub mod locks;

@@ -1,12 +1,13 @@
 //! Which crate of the workspace may depend on which: mm on nobody, machines on mm, the lab on
-//! machines and mm, the command on the lab, xtask on nobody.
+//! machines and mm, recordings on nobody, what records on recordings, the command on the lab and on
+//! what records, xtask on nobody.
 
 use toml::{Table, Value};
 
 use super::{File, Tree};
 
 /// Every allowed edge, from a crate's folder to packages.
-const EDGES: [(&str, &[&str]); 7] = [
+const EDGES: [(&str, &[&str]); 9] = [
     ("mm", &[]),
     ("machines/host", &["plimsoll-mm"]),
     ("machines/sim", &["plimsoll-mm"]),
@@ -18,9 +19,12 @@ const EDGES: [(&str, &[&str]); 7] = [
             "plimsoll-sim",
             "plimsoll-model",
             "plimsoll-mm",
+            "plimsoll-recording",
         ],
     ),
-    ("cli", &["plimsoll-lab"]),
+    ("recording", &[]),
+    ("linux", &["plimsoll-recording"]),
+    ("cli", &["plimsoll-lab", "plimsoll-linux", "plimsoll-recording"]),
     ("xtask", &[]),
 ];
 

@@ -1,0 +1,3 @@
+//! Records a Linux kernel: that of this computer, or one booted with many CPUs in an emulator.
+//!
+//! Both write the format of `plimsoll_recording`.

@@ -1,0 +1,214 @@
+//! One event of a recording, as the kernel's tracepoints print it.
+//!
+//! Page frame numbers, migrate types and orders are the recorded kernel's, unchecked beyond what
+//! fits; a reader that needs more checks it itself.
+
+/// One event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// When it happened, in nanoseconds of the recorded computer's clock.
+    pub time_ns: u64,
+    /// The CPU it happened on.
+    pub cpu: u32,
+    /// The thread it happened in; 0 is the idle task.
+    pub pid: u32,
+    /// What happened.
+    pub what: What,
+}
+
+/// A function of the kernel, by its place in [`crate::header::Header::symbols`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Symbol(pub u32);
+
+/// What happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum What {
+    /// A block was allocated (`mm_page_alloc`).
+    Alloc {
+        /// Its first page frame.
+        pfn: u64,
+        /// log₂ of its pages.
+        order: u8,
+        /// The migrate type that was asked for; `None` where the recording does not say.
+        mobility: Option<u8>,
+        /// The request's GFP flags as the kernel's bits; `None` where the recording does not say.
+        gfp: Option<u64>,
+    },
+    /// An allocation got nothing (`mm_page_alloc` without a page).
+    AllocFailed {
+        /// log₂ of the pages that were wanted.
+        order: u8,
+        /// The migrate type that was asked for.
+        mobility: Option<u8>,
+    },
+    /// A block was freed (`mm_page_free`); it is on no list yet.
+    Free {
+        /// Its first page frame.
+        pfn: u64,
+        /// log₂ of its pages.
+        order: u8,
+    },
+    /// A block that was freed in a batch came to its per-CPU list (`mm_page_free_batched`).
+    FreeBatched {
+        /// Its first page frame. Linux prints order 0 for all; the order is that of its `Free`.
+        pfn: u64,
+    },
+    /// A block went from a per-CPU list back to the zone (`mm_page_pcpu_drain`).
+    PcpuDrain {
+        /// Its first page frame.
+        pfn: u64,
+        /// log₂ of its pages.
+        order: u8,
+        /// The migrate type of its page block, read under the zone lock.
+        mobility: Option<u8>,
+    },
+    /// A block was taken from a free list (`mm_page_alloc_zone_locked`).
+    ZoneLocked {
+        /// Its first page frame.
+        pfn: u64,
+        /// log₂ of its pages.
+        order: u8,
+        /// The migrate type of the free list.
+        mobility: u8,
+        /// Linux sets this for orders that have a per-CPU list, refill or not.
+        percpu_refill: bool,
+    },
+    /// A block was taken from the free list of another migrate type (`mm_page_alloc_extfrag`).
+    ExtFrag {
+        /// Its first page frame.
+        pfn: u64,
+        /// log₂ of the pages that were asked for.
+        order: u8,
+        /// log₂ of the pages of the block that was found.
+        fallback_order: u8,
+        /// The migrate type that was asked for.
+        mobility: u8,
+        /// The migrate type of the free list it was found on.
+        fallback: u8,
+        /// Whether the page block changed its type.
+        claimed: bool,
+    },
+    /// A bulk allocation returned (a probe at the end of `alloc_pages_bulk`).
+    BulkAlloc {
+        /// How many single pages it got.
+        pages: u32,
+    },
+    /// Work was put on a queue (`workqueue_queue_work`).
+    WorkQueued {
+        /// The work item's address.
+        work: u64,
+        /// What it runs.
+        function: Symbol,
+    },
+    /// Work began (`workqueue_execute_start`).
+    WorkStart {
+        /// The work item's address.
+        work: u64,
+        /// What it runs.
+        function: Symbol,
+    },
+    /// Work ended (`workqueue_execute_end`).
+    WorkEnd {
+        /// The work item's address.
+        work: u64,
+        /// What it ran.
+        function: Symbol,
+    },
+    /// A timer was armed (`timer_start`).
+    TimerStart {
+        /// The timer's address.
+        timer: u64,
+        /// What it calls.
+        function: Symbol,
+        /// The jiffy that was asked for.
+        expires: u64,
+        /// The jiffy of the wheel's bucket; `None` where the kernel does not print it.
+        bucket: Option<u64>,
+        /// The jiffy now.
+        now: u64,
+        /// The timer's flags; bit 19 is "deferrable".
+        flags: u32,
+    },
+    /// A timer's function is called (`timer_expire_entry`).
+    TimerExpire {
+        /// The timer's address.
+        timer: u64,
+        /// What is called.
+        function: Symbol,
+        /// The jiffy now.
+        now: u64,
+    },
+    /// A lock was not free (`contention_begin`).
+    ContentionBegin {
+        /// The lock's address.
+        lock: u64,
+        /// The kind of lock, as bits (1: spinning, 2: reader, 4: writer, 8: real-time, 16: per-CPU, 32: mutex).
+        flags: u32,
+        /// Who asked, innermost function first; empty where no call chain was recorded.
+        stack: Vec<Symbol>,
+    },
+    /// The wait for a lock ended (`contention_end`).
+    ContentionEnd {
+        /// The lock's address.
+        lock: u64,
+        /// 0, or the error that ended the wait.
+        result: i32,
+    },
+    /// A process's resident pages changed (`rss_stat`).
+    RssStat {
+        /// The address space, as a hash.
+        mm: u32,
+        /// Whether the address space is the current task's own.
+        current: bool,
+        /// Which counter: 0 file, 1 anonymous, 2 swap entries, 3 shared memory.
+        member: u32,
+        /// The counter's new value in bytes; Linux prints the precise sum from 6.12 on.
+        bytes: i64,
+    },
+    /// Something was added to a per-CPU counter (a probe on `percpu_counter_add_batch`).
+    CounterAdd {
+        /// The counter's address.
+        counter: u64,
+        /// What was added.
+        amount: i64,
+        /// From how much on a CPU's part is folded into the shared value.
+        batch: i32,
+    },
+    /// A process was chosen to die for its memory (`mark_victim`).
+    MarkVictim {
+        /// Its process id.
+        victim: u32,
+    },
+    /// The OOM reaper is told of a victim (`wake_reaper`).
+    WakeReaper {
+        /// The victim's process id.
+        victim: u32,
+    },
+    /// The OOM reaper begins to empty a victim (`start_task_reaping`).
+    StartReaping {
+        /// The victim's process id.
+        victim: u32,
+    },
+    /// The OOM reaper ends emptying a victim (`finish_task_reaping`).
+    FinishReaping {
+        /// The victim's process id.
+        victim: u32,
+    },
+    /// The OOM reaper lets a victim be (`skip_task_reaping`).
+    SkipReaping {
+        /// The victim's process id.
+        victim: u32,
+    },
+    /// An address space has been emptied at its end (`exit_mmap`).
+    ExitMmap,
+    /// A range of a victim is emptied (a probe on the function that unmaps a range).
+    Unmap {
+        /// Its first address.
+        start: u64,
+        /// The address behind it.
+        end: u64,
+    },
+    /// Something was written to `trace_marker`: the recorder's own notes begin with `plimsoll: `.
+    Mark(String),
+}

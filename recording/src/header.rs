@@ -1,0 +1,41 @@
+//! What a recording says of itself.
+
+/// What was recorded, where, and how complete it is. Empty strings and zeros mean that the recording
+/// does not say, as in the text of `perf script`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Header {
+    /// The kernel's release, as `uname -r` prints it.
+    pub release: String,
+    /// The machine, as `uname -m` prints it.
+    pub machine: String,
+    /// Timer interrupts a second (`CONFIG_HZ`).
+    pub hz: u32,
+    /// CPUs that were online.
+    pub cpus: u32,
+    /// Bytes of a page.
+    pub page_bytes: u32,
+    /// Pages of a page block (`/proc/pagetypeinfo`).
+    pub pageblock_pages: u32,
+    /// What was run, as a person would type it.
+    pub command: String,
+    /// Texts of the recorded computer, by name and moment: `zoneinfo before`, `zoneinfo after`,
+    /// `pagetypeinfo before`, `min_free_kbytes`, `percpu_pagelist_high_fraction`, `stat_interval`, and so on.
+    pub texts: Vec<(String, String)>,
+    /// The tracepoints and probes that were on.
+    pub recorded: Vec<String>,
+    /// What could not be recorded, with the reason and the remedy, one sentence each.
+    pub missing: Vec<String>,
+    /// Functions of the kernel that events refer to.
+    pub symbols: Vec<String>,
+    /// Events that the kernel had to drop, by CPU.
+    pub lost: Vec<(u32, u64)>,
+}
+
+impl Header {
+    /// The text of this name, if it was recorded.
+    #[must_use]
+    pub fn text(&self, name: &str) -> Option<&str> {
+        let found = self.texts.iter().find(|(known, _)| known == name);
+        found.map(|(_, text)| text.as_str())
+    }
+}
