@@ -6,6 +6,7 @@
 
 mod load;
 mod outcome;
+mod pages;
 
 use plimsoll_recording::Recording;
 
@@ -60,7 +61,7 @@ pub struct ExactOptions {
 /// Every subject, in the order of the report.
 #[must_use]
 pub fn judges(_design: Option<designs::Named>) -> Vec<Box<dyn Judge>> {
-    vec![]
+    vec![Box::new(pages::PageLists)]
 }
 
 /// Judges every subject of a recording, or the one that was asked for.
