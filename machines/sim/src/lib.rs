@@ -34,6 +34,7 @@ mod stats;
 mod tags;
 mod task;
 mod tree;
+mod wait;
 mod wheel;
 mod word;
 
@@ -50,4 +51,5 @@ pub use crate::rw_lock::SimRwLock;
 pub use crate::stats::{CpuWaits, HIST_BINS, LockStats, LongestWait, Stats};
 pub use crate::tags::SimTags;
 pub use crate::task::TaskId;
+pub use crate::wait::{Access, Wait};
 pub use crate::word::{SimField, SimLocalWord, SimWord};

@@ -265,6 +265,11 @@ impl<M: Machine> Zone<M> {
             let page = buddy.take(&self.tags, ask.order)?;
             // Under the lock: a free buddy's tag must not be seen on a page that was given away.
             self.tags.set(page, tag::allocated(ask.order));
+            machine.emit(Event::ZoneLocked {
+                pfn: self.pfn(page),
+                order: ask.order,
+                listed: false,
+            });
             gauge.moved(machine, ask.order);
             gauge.stop(machine);
             Some(page)
