@@ -66,17 +66,25 @@ impl Sink {
         for warning in &report.warnings {
             anstream::eprintln!("warning: {warning}");
         }
+        self.write_text(|format, width| match format {
+            Format::Table => table::render(report, width),
+            Format::Markdown => markdown::render(report),
+            Format::Json => json::render(report) + "\n",
+        })
+    }
+
+    /// Writes one more text, which `render` makes in a format for lines of so many characters.
+    pub(crate) fn write_text(
+        &mut self,
+        render: impl FnOnce(Format, usize) -> String,
+    ) -> anyhow::Result<()> {
         // A blank line between two reports that people read; JSON is one line each.
         let gap = if self.written.is_empty() || self.format == Format::Json {
             ""
         } else {
             "\n"
         };
-        let text = match self.format {
-            Format::Table => table::render(report, self.width()),
-            Format::Markdown => markdown::render(report),
-            Format::Json => json::render(report) + "\n",
-        };
+        let text = render(self.format, self.width());
         let text = format!("{gap}{text}");
         self.written.push_str(&text);
         match &self.target {

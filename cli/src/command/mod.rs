@@ -6,3 +6,4 @@ pub(crate) mod designs;
 pub(crate) mod machines;
 pub(crate) mod replay;
 pub(crate) mod reproduce;
+pub(crate) mod show;
