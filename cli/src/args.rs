@@ -79,6 +79,8 @@ pub(crate) struct Compare {
     #[arg(long, default_value = "mid")]
     pub(crate) card: CardName,
     #[command(flatten)]
+    pub(crate) record: RecordRun,
+    #[command(flatten)]
     pub(crate) output: Output,
 }
 
@@ -106,6 +108,8 @@ pub(crate) struct Replay {
     /// The card of costs
     #[arg(long, default_value = "mid")]
     pub(crate) card: CardName,
+    #[command(flatten)]
+    pub(crate) record: RecordRun,
     #[command(flatten)]
     pub(crate) output: Output,
 }
@@ -181,6 +185,15 @@ impl Runs {
         let cpus = || thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
         self.jobs.unwrap_or_else(cpus)
     }
+}
+
+/// Whether a simulated run becomes a recording too.
+#[derive(Debug, clap::Args)]
+pub(crate) struct RecordRun {
+    /// Writes the run of the first seed to a file that `plimsoll show` reads; of several designs,
+    /// each to a file with its name before the ending
+    #[arg(long, value_name = "FILE")]
+    pub(crate) record: Option<PathBuf>,
 }
 
 /// Where results go, and how they read.

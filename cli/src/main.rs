@@ -6,6 +6,7 @@
 mod args;
 mod command;
 mod output;
+mod recordings;
 
 use std::io;
 use std::panic::{self, AssertUnwindSafe};

@@ -50,7 +50,7 @@ impl Sink {
             Some(file) => {
                 // A link stays, and what it leads to is replaced.
                 let file = fs::canonicalize(&file).unwrap_or(file);
-                writable(&file)?;
+                writable(&file, "--output")?;
                 Target::File(file)
             }
         };
@@ -121,14 +121,18 @@ fn replace(file: &Path, text: &str) -> anyhow::Result<()> {
         let mut draft = NamedTempFile::new_in(folder(file))?;
         draft.write_all(text.as_bytes())?;
         draft.as_file().sync_all()?;
-        // Temporary files are private; a result is as readable as any file, or as it was.
-        let permissions = fs::metadata(file).map(|old| old.permissions());
-        let permissions = permissions.or_else(|_| public_permissions(draft.as_file()))?;
-        draft.as_file().set_permissions(permissions)?;
+        make_public(draft.as_file(), file)?;
         draft.persist(file)?;
         Ok(())
     };
     write().with_context(|| format!("cannot write {}", file.display()))
+}
+
+/// Temporary files are private; what replaces `file` is as readable as any file, or as that was.
+pub(crate) fn make_public(draft: &fs::File, file: &Path) -> io::Result<()> {
+    let permissions = fs::metadata(file).map(|old| old.permissions());
+    let permissions = permissions.or_else(|_| public_permissions(draft))?;
+    draft.set_permissions(permissions)
 }
 
 #[cfg(unix)]
@@ -142,10 +146,11 @@ fn public_permissions(draft: &fs::File) -> io::Result<fs::Permissions> {
     Ok(draft.metadata()?.permissions())
 }
 
-fn writable(file: &Path) -> anyhow::Result<()> {
+/// Whether `file`, which `option` names, can be written.
+pub(crate) fn writable(file: &Path, option: &str) -> anyhow::Result<()> {
     let cannot = |why: &dyn fmt::Display| {
         BadInput(format!(
-            "cannot write to {}: {why}; name another --output",
+            "cannot write to {}: {why}; name another {option}",
             file.display()
         ))
     };
@@ -163,7 +168,8 @@ fn writable(file: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn folder(file: &Path) -> &Path {
+/// The folder that `file` is in.
+pub(crate) fn folder(file: &Path) -> &Path {
     let folder = file
         .parent()
         .filter(|folder| !folder.as_os_str().is_empty());
@@ -214,7 +220,7 @@ mod tests {
             folder.path().to_owned(),
             folder.path().join("no/such/results.md"),
         ] {
-            let error = writable(&file).expect_err("not writable");
+            let error = writable(&file, "--output").expect_err("not writable");
             assert!(error.is::<BadInput>(), "{error}");
         }
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);

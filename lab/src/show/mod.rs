@@ -15,7 +15,6 @@ pub mod firings;
 pub mod json;
 pub mod kills;
 pub mod moves;
-mod open;
 pub mod pages;
 pub mod summary;
 pub mod waits;
@@ -30,8 +29,6 @@ use crate::locks;
 use crate::report::Table;
 use crate::report::figures::{Figures, ROWS_MAX};
 
-pub use self::open::open;
-
 /// The tables, in the order in which they are shown.
 pub const TABLES: [&str; 10] = [
     "contentions",
@@ -45,6 +42,26 @@ pub const TABLES: [&str; 10] = [
     "victims",
     "events",
 ];
+
+/// Reads the recording in `file`, or in standard input for `-`, and what is odd about it.
+///
+/// # Errors
+/// If the file cannot be read, is no recording, or has no event.
+pub fn open(file: &str) -> Result<(Recording, Vec<String>), Error> {
+    let contents = Recording::read(file)?;
+    let (file, mut recording) = (contents.file, contents.recording);
+    if recording.events.is_empty() {
+        return Err(Error::Invalid(format!(
+            "{file} has no events: nothing was recorded"
+        )));
+    }
+    let left_out = contents.ignored.iter();
+    let left_out =
+        left_out.map(|(name, count)| format!("{count} events {name} mean nothing here."));
+    recording.header.missing.extend(left_out);
+    let warnings = contents.warnings.iter().map(ToString::to_string);
+    Ok((recording, warnings.collect()))
+}
 
 /// What the user asked to see.
 #[derive(Clone, Debug, Default)]

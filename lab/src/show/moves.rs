@@ -197,7 +197,11 @@ impl Finder {
         if path == Path::Refill {
             self.lists.insert(pfn, cpu);
         }
-        self.add(cpu, pfn, order);
+        // Linux prints a block twice if its page block changes its migrate type.
+        let open = self.cpu(cpu).open.as_ref();
+        if open.is_none_or(|open| open.last_pfn != pfn) {
+            self.add(cpu, pfn, order);
+        }
     }
 
     /// A block went from a list back to the zone.
@@ -264,17 +268,14 @@ impl Finder {
         });
     }
 
-    /// Adds a block to the move in progress. Linux prints a block that changes its migrate type
-    /// twice.
+    /// Adds a block to the move in progress.
     fn add(&mut self, cpu: u32, pfn: u64, order: u8) {
         let open = self.cpu(cpu).open.as_mut().expect("a move was opened");
-        if open.last_pfn != pfn {
-            let pages = 1 << order.min(63);
-            open.last_pfn = pfn;
-            open.blocks += 1;
-            open.so_far.pages += pages;
-            open.since_hold += pages;
-        }
+        let pages = 1 << order.min(63);
+        open.last_pfn = pfn;
+        open.blocks += 1;
+        open.so_far.pages += pages;
+        open.since_hold += pages;
     }
 
     /// Ends the move in progress; `alloc` is the block that is handed out behind it.

@@ -136,33 +136,10 @@ fn kinds(recording: &Recording) -> BTreeMap<&'static str, u64> {
     kinds
 }
 
-/// An event's name, which is that of the tracepoint where there is one.
+/// The event's name without its subsystem.
 fn name(what: &What) -> &'static str {
-    match what {
-        What::Alloc { .. } | What::AllocFailed { .. } => "mm_page_alloc",
-        What::Free { .. } => "mm_page_free",
-        What::FreeBatched { .. } => "mm_page_free_batched",
-        What::PcpuDrain { .. } => "mm_page_pcpu_drain",
-        What::ZoneLocked { .. } => "mm_page_alloc_zone_locked",
-        What::ExtFrag { .. } => "mm_page_alloc_extfrag",
-        What::BulkAlloc { .. } => "alloc_pages_bulk",
-        What::WorkQueued { .. } => "workqueue_queue_work",
-        What::WorkStart { .. } => "workqueue_execute_start",
-        What::WorkEnd { .. } => "workqueue_execute_end",
-        What::TimerStart { .. } => "timer_start",
-        What::TimerExpire { .. } => "timer_expire_entry",
-        What::ContentionBegin { .. } => "contention_begin",
-        What::ContentionEnd { .. } => "contention_end",
-        What::RssStat { .. } => "rss_stat",
-        What::CounterAdd { .. } => "percpu_counter_add_batch",
-        What::MarkVictim { .. } => "mark_victim",
-        What::WakeReaper { .. } => "wake_reaper",
-        What::StartReaping { .. } => "start_task_reaping",
-        What::FinishReaping { .. } => "finish_task_reaping",
-        What::SkipReaping { .. } => "skip_task_reaping",
-        What::ExitMmap => "exit_mmap",
-        What::Unmap { .. } => "unmap_page_range",
-        What::Mark(_) => "trace_marker",
-        _ => "other",
-    }
+    let tracepoint = what.tracepoint();
+    tracepoint
+        .split_once(':')
+        .map_or(tracepoint, |(_, name)| name)
 }
