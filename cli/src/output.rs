@@ -7,6 +7,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use plimsoll_lab::exact::Outcome;
 use plimsoll_lab::report::{Report, json, markdown, table};
 use tempfile::NamedTempFile;
 
@@ -63,7 +64,26 @@ impl Sink {
 
     /// Writes one more report, and its warnings to standard error.
     pub(crate) fn write(&mut self, report: &Report) -> anyhow::Result<()> {
-        for warning in &report.warnings {
+        let text = match self.format {
+            Format::Table => table::render(report, self.width()),
+            Format::Markdown => markdown::render(report),
+            Format::Json => json::render(report) + "\n",
+        };
+        self.write_text(&text, &report.warnings)
+    }
+
+    /// The same for what an exact replay found.
+    pub(crate) fn write_exact(&mut self, outcome: &Outcome) -> anyhow::Result<()> {
+        let text = match self.format {
+            Format::Table => outcome.render(self.width()),
+            Format::Markdown => outcome.render_markdown(),
+            Format::Json => json::render_exact(outcome) + "\n",
+        };
+        self.write_text(&text, &outcome.warnings)
+    }
+
+    fn write_text(&mut self, text: &str, warnings: &[String]) -> anyhow::Result<()> {
+        for warning in warnings {
             anstream::eprintln!("warning: {warning}");
         }
         // A blank line between two reports that people read; JSON is one line each.
@@ -71,11 +91,6 @@ impl Sink {
             ""
         } else {
             "\n"
-        };
-        let text = match self.format {
-            Format::Table => table::render(report, self.width()),
-            Format::Markdown => markdown::render(report),
-            Format::Json => json::render(report) + "\n",
         };
         let text = format!("{gap}{text}");
         self.written.push_str(&text);

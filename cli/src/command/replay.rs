@@ -1,5 +1,6 @@
 //! `plimsoll replay`: a recording, again, on another machine.
 
+use plimsoll_lab::exact::{self, ExactOptions};
 use plimsoll_lab::progress::Progress;
 use plimsoll_lab::replay::{self, ReplayOptions};
 
@@ -10,6 +11,9 @@ use crate::output::Sink;
 const SEEDS: u64 = 8;
 
 pub(crate) fn run(args: Replay) -> anyhow::Result<()> {
+    if args.exact {
+        return exact(args);
+    }
     let jobs = args.runs.jobs();
     let seeds = match args.seed {
         Some(seed) => vec![seed],
@@ -17,7 +21,7 @@ pub(crate) fn run(args: Replay) -> anyhow::Result<()> {
     };
     let options = ReplayOptions {
         file: args.file,
-        machine: args.machine,
+        machine: args.machine.unwrap_or_default(),
         scale: args.scale,
         a: args.a,
         b: args.b,
@@ -30,4 +34,18 @@ pub(crate) fn run(args: Replay) -> anyhow::Result<()> {
     let report = replay::run(&options, &progress);
     progress.finish();
     sink.write(&report?)
+}
+
+/// Whether anything differs is a finding, not a failure.
+fn exact(args: Replay) -> anyhow::Result<()> {
+    let options = ExactOptions {
+        file: args.file,
+        only: args.only,
+        design: args.design,
+    };
+    let mut sink = Sink::open(args.output)?;
+    let progress = Progress::new();
+    let outcome = exact::run(&options, &progress);
+    progress.finish();
+    sink.write_exact(&outcome?)
 }
