@@ -4,8 +4,10 @@
 //! A [`Judge`] takes one subject from a recording: page lists, timers, counters, kills. A recording
 //! that has nothing of a subject has no [`Judgement`] of it. [`judges`] lists them all.
 
+pub mod counters;
 mod load;
 mod outcome;
+pub mod timers;
 
 use plimsoll_recording::Recording;
 
@@ -60,7 +62,11 @@ pub struct ExactOptions {
 /// Every subject, in the order of the report.
 #[must_use]
 pub fn judges(_design: Option<designs::Named>) -> Vec<Box<dyn Judge>> {
-    vec![]
+    vec![
+        Box::new(timers::Timers::OURS),
+        Box::new(counters::Readings),
+        Box::new(counters::Additions),
+    ]
 }
 
 /// Judges every subject of a recording, or the one that was asked for.

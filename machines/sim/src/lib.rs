@@ -33,8 +33,8 @@ mod spend;
 mod stats;
 mod tags;
 mod task;
+mod tick;
 mod tree;
-mod wheel;
 mod word;
 
 pub use crate::cpu_lock::SimCpuLock;
