@@ -27,6 +27,8 @@ pub(crate) enum Command {
     Compare(Compare),
     /// Runs a recording of page allocations again, on a machine of any size
     Replay(Replay),
+    /// Shows a recording as tables: locks, page lists, periodic work, kills; or two side by side
+    Show(Show),
     /// Lists the simulated machines, or shows one with the source of every cost
     Machines(Machines),
     /// Lists the designs that can be compared
@@ -120,6 +122,23 @@ pub(crate) struct Replay {
     /// The card of costs
     #[arg(long, default_value = "mid")]
     pub(crate) card: CardName,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Show {
+    /// A recording, or two to lay side by side; - for stdin
+    #[arg(required = true, num_args = 1..=2, value_name = "FILE")]
+    pub(crate) files: Vec<String>,
+    /// Shows only this table, with all its rows: contentions, moves, holds, cpus, firings,
+    /// crowding, shepherd, reaping, victims or events
+    #[arg(long, value_name = "NAME")]
+    pub(crate) table: Option<String>,
+    /// Counts only waits for locks of which a function in the call chain contains this; several
+    /// with commas, as `perf lock contention -S`
+    #[arg(long, value_name = "TEXT", value_delimiter = ',')]
+    pub(crate) caller: Vec<String>,
     #[command(flatten)]
     pub(crate) output: Output,
 }

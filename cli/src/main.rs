@@ -45,6 +45,7 @@ fn run(args: Args) -> anyhow::Result<()> {
         Command::Reproduce(args) => command::reproduce::run(args),
         Command::Compare(args) => command::compare::run(args),
         Command::Replay(args) => command::replay::run(args),
+        Command::Show(args) => command::show::run(args),
         Command::Machines(args) => command::machines::run(&args),
         Command::Designs => command::designs::run(),
         Command::Bench(args) => command::bench::run(&args),

@@ -64,34 +64,36 @@ impl Sink {
 
     /// Writes one more report, and its warnings to standard error.
     pub(crate) fn write(&mut self, report: &Report) -> anyhow::Result<()> {
-        let text = match self.format {
-            Format::Table => table::render(report, self.width()),
+        warn(&report.warnings);
+        self.write_text(|format, width| match format {
+            Format::Table => table::render(report, width),
             Format::Markdown => markdown::render(report),
             Format::Json => json::render(report) + "\n",
-        };
-        self.write_text(&text, &report.warnings)
+        })
     }
 
     /// The same for what an exact replay found.
     pub(crate) fn write_exact(&mut self, outcome: &Outcome) -> anyhow::Result<()> {
-        let text = match self.format {
-            Format::Table => outcome.render(self.width()),
+        warn(&outcome.warnings);
+        self.write_text(|format, width| match format {
+            Format::Table => outcome.render(width),
             Format::Markdown => outcome.render_markdown(),
             Format::Json => json::render_exact(outcome) + "\n",
-        };
-        self.write_text(&text, &outcome.warnings)
+        })
     }
 
-    fn write_text(&mut self, text: &str, warnings: &[String]) -> anyhow::Result<()> {
-        for warning in warnings {
-            anstream::eprintln!("warning: {warning}");
-        }
+    /// Writes one more text, which `render` makes in a format for lines of so many characters.
+    pub(crate) fn write_text(
+        &mut self,
+        render: impl FnOnce(Format, usize) -> String,
+    ) -> anyhow::Result<()> {
         // A blank line between two reports that people read; JSON is one line each.
         let gap = if self.written.is_empty() || self.format == Format::Json {
             ""
         } else {
             "\n"
         };
+        let text = render(self.format, self.width());
         let text = format!("{gap}{text}");
         self.written.push_str(&text);
         match &self.target {
@@ -120,6 +122,12 @@ pub(crate) fn print(text: &str) -> anyhow::Result<()> {
     let mut stdout = io::stdout().lock();
     stdout.write_all(text.as_bytes())?;
     Ok(stdout.flush()?)
+}
+
+fn warn(warnings: &[String]) {
+    for warning in warnings {
+        anstream::eprintln!("warning: {warning}");
+    }
 }
 
 /// Replaces `file` as a whole: readers see the old text or the new one, never half of either.

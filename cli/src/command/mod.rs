@@ -8,3 +8,4 @@ pub(crate) mod linux;
 pub(crate) mod machines;
 pub(crate) mod replay;
 pub(crate) mod reproduce;
+pub(crate) mod show;
