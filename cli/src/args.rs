@@ -8,6 +8,8 @@ use clap::{Parser, Subcommand, ValueEnum};
 use plimsoll_lab::Card;
 use plimsoll_lab::bench::Size;
 
+use crate::command::linux_build::LinuxBuild;
+
 /// The memory manager of a many-core machine: reproduce published results, replay recordings,
 /// compare designs.
 #[derive(Debug, Parser)]
@@ -31,6 +33,19 @@ pub(crate) enum Command {
     Designs,
     /// Measures how fast Plimsoll itself is
     Bench(Bench),
+    /// Boots and records Linux kernels, and builds them
+    Linux(Linux),
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Linux {
+    #[command(subcommand)]
+    pub(crate) command: LinuxCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum LinuxCommand {
+    Build(LinuxBuild),
 }
 
 #[derive(Debug, clap::Args)]

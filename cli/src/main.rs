@@ -14,7 +14,7 @@ use std::process::ExitCode;
 use anstyle::{AnsiColor, Style};
 use clap::Parser;
 
-use crate::args::{Args, Command};
+use crate::args::{Args, Command, LinuxCommand};
 use crate::output::BadInput;
 
 const OUR_FAULT: u8 = 1;
@@ -47,6 +47,9 @@ fn run(args: Args) -> anyhow::Result<()> {
         Command::Machines(args) => command::machines::run(&args),
         Command::Designs => command::designs::run(),
         Command::Bench(args) => command::bench::run(&args),
+        Command::Linux(args) => match args.command {
+            LinuxCommand::Build(args) => command::linux_build::run(&args),
+        },
     }
 }
 

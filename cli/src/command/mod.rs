@@ -3,6 +3,7 @@
 pub(crate) mod bench;
 pub(crate) mod compare;
 pub(crate) mod designs;
+pub(crate) mod linux_build;
 pub(crate) mod machines;
 pub(crate) mod replay;
 pub(crate) mod reproduce;
