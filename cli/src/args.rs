@@ -8,6 +8,8 @@ use clap::{Parser, Subcommand, ValueEnum};
 use plimsoll_lab::Card;
 use plimsoll_lab::bench::Size;
 
+use crate::linux_args::{Guest, Linux};
+
 /// The memory manager of a many-core machine: reproduce published results, replay recordings,
 /// compare designs.
 #[derive(Debug, Parser)]
@@ -33,6 +35,11 @@ pub(crate) enum Command {
     Designs,
     /// Measures how fast Plimsoll itself is
     Bench(Bench),
+    /// Boots a Linux kernel with many CPUs in QEMU and records it
+    Linux(Linux),
+    /// What runs inside a booted kernel
+    #[command(hide = true)]
+    Guest(Guest),
 }
 
 #[derive(Debug, clap::Args)]
@@ -89,8 +96,17 @@ pub(crate) struct Replay {
     /// What `perf script` printed of kmem:mm_page_* events; plain, .gz or .zst; - for stdin
     pub(crate) file: String,
     /// The machine to run it on: a name that `plimsoll machines` lists, or a profile file
-    #[arg(long, value_name = "NAME|FILE")]
-    pub(crate) machine: String,
+    #[arg(long, value_name = "NAME|FILE", required_unless_present = "exact")]
+    pub(crate) machine: Option<String>,
+    /// Compares every decision of Plimsoll with the recorded kernel's instead
+    #[arg(long, conflicts_with_all = ["machine", "scale", "a", "b", "seed", "seeds", "jobs", "card"])]
+    pub(crate) exact: bool,
+    /// Exact: only this subject
+    #[arg(long, value_name = "SUBJECT", requires = "exact")]
+    pub(crate) only: Option<String>,
+    /// Exact: the design to compare; that of the recorded kernel's version if not given
+    #[arg(long, value_name = "DESIGN", requires = "exact")]
+    pub(crate) design: Option<String>,
     /// Repeats the recording on so many disjoint sets of CPUs
     #[arg(long, value_name = "N", default_value = "1")]
     pub(crate) scale: NonZeroU32,

@@ -7,6 +7,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use plimsoll_lab::exact::Outcome;
 use plimsoll_lab::report::{Report, json, markdown, table};
 use tempfile::NamedTempFile;
 
@@ -63,13 +64,21 @@ impl Sink {
 
     /// Writes one more report, and its warnings to standard error.
     pub(crate) fn write(&mut self, report: &Report) -> anyhow::Result<()> {
-        for warning in &report.warnings {
-            anstream::eprintln!("warning: {warning}");
-        }
+        warn(&report.warnings);
         self.write_text(|format, width| match format {
             Format::Table => table::render(report, width),
             Format::Markdown => markdown::render(report),
             Format::Json => json::render(report) + "\n",
+        })
+    }
+
+    /// The same for what an exact replay found.
+    pub(crate) fn write_exact(&mut self, outcome: &Outcome) -> anyhow::Result<()> {
+        warn(&outcome.warnings);
+        self.write_text(|format, width| match format {
+            Format::Table => outcome.render(width),
+            Format::Markdown => outcome.render_markdown(),
+            Format::Json => json::render_exact(outcome) + "\n",
         })
     }
 
@@ -113,6 +122,12 @@ pub(crate) fn print(text: &str) -> anyhow::Result<()> {
     let mut stdout = io::stdout().lock();
     stdout.write_all(text.as_bytes())?;
     Ok(stdout.flush()?)
+}
+
+fn warn(warnings: &[String]) {
+    for warning in warnings {
+        anstream::eprintln!("warning: {warning}");
+    }
 }
 
 /// Replaces `file` as a whole: readers see the old text or the new one, never half of either.

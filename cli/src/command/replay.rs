@@ -1,5 +1,6 @@
 //! `plimsoll replay`: a recording, again, on another machine.
 
+use plimsoll_lab::exact::{self, ExactOptions};
 use plimsoll_lab::progress::Progress;
 use plimsoll_lab::replay::{self, ReplayOptions};
 
@@ -11,6 +12,9 @@ use crate::recordings::Shelf;
 const SEEDS: u64 = 8;
 
 pub(crate) fn run(args: Replay) -> anyhow::Result<()> {
+    if args.exact {
+        return exact(args);
+    }
     let jobs = args.runs.jobs();
     let seeds = match args.seed {
         Some(seed) => vec![seed],
@@ -19,7 +23,7 @@ pub(crate) fn run(args: Replay) -> anyhow::Result<()> {
     let shelf = Shelf::open(args.record)?;
     let options = ReplayOptions {
         file: args.file,
-        machine: args.machine,
+        machine: args.machine.unwrap_or_default(),
         scale: args.scale,
         a: args.a,
         b: args.b,
@@ -35,4 +39,18 @@ pub(crate) fn run(args: Replay) -> anyhow::Result<()> {
     let (report, recordings) = run?;
     sink.write(&report)?;
     shelf.write(&recordings)
+}
+
+/// Whether anything differs is a finding, not a failure.
+fn exact(args: Replay) -> anyhow::Result<()> {
+    let options = ExactOptions {
+        file: args.file,
+        only: args.only,
+        design: args.design,
+    };
+    let mut sink = Sink::open(args.output)?;
+    let progress = Progress::new();
+    let outcome = exact::run(&options, &progress);
+    progress.finish();
+    sink.write_exact(&outcome?)
 }

@@ -24,6 +24,7 @@ use crate::profile::Profile;
 use crate::random::cpu_id;
 use crate::record::Record;
 use crate::task::Task;
+use crate::tick::PERCENT_MAX;
 use crate::tree::{CPUS_MAX, NEVER, Tree, cpu_of, key, time_of};
 use crate::wait::WaitObserver;
 
@@ -96,6 +97,10 @@ impl Inner {
         assert!(
             cpus <= CPUS_MAX,
             "a simulated machine has at most {CPUS_MAX} CPUs"
+        );
+        assert!(
+            options.late_ticks_percent <= PERCENT_MAX,
+            "at most {PERCENT_MAX} % of ticks come before they are counted"
         );
         let prices = Prices::new(&profile.costs, &profile.topology, &profile.speed_percent);
         let ceremonial = options.strict || options.lock_model == LockModel::ReleaseEvent;

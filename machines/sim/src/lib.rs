@@ -33,9 +33,9 @@ mod spend;
 mod stats;
 mod tags;
 mod task;
+mod tick;
 mod tree;
 mod wait;
-mod wheel;
 mod word;
 
 pub use crate::cpu_lock::SimCpuLock;
