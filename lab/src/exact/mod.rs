@@ -4,8 +4,11 @@
 //! A [`Judge`] takes one subject from a recording: page lists, timers, counters, kills. A recording
 //! that has nothing of a subject has no [`Judgement`] of it. [`judges`] lists them all.
 
+pub mod kills;
 mod load;
 mod outcome;
+pub mod reaping;
+pub mod watermarks;
 
 use plimsoll_recording::Recording;
 
@@ -59,8 +62,18 @@ pub struct ExactOptions {
 
 /// Every subject, in the order of the report.
 #[must_use]
-pub fn judges(_design: Option<designs::Named>) -> Vec<Box<dyn Judge>> {
-    vec![]
+pub fn judges(design: Option<designs::Named>) -> Vec<Box<dyn Judge>> {
+    let design = design.map(|named| named.design);
+    vec![
+        Box::new(kills::Kills {
+            selecting: design.as_ref().map(|design| design.selecting),
+        }),
+        Box::new(kills::Scores),
+        Box::new(reaping::Reaping {
+            reaping: design.as_ref().map(|design| design.reaping),
+        }),
+        Box::new(watermarks::Watermarks),
+    ]
 }
 
 /// Judges every subject of a recording, or the one that was asked for.

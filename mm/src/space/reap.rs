@@ -97,11 +97,7 @@ impl<M: Machine> AddressSpace<M> {
 
     /// [`AddressSpace::try_reap`], which calls `starts` once it has the lock of the mappings and
     /// finds that something may be left to empty.
-    pub(crate) fn try_reap_after(
-        &self,
-        memory: Memory<'_, M>,
-        starts: impl FnOnce(),
-    ) -> Reaped {
+    pub(crate) fn try_reap_after(&self, memory: Memory<'_, M>, starts: impl FnOnce()) -> Reaped {
         let machine = memory.machine;
         machine.emit(Event::Begin(Phase::Reap));
         let reaped = self.mappings.try_read(machine, Site::Reap, |_| {
