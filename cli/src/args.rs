@@ -8,6 +8,8 @@ use clap::{Parser, Subcommand, ValueEnum};
 use plimsoll_lab::Card;
 use plimsoll_lab::bench::Size;
 
+use crate::linux_args::{Guest, Linux};
+
 /// The memory manager of a many-core machine: reproduce published results, replay recordings,
 /// compare designs.
 #[derive(Debug, Parser)]
@@ -31,6 +33,11 @@ pub(crate) enum Command {
     Designs,
     /// Measures how fast Plimsoll itself is
     Bench(Bench),
+    /// Boots a Linux kernel with many CPUs in QEMU and records it
+    Linux(Linux),
+    /// What runs inside a booted kernel
+    #[command(hide = true)]
+    Guest(Guest),
 }
 
 #[derive(Debug, clap::Args)]

@@ -1,3 +1,13 @@
 //! Records a Linux kernel: that of this computer, or one booted with many CPUs in an emulator.
 //!
 //! Both write the format of `plimsoll_recording`.
+
+pub mod boot;
+pub mod guest;
+pub mod package;
+
+/// Whether this program may do anything on this computer.
+#[must_use]
+pub fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
