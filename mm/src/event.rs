@@ -87,7 +87,8 @@ pub enum Event {
     MarkVictim(ProcessId),
     /// The reaper's delay has passed, and the process still has memory (Linux: `oom:wake_reaper`).
     WakeReaper(ProcessId),
-    /// The reaper makes an attempt (Linux: `oom:start_task_reaping`, once it has the lock).
+    /// The reaper begins to empty a victim, with the lock of its mappings (Linux:
+    /// `oom:start_task_reaping`).
     StartTaskReaping(ProcessId),
     /// An attempt has ended in which something was emptied (Linux: `oom:finish_task_reaping`).
     FinishTaskReaping(ProcessId),

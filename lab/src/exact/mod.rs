@@ -5,9 +5,12 @@
 //! that has nothing of a subject has no [`Judgement`] of it. [`judges`] lists them all.
 
 pub mod counters;
+pub mod kills;
 mod load;
 mod outcome;
+pub mod reaping;
 pub mod timers;
+pub mod watermarks;
 
 use plimsoll_recording::Recording;
 
@@ -61,11 +64,20 @@ pub struct ExactOptions {
 
 /// Every subject, in the order of the report.
 #[must_use]
-pub fn judges(_design: Option<designs::Named>) -> Vec<Box<dyn Judge>> {
+pub fn judges(design: Option<designs::Named>) -> Vec<Box<dyn Judge>> {
+    let design = design.map(|named| named.design);
     vec![
         Box::new(timers::Timers::OURS),
         Box::new(counters::Readings),
         Box::new(counters::Additions),
+        Box::new(kills::Kills {
+            selecting: design.as_ref().map(|design| design.selecting),
+        }),
+        Box::new(kills::Scores),
+        Box::new(reaping::Reaping {
+            reaping: design.as_ref().map(|design| design.reaping),
+        }),
+        Box::new(watermarks::Watermarks),
     ]
 }
 
