@@ -4,5 +4,7 @@ pub(crate) mod bench;
 pub(crate) mod compare;
 pub(crate) mod designs;
 pub(crate) mod machines;
+#[cfg(target_os = "linux")]
+pub(crate) mod record;
 pub(crate) mod replay;
 pub(crate) mod reproduce;
