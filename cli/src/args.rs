@@ -8,7 +8,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 use plimsoll_lab::Card;
 use plimsoll_lab::bench::Size;
 
-use crate::command::linux_build::LinuxBuild;
+use crate::linux_args::{Guest, Linux};
 
 /// The memory manager of a many-core machine: reproduce published results, replay recordings,
 /// compare designs.
@@ -33,19 +33,11 @@ pub(crate) enum Command {
     Designs,
     /// Measures how fast Plimsoll itself is
     Bench(Bench),
-    /// Boots and records Linux kernels, and builds them
+    /// Boots a Linux kernel with many CPUs in QEMU and records it
     Linux(Linux),
-}
-
-#[derive(Debug, clap::Args)]
-pub(crate) struct Linux {
-    #[command(subcommand)]
-    pub(crate) command: LinuxCommand,
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum LinuxCommand {
-    Build(LinuxBuild),
+    /// What runs inside a booted kernel
+    #[command(hide = true)]
+    Guest(Guest),
 }
 
 #[derive(Debug, clap::Args)]

@@ -5,6 +5,7 @@
 
 mod args;
 mod command;
+mod linux_args;
 mod output;
 
 use std::io;
@@ -14,7 +15,7 @@ use std::process::ExitCode;
 use anstyle::{AnsiColor, Style};
 use clap::Parser;
 
-use crate::args::{Args, Command, LinuxCommand};
+use crate::args::{Args, Command};
 use crate::output::BadInput;
 
 const OUR_FAULT: u8 = 1;
@@ -47,9 +48,8 @@ fn run(args: Args) -> anyhow::Result<()> {
         Command::Machines(args) => command::machines::run(&args),
         Command::Designs => command::designs::run(),
         Command::Bench(args) => command::bench::run(&args),
-        Command::Linux(args) => match args.command {
-            LinuxCommand::Build(args) => command::linux_build::run(&args),
-        },
+        Command::Linux(args) => command::linux::run(args),
+        Command::Guest(args) => command::guest::run(args),
     }
 }
 
@@ -63,6 +63,9 @@ fn is_closed_pipe(error: &anyhow::Error) -> bool {
 fn is_bad_input(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
         let lab = cause.downcast_ref::<plimsoll_lab::Error>();
-        cause.is::<BadInput>() || lab.is_some_and(plimsoll_lab::Error::is_bad_input)
+        let boot = cause.downcast_ref::<plimsoll_linux::boot::Error>();
+        cause.is::<BadInput>()
+            || lab.is_some_and(plimsoll_lab::Error::is_bad_input)
+            || boot.is_some_and(plimsoll_linux::boot::Error::is_bad_input)
     })
 }

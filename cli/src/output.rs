@@ -134,7 +134,7 @@ fn public_permissions(draft: &fs::File) -> io::Result<fs::Permissions> {
     Ok(draft.metadata()?.permissions())
 }
 
-fn writable(file: &Path) -> anyhow::Result<()> {
+pub(crate) fn writable(file: &Path) -> anyhow::Result<()> {
     let cannot = |why: &dyn fmt::Display| {
         BadInput(format!(
             "cannot write to {}: {why}; name another --output",

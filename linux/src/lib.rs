@@ -2,4 +2,13 @@
 //!
 //! Both write the format of `plimsoll_recording`. [`build`] makes kernels to boot.
 
+pub mod boot;
 pub mod build;
+pub mod guest;
+pub mod package;
+
+/// Whether this program may do anything on this computer.
+#[must_use]
+pub fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}

@@ -3,6 +3,8 @@
 pub(crate) mod bench;
 pub(crate) mod compare;
 pub(crate) mod designs;
+pub(crate) mod guest;
+pub(crate) mod linux;
 pub(crate) mod linux_build;
 pub(crate) mod machines;
 pub(crate) mod replay;

@@ -24,7 +24,10 @@ const EDGES: [(&str, &[&str]); 9] = [
     ),
     ("recording", &[]),
     ("linux", &["plimsoll-recording"]),
-    ("cli", &["plimsoll-lab", "plimsoll-linux", "plimsoll-recording"]),
+    (
+        "cli",
+        &["plimsoll-lab", "plimsoll-linux", "plimsoll-recording"],
+    ),
     ("xtask", &[]),
 ];
 
