@@ -10,7 +10,7 @@ use plimsoll_linux::boot::doctor::{self, State};
 use plimsoll_linux::boot::{self, KernelChoice, LoadChoice, Options, Outcome};
 use plimsoll_linux::guest::load::LOADS;
 
-use crate::command::linux_build;
+use super::linux_build;
 use crate::linux_args::{Linux, LinuxCommand};
 use crate::output::{self, BadInput};
 

@@ -10,6 +10,7 @@ use anyhow::Context;
 use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressStyle};
 use plimsoll_linux::build::{self, Error, Rate, Recipe, SemanticPatch, Step, Tools};
+use plimsoll_linux::package::cache;
 
 use crate::output::{self, BadInput};
 
@@ -58,7 +59,7 @@ pub(crate) fn run(args: &LinuxBuild) -> anyhow::Result<()> {
         Hz::Hz1000 => Rate::Hz1000,
     };
     let recipe = Recipe::new(&args.series, rate, patches(args)?).map_err(told)?;
-    let cache = cache(args.cache.clone())?;
+    let cache = cache_folder(args.cache.clone())?;
     let cpus = || thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
     let jobs = args.jobs.unwrap_or_else(cpus);
     // Hidden by indicatif where standard error is no terminal.
@@ -75,11 +76,10 @@ pub(crate) fn run(args: &LinuxBuild) -> anyhow::Result<()> {
     bar.finish_and_clear();
     let built = built.map_err(told)?;
     output::print(&format!(
-        "{}\nLinux {} of {}\nboot it with `plimsoll linux --kernel {}`\n",
+        "{}\nLinux {}, from {}\nto boot it: plimsoll linux --kernel and this file\n",
         built.image.display(),
         built.release,
-        built.package,
-        built.image.display()
+        built.package
     ))
 }
 
@@ -109,22 +109,8 @@ fn checkout() -> Option<PathBuf> {
     starts.find_map(|start| start.ancestors().find(is_checkout).map(Path::to_owned))
 }
 
-fn cache(named: Option<PathBuf>) -> anyhow::Result<PathBuf> {
-    let folder = |variable| {
-        env::var_os(variable)
-            .map(PathBuf::from)
-            .filter(|path| path.is_absolute())
-    };
-    let usual = || {
-        Some(
-            folder("XDG_CACHE_HOME")
-                .or_else(|| Some(folder("HOME")?.join(".cache")))?
-                .join("plimsoll"),
-        )
-    };
-    let found = named.or_else(usual).ok_or_else(|| {
-        BadInput("no folder to build in: name one with --cache, or set HOME".to_owned())
-    })?;
+fn cache_folder(named: Option<PathBuf>) -> anyhow::Result<PathBuf> {
+    let found = named.map_or_else(cache::folder, Ok)?;
     // `make` runs in other folders than this one.
     std::path::absolute(&found).with_context(|| format!("cannot find {}", found.display()))
 }
