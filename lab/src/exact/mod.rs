@@ -4,9 +4,14 @@
 //! A [`Judge`] takes one subject from a recording: page lists, timers, counters, kills. A recording
 //! that has nothing of a subject has no [`Judgement`] of it. [`judges`] lists them all.
 
+pub mod counters;
+pub mod kills;
 mod load;
 mod outcome;
 mod pages;
+pub mod reaping;
+pub mod timers;
+pub mod watermarks;
 
 use plimsoll_recording::Recording;
 
@@ -62,6 +67,21 @@ pub struct ExactOptions {
 #[must_use]
 pub fn judges(_design: Option<designs::Named>) -> Vec<Box<dyn Judge>> {
     vec![Box::new(pages::PageLists)]
+pub fn judges(design: Option<designs::Named>) -> Vec<Box<dyn Judge>> {
+    let design = design.map(|named| named.design);
+    vec![
+        Box::new(timers::Timers::OURS),
+        Box::new(counters::Readings),
+        Box::new(counters::Additions),
+        Box::new(kills::Kills {
+            selecting: design.as_ref().map(|design| design.selecting),
+        }),
+        Box::new(kills::Scores),
+        Box::new(reaping::Reaping {
+            reaping: design.as_ref().map(|design| design.reaping),
+        }),
+        Box::new(watermarks::Watermarks),
+    ]
 }
 
 /// Judges every subject of a recording, or the one that was asked for.
