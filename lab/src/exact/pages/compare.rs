@@ -78,7 +78,9 @@ fn pair(op_index: usize, op: &Op, holds: &[Hold]) -> Vec<Pair> {
         amount.blocks += it.blocks();
     }
     for hold in holds {
-        let Some(kind) = kind(hold.site) else { continue };
+        let Some(kind) = kind(hold.site) else {
+            continue;
+        };
         let zone = u8::try_from(hold.zone).unwrap_or(u8::MAX);
         let amount = &mut amounts.entry((zone, kind)).or_default()[1];
         amount.pages += hold.pages;

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use plimsoll_mm::page::ListState;
 
 use super::compare::Pair;
-use super::lists::{LISTS, ListId};
+use super::lists::{LISTS, ListId, Place};
 use super::op::{Action, Kind, Op};
 
 /// The kernel's lists, by zone and CPU.
@@ -59,9 +59,17 @@ impl Follow {
         self.lists.insert((zone, cpu), followed);
     }
 
+    /// Adds blocks that were on a list before the first operation.
+    pub(super) fn add_before(&mut self, place: Place, blocks: usize) {
+        let blocks = i64::try_from(blocks).unwrap_or(i64::MAX);
+        self.add(place.zone, place.cpu, place.list, blocks);
+    }
+
     /// How many blocks are on each list.
     pub(super) fn lens(&self, zone: u8, cpu: u32) -> [u32; LISTS] {
-        self.lists.get(&(zone, cpu)).map_or([0; LISTS], |it| it.lens)
+        self.lists
+            .get(&(zone, cpu))
+            .map_or([0; LISTS], |it| it.lens)
     }
 
     /// How many pages are on all lists.
@@ -116,11 +124,13 @@ impl Follow {
     /// Whether the size of a move depends on what the CPU did before the recording. To be asked
     /// before its operation is noted.
     pub(super) fn depends_on_before(&self, pair: &Pair) -> bool {
-        self.lists.get(&(pair.zone, pair.cpu)).is_some_and(|it| match pair.kind {
-            Kind::Refill => it.alloc_factor.0 != it.alloc_factor.1,
-            Kind::Spill => it.free_count.0 != it.free_count.1 || !it.counted,
-            Kind::Decay | Kind::Drain => !it.counted,
-        })
+        self.lists
+            .get(&(pair.zone, pair.cpu))
+            .is_some_and(|it| match pair.kind {
+                Kind::Refill => it.alloc_factor.0 != it.alloc_factor.1,
+                Kind::Spill => it.free_count.0 != it.free_count.1 || !it.counted,
+                Kind::Decay | Kind::Drain => !it.counted,
+            })
     }
 
     /// Follows what a move tells.
@@ -177,7 +187,9 @@ impl Follow {
     fn missing_at_next_spill(&self, pair: &Pair, state: &ListState, after: &[Op]) -> i64 {
         let key = (pair.zone, pair.cpu);
         let mut ahead = Self::default();
-        let Some(it) = self.lists.get(&key) else { return 0 };
+        let Some(it) = self.lists.get(&key) else {
+            return 0;
+        };
         ahead.lists.insert(key, it.clone());
         let least = i64::from(state.high.0) - 1 - i64::from(self.count(pair.zone, pair.cpu));
         for op in after.iter().skip(1).filter(|op| op.cpu == pair.cpu) {

@@ -16,9 +16,10 @@ use plimsoll_recording::Recording;
 use plimsoll_recording::event::{Event, What};
 
 pub(super) use self::tally::Tally;
+use super::begin::note;
 use super::future::Future;
 use super::lists::{ListId, Lists, MOVABLE, Place, RECLAIMABLE, UNMOVABLE};
-use super::op::{Action, Kind, Move, Op};
+use super::op::{Action, Move, Op};
 use super::zoneinfo::ZoneInfo;
 
 /// What a recording's events come to.
@@ -28,8 +29,6 @@ pub(super) struct Inferred {
     /// What was on each list at the first event, next one first, as far as it was handed out or given
     /// back later.
     pub(super) before: HashMap<Place, Vec<u64>>,
-    /// Lists that were seen empty.
-    pub(super) emptied: HashSet<Place>,
     pub(super) tally: Tally,
 }
 
@@ -54,7 +53,6 @@ impl Inferred {
         Self {
             ops: walk.ops,
             before,
-            emptied: walk.emptied,
             tally: walk.tally,
         }
     }
@@ -247,7 +245,10 @@ impl<'a> Walk<'a> {
         let (What::Free { pfn, order: 0 } | What::FreeBatched { pfn }) = event.what else {
             return;
         };
-        let next = self.future.of_frame(index).map(|next| &self.events[next].what);
+        let next = self
+            .future
+            .of_frame(index)
+            .map(|next| &self.events[next].what);
         if let Some(&What::Alloc {
             pfn: it,
             order: 0,
@@ -313,7 +314,10 @@ impl<'a> Walk<'a> {
     /// handed out or given back later.
     fn take_above(&mut self, index: usize, place: Place, pfn: u64) {
         let above = self.lists.above(place, Some(pfn));
-        let unseen: Vec<u64> = above.into_iter().filter(|&it| self.is_taken_unseen(it)).collect();
+        let unseen: Vec<u64> = above
+            .into_iter()
+            .filter(|&it| self.is_taken_unseen(it))
+            .collect();
         let unseen = self.without_misplaced(place, unseen);
         self.take_unseen(index, place, unseen, Vec::new());
     }
@@ -357,9 +361,7 @@ impl<'a> Walk<'a> {
     fn block_type(&self, pfn: u64) -> u8 {
         let block = pfn >> BLOCK_SHIFT;
         let known = self.blocks.get(&block).copied();
-        known.unwrap_or_else(|| {
-            GUESSES[self.doubts.ruled_out.get(&block).copied().unwrap_or(0)]
-        })
+        known.unwrap_or_else(|| GUESSES[self.doubts.ruled_out.get(&block).copied().unwrap_or(0)])
     }
 
     /// Emits a bulk allocation of `pfns`.
@@ -410,20 +412,18 @@ impl<'a> Walk<'a> {
         });
     }
 
+    /// A recorder's note that a CPU came or went.
     fn mark(&mut self, index: usize, text: &str) {
-        let text = text.strip_prefix("plimsoll: ").unwrap_or(text);
-        let mut words = text.split_whitespace();
-        let (word, value) = (words.next(), words.next().and_then(|it| it.parse().ok()));
-        let (Some(word), Some(value)) = (word, value) else {
+        let words: Vec<&str> = note(text).split_whitespace().collect();
+        let ["cpu", cpu, "is", state] = words[..] else {
             return;
         };
-        let (cpu, action) = match word {
-            "dead" | "offline" => (value, Action::Online(false)),
-            "online" => (value, Action::Online(true)),
-            "high_fraction" => (0, Action::HighFraction(u64::from(value))),
-            _ => return,
-        };
-        self.push_op(index, cpu, action, Vec::new());
+        let Ok(cpu) = cpu.parse() else { return };
+        match state {
+            "on" => self.push_op(index, cpu, Action::Online(true), Vec::new()),
+            "off" => self.push_op(index, cpu, Action::Online(false), Vec::new()),
+            _ => {}
+        }
     }
 }
 

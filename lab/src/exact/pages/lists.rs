@@ -109,7 +109,10 @@ impl Lists {
         let limit = limit.filter(|(found, _)| *found == place);
         let above = list.iter().rev();
         let hotter = |at: &i64| limit.is_none_or(|(_, limit)| at > limit);
-        above.take_while(|(at, _)| hotter(at)).map(|(_, pfn)| *pfn).collect()
+        above
+            .take_while(|(at, _)| hotter(at))
+            .map(|(_, pfn)| *pfn)
+            .collect()
     }
 
     /// The blocks of a list that are given back before `pfn`.

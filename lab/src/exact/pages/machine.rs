@@ -63,7 +63,9 @@ impl Stepwise {
 
 impl fmt::Debug for Stepwise {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Stepwise").field("cpu", &self.cpu).finish_non_exhaustive()
+        f.debug_struct("Stepwise")
+            .field("cpu", &self.cpu)
+            .finish_non_exhaustive()
     }
 }
 
@@ -115,7 +117,13 @@ impl Machine for Stepwise {
     }
 
     fn tags(&self, pages: Pages) -> StepTags {
-        let fresh = |page: u32| if page % 1024 == 0 { StepTags::FRESH_HEAD } else { 0 };
+        let fresh = |page: u32| {
+            if page % 1024 == 0 {
+                StepTags::FRESH_HEAD
+            } else {
+                0
+            }
+        };
         StepTags((0..pages.0).map(|page| Cell::new(fresh(page))).collect())
     }
 

@@ -20,9 +20,18 @@ pub(super) enum Action {
     /// A block was taken from a list.
     Alloc { zone: u8, list: ListId, pfn: u64 },
     /// A block was taken from the zone itself.
-    AllocDirect { zone: u8, order: u8, mobility: u8, pfn: u64 },
+    AllocDirect {
+        zone: u8,
+        order: u8,
+        mobility: u8,
+        pfn: u64,
+    },
     /// Single pages were taken from a list at once, unseen.
-    Bulk { zone: u8, list: ListId, pfns: Vec<u64> },
+    Bulk {
+        zone: u8,
+        list: ListId,
+        pfns: Vec<u64>,
+    },
     /// A block was put on a list.
     Free { zone: u8, list: ListId, pfn: u64 },
     /// A block was given to the zone itself.
@@ -33,8 +42,6 @@ pub(super) enum Action {
     Drain,
     /// The CPU came or went.
     Online(bool),
-    /// `percpu_pagelist_high_fraction` was set.
-    HighFraction(u64),
 }
 
 /// Pages that went between lists and a zone.

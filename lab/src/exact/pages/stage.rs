@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 
 use plimsoll_mm::design::Design;
-use plimsoll_mm::page::watermark::Urgency;
+use plimsoll_mm::machine::Machine;
+use plimsoll_mm::page::sizing::Sizes;
+use plimsoll_mm::page::watermark::{Urgency, Watermarks};
 use plimsoll_mm::page::{
     Config, FreeBlocks, Grouping, Layout, ListState, Mobility, Request, TypedBlock, ZoneKind,
     ZoneLayout,
@@ -62,7 +64,10 @@ impl Stage {
             (Knob::HighFraction, knobs.high_fraction),
         ];
         for (knob, value) in set {
-            config.tunables.set(knob, value).map_err(|error| error.to_string())?;
+            config
+                .tunables
+                .set(knob, value)
+                .map_err(|error| error.to_string())?;
         }
         let mm = Manager::new(&machine, config).map_err(|error| error.to_string())?;
         for &cpu in &knobs.offline {
@@ -71,7 +76,9 @@ impl Stage {
         }
         let mut stock = Vec::new();
         for (index, zone) in (0..).zip(zones) {
-            let in_use = mm.pages().seed_free(&machine, index, &free_blocks(zone.free));
+            let in_use = mm
+                .pages()
+                .seed_free(&machine, index, &free_blocks(zone.free));
             let mut by_order: [Vec<Pfn>; Order::COUNT] = Default::default();
             // A zone that is nearly all free stays entirely so.
             for block in in_use.unwrap_or_default() {
@@ -95,7 +102,9 @@ impl Stage {
         let mut blocks = Vec::new();
         for (list, &count) in (0..).map(ListId).zip(&start.blocks) {
             for _ in 0..count {
-                let pfn = self.from_stock(zone, list.order()).ok_or("the zone is too small")?;
+                let pfn = self
+                    .from_stock(zone, list.order())
+                    .ok_or("the zone is too small")?;
                 blocks.push(typed(pfn, list));
             }
         }
@@ -106,16 +115,43 @@ impl Stage {
             freed_high_order: false,
             blocks,
         };
-        let seeded =
-            self.mm.pages().seed_lists(&self.machine, u32::from(zone), CpuId(cpu), &state);
+        let seeded = self
+            .mm
+            .pages()
+            .seed_lists(&self.machine, u32::from(zone), CpuId(cpu), &state);
         seeded.map_err(|error| error.to_string())
+    }
+
+    /// Sets watermarks and list sizes to the kernel's.
+    pub(super) fn set_sizes(
+        &self,
+        zone: u8,
+        marks: Watermarks,
+        sizes: Sizes,
+    ) -> Result<(), String> {
+        let set = self
+            .mm
+            .pages()
+            .seed_sizes(&self.machine, u32::from(zone), marks, sizes);
+        set.map_err(|error| error.to_string())
+    }
+
+    pub(super) fn cpus(&self) -> usize {
+        self.machine.topology().cpus() as usize
+    }
+
+    /// Pages on the lists of `cpu` in all zones.
+    pub(super) fn listed(&self, cpu: u32) -> u64 {
+        u64::from(self.mm.pages().listed(&self.machine, CpuId(cpu)).0)
     }
 
     /// Performs one operation; says what it moved.
     pub(super) fn perform(&mut self, op: &Op) -> Vec<Hold> {
         self.machine.go_to(op.cpu);
         let done = match op.action {
-            Action::Alloc { zone, list, pfn } => self.alloc(zone, (list.order(), list.mobility()), pfn),
+            Action::Alloc { zone, list, pfn } => {
+                self.alloc(zone, (list.order(), list.mobility()), pfn)
+            }
             Action::AllocDirect {
                 zone,
                 order,
@@ -132,7 +168,10 @@ impl Stage {
                 block.is_some_and(|block| {
                     let order = order_of(list.order());
                     let mobility = mobility_of(list.mobility());
-                    self.mm.pages().free_as(&self.machine, block, order, mobility).is_ok()
+                    self.mm
+                        .pages()
+                        .free_as(&self.machine, block, order, mobility)
+                        .is_ok()
                 })
             }
             Action::FreeDirect { zone, order, pfn } => {
@@ -158,10 +197,6 @@ impl Stage {
                 self.mm.cpu_going(&self.machine, CpuId(op.cpu));
                 self.mm.cpu_dead(&self.machine, CpuId(op.cpu));
                 true
-            }
-            Action::HighFraction(value) => {
-                let pages = self.mm.pages();
-                pages.set_tunable(&self.machine, Knob::HighFraction, value).is_ok()
             }
         };
         self.refused += u64::from(!done);
@@ -196,12 +231,17 @@ impl Stage {
         let request = self.request(zone, list.order(), list.mobility());
         if pfns.len() == 1 || list.order() > 0 {
             // Linux would have taken a single page visibly: the rest of a larger allocation.
-            return pfns.iter().all(|&pfn| self.alloc_keeping(cpu, zone, list, pfn));
+            return pfns
+                .iter()
+                .all(|&pfn| self.alloc_keeping(cpu, zone, list, pfn));
         }
         let mut blocks = vec![Pfn(0); pfns.len()];
         let mut got = 0;
         while got < blocks.len() {
-            let more = self.mm.pages().alloc_bulk(&self.machine, request, &mut blocks[got..]);
+            let more = self
+                .mm
+                .pages()
+                .alloc_bulk(&self.machine, request, &mut blocks[got..]);
             if more == 0 {
                 break;
             }
@@ -224,7 +264,10 @@ impl Stage {
             ..after
         };
         let zone = u32::from(zone);
-        let seeded = self.mm.pages().seed_lists(&self.machine, zone, CpuId(cpu), &kept);
+        let seeded = self
+            .mm
+            .pages()
+            .seed_lists(&self.machine, zone, CpuId(cpu), &kept);
         done && seeded.is_ok()
     }
 
@@ -243,10 +286,14 @@ impl Stage {
             Some((block, whole)) if whole > order => {
                 // It was split: its other parts are freed by themselves.
                 let (from, to) = (order_of(whole), order_of(order));
-                self.mm.pages().split_to(&self.machine, block, from, to).ok()?;
+                self.mm
+                    .pages()
+                    .split_to(&self.machine, block, from, to)
+                    .ok()?;
                 let step = 1u32 << order;
                 for at in (step..1 << whole).step_by(step as usize) {
-                    self.in_use.insert(pfn + u64::from(at), (Pfn(block.0 + at), order));
+                    self.in_use
+                        .insert(pfn + u64::from(at), (Pfn(block.0 + at), order));
                 }
                 Some(block)
             }
@@ -262,7 +309,10 @@ impl Stage {
         let block = stock[found].pop()?;
         for at in (wanted..found).rev() {
             let half = order_of(u8::try_from(at).ok()?);
-            self.mm.pages().split_to(&self.machine, block, half.up()?, half).ok()?;
+            self.mm
+                .pages()
+                .split_to(&self.machine, block, half.up()?, half)
+                .ok()?;
             stock[at].push(Pfn(block.0 + half.pages().0));
         }
         Some(block)
@@ -314,7 +364,10 @@ impl Stage {
             ..state
         };
         let zone = u32::from(zone);
-        let seeded = self.mm.pages().seed_lists(&self.machine, zone, CpuId(cpu), &kept);
+        let seeded = self
+            .mm
+            .pages()
+            .seed_lists(&self.machine, zone, CpuId(cpu), &kept);
         self.refused += u64::from(seeded.is_err());
         self.machine.take_holds();
     }

@@ -10,9 +10,9 @@ impl Walk<'_> {
     /// A block is freed; one of a batch comes to its list later.
     pub(super) fn free(&mut self, index: usize, cpu: u32, (pfn, order): (u64, u8)) {
         let next = self.future.of_frame(index);
-        let batched = next.is_some_and(|next| {
-            matches!(self.events[next].what, What::FreeBatched { pfn: it } if it == pfn)
-        });
+        let batched = next.is_some_and(
+            |next| matches!(self.events[next].what, What::FreeBatched { pfn: it } if it == pfn),
+        );
         if batched {
             self.batched.insert(pfn, order);
             let batch = self.batches.entry(cpu).or_default();
@@ -60,7 +60,12 @@ impl Walk<'_> {
         let list = self.list_of_freed(index, (pfn, order));
         let Some(list) = list.filter(|_| !self.finds_lists_locked(index, cpu, pfn)) else {
             self.tally.direct_frees += 1;
-            self.push_op(index, cpu, Action::FreeDirect { zone, order, pfn }, Vec::new());
+            self.push_op(
+                index,
+                cpu,
+                Action::FreeDirect { zone, order, pfn },
+                Vec::new(),
+            );
             return;
         };
         self.lists.push(Place { cpu, zone, list }, pfn);
@@ -81,12 +86,16 @@ impl Walk<'_> {
                 order: its,
                 mobility,
                 ..
-            } if (it, its) == (pfn, order) => mobility.map_or_else(by_block, |kind| ListId::of(order, kind)),
+            } if (it, its) == (pfn, order) => {
+                mobility.map_or_else(by_block, |kind| ListId::of(order, kind))
+            }
             What::PcpuDrain {
                 pfn: it,
                 order: its,
                 mobility,
-            } if (it, its) == (pfn, order) => mobility.map_or_else(by_block, |kind| ListId::of(order, kind)),
+            } if (it, its) == (pfn, order) => {
+                mobility.map_or_else(by_block, |kind| ListId::of(order, kind))
+            }
             What::Free { .. } | What::FreeBatched { .. } => by_block(),
             _ => None,
         }

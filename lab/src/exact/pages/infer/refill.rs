@@ -167,6 +167,11 @@ impl Walk<'_> {
 
     fn batch(&self, zone: u8) -> u64 {
         let lists = &self.zones[usize::from(zone)].lists;
-        lists.iter().flatten().map(|it| it.batch).max().unwrap_or(63)
+        lists
+            .iter()
+            .flatten()
+            .map(|it| it.batch)
+            .max()
+            .unwrap_or(63)
     }
 }
