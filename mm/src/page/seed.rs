@@ -13,7 +13,7 @@ use super::mobility::Mobility;
 use super::pcp::{Pcp, list_of};
 use super::zone::Zone;
 use super::{FreeError, PageAllocator, tag};
-use crate::machine::{CpuLock, LocalWord, Lock, Machine, Tags};
+use crate::machine::{CpuLock, LocalWord, Machine, Tags};
 use crate::site::Site;
 use crate::units::{CpuId, Order, Pages, Pfn};
 use crate::vmstat::counters::ZoneItem;
@@ -153,7 +153,7 @@ impl<M: Machine> PageAllocator<M> {
 impl<M: Machine> Zone<M> {
     fn seed_free(&self, machine: &M, free: &FreeBlocks) -> Result<Vec<TypedBlock>, SeedError> {
         let frames = self.frames();
-        let plan = self.buddy.with(machine, Site::Control, |buddy| {
+        let plan = self.locked(machine, Site::Control, |buddy| {
             if buddy.free() != self.managed {
                 return Err(SeedError::NotFresh(self.index));
             }

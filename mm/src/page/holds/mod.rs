@@ -78,3 +78,24 @@ pub enum Leftover {
     /// The next spill or decay on that CPU gives it back too.
     Owed,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_version_bounds_what_its_kernel_bounds() {
+        use Site::{Decay, Drain, DrainRemoteNode, Refill, Spill};
+        let sites = [Refill, Spill, Decay, Drain, DrainRemoteNode];
+        let limits = |holds: &dyn Holds| sites.map(|site| holds.limit(site, Pages(63)));
+        let (none, batch) = (Limit::None, Limit::About(Pages(63)));
+        let drain = Limit::About(Pages(2016));
+        assert_eq!(limits(&Unbatched), [none, none, none, drain, batch]);
+        let long_term = [none, none, batch, drain, batch];
+        assert_eq!(limits(&Lists612), long_term);
+        assert_eq!(limits(&Lists618), long_term);
+        assert_eq!(limits(&Batched), [none, batch, batch, drain, batch]);
+        assert_eq!(Lists612.flush_from(), FlushFrom::Batch);
+        assert_eq!(Lists618.flush_from(), FlushFrom::BatchAndHalfMin);
+    }
+}
