@@ -1,13 +1,18 @@
 //! Arguments as typed. Each command turns its own into what the lab takes.
 
+#[cfg(target_os = "linux")]
+use std::ffi::OsString;
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
 use std::thread;
+#[cfg(target_os = "linux")]
+use std::time::Duration;
 
 use clap::{Parser, Subcommand, ValueEnum};
 use plimsoll_lab::Card;
 use plimsoll_lab::bench::Size;
 
+#[cfg(target_os = "linux")]
 use crate::linux_args::{Guest, Linux};
 
 /// The memory manager of a many-core machine: reproduce published results, replay recordings,
@@ -27,6 +32,9 @@ pub(crate) enum Command {
     Compare(Compare),
     /// Runs a recording of page allocations again, on a machine of any size
     Replay(Replay),
+    /// Records what this computer's kernel does with its memory: Linux, as root
+    #[cfg(target_os = "linux")]
+    Record(Record),
     /// Lists the simulated machines, or shows one with the source of every cost
     Machines(Machines),
     /// Lists the designs that can be compared
@@ -34,8 +42,10 @@ pub(crate) enum Command {
     /// Measures how fast Plimsoll itself is
     Bench(Bench),
     /// Boots a Linux kernel with many CPUs in QEMU and records it
+    #[cfg(target_os = "linux")]
     Linux(Linux),
     /// What runs inside a booted kernel
+    #[cfg(target_os = "linux")]
     #[command(hide = true)]
     Guest(Guest),
 }
@@ -89,7 +99,7 @@ pub(crate) struct Compare {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Replay {
-    /// What `perf script` printed of kmem:mm_page_* events; plain, .gz or .zst; - for stdin
+    /// What `plimsoll record` wrote, or `perf script` printed (plain, .gz or .zst); - for stdin
     pub(crate) file: String,
     /// The machine to run it on: a name that `plimsoll machines` lists, or a profile file
     #[arg(long, value_name = "NAME|FILE")]
@@ -113,6 +123,45 @@ pub(crate) struct Replay {
     pub(crate) card: CardName,
     #[command(flatten)]
     pub(crate) output: Output,
+}
+
+#[cfg(target_os = "linux")]
+#[derive(Debug, clap::Args)]
+pub(crate) struct Record {
+    /// The recording to write; a pipe or a device will do
+    #[arg(long, short, value_name = "FILE")]
+    pub(crate) output: PathBuf,
+    /// Stops after so long [default: when the command ends, or on Ctrl-C]
+    #[arg(long, value_name = "N", value_parser = seconds)]
+    pub(crate) seconds: Option<Duration>,
+    /// The kernel's ring buffer of each CPU in MiB [default: 16, less where memory is short]
+    #[arg(long, value_name = "MIB")]
+    pub(crate) buffer_mb: Option<NonZeroU32>,
+    /// MiB of events that may wait in memory to be packed
+    #[arg(long, value_name = "MIB", default_value = "256")]
+    pub(crate) memory_mb: NonZeroU32,
+    /// Reads the ring buffers once the load has ended, so that reading does not disturb it
+    #[arg(long)]
+    pub(crate) read_afterwards: bool,
+    /// Records changes of resident pages too: one more event for most page faults
+    #[arg(long)]
+    pub(crate) rss: bool,
+    /// Adds the files of this folder as texts at the end; the command finds it as PLIMSOLL_TEXTS
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) texts: Option<PathBuf>,
+    /// The command to run, and its arguments; PLIMSOLL_MARKER names a file that takes notes
+    #[arg(last = true)]
+    pub(crate) command: Vec<OsString>,
+}
+
+/// A time in seconds, with a fraction or without.
+#[cfg(target_os = "linux")]
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: Option<f64> = text.parse().ok();
+    let within = seconds.filter(|seconds| (0.001..=604_800.0).contains(seconds));
+    within
+        .map(Duration::from_secs_f64)
+        .ok_or_else(|| "expected seconds, from 0.001 to 604800 (a week)".to_owned())
 }
 
 #[derive(Debug, clap::Args)]

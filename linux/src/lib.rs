@@ -2,13 +2,19 @@
 //!
 //! Both write the format of `plimsoll_recording`.
 
+#[cfg(target_os = "linux")]
 pub mod boot;
+#[cfg(target_os = "linux")]
 pub mod guest;
+#[cfg(target_os = "linux")]
 pub mod package;
+#[cfg(target_os = "linux")]
 pub mod record;
+#[cfg(target_os = "linux")]
 mod tracefs;
 
 /// Whether this program may do anything on this computer.
+#[cfg(target_os = "linux")]
 #[must_use]
 pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
