@@ -98,11 +98,12 @@ pub(super) fn simulate(hz: Hz, cpus: u32, length: Nanos, late_ticks_percent: u32
         ..SimOptions::default()
     };
     let room = Room::with_options(&profile, Design::LINUX, options);
-    // Some pages now and then and work in between: never idle, and never without differentials.
+    // Never idle, and nearly always a number of pages mapped that differs from the last refresh's,
+    // so that the work finds something to do and arms its timer again.
     let worker = StressVm {
-        bytes: 16 * 4096,
-        use_ns_per_page: 1000,
-        pause: Pause::Awake(Nanos::from_ms(50)),
+        bytes: 32 * 4096,
+        use_ns_per_page: 1_500_000,
+        pause: Pause::Awake(Nanos::from_ms(1)),
     };
     worker.start(&room, room.sim.topology().ids(), length);
     room.sim.run_until(length);
