@@ -5,9 +5,12 @@
 //! that has nothing of a subject has no [`Judgement`] of it. [`judges`] lists them all.
 
 pub mod counters;
-mod load;
+pub mod kills;
 mod outcome;
+pub mod pages;
+pub mod reaping;
 pub mod timers;
+pub mod watermarks;
 
 use plimsoll_recording::Recording;
 
@@ -61,11 +64,21 @@ pub struct ExactOptions {
 
 /// Every subject, in the order of the report.
 #[must_use]
-pub fn judges(_design: Option<designs::Named>) -> Vec<Box<dyn Judge>> {
+pub fn judges(design: Option<designs::Named>) -> Vec<Box<dyn Judge>> {
+    let design = design.map(|named| named.design);
     vec![
+        Box::new(pages::PageLists { design }),
         Box::new(timers::Timers::OURS),
         Box::new(counters::Readings),
         Box::new(counters::Additions),
+        Box::new(kills::Kills {
+            selecting: design.as_ref().map(|design| design.selecting),
+        }),
+        Box::new(kills::Scores),
+        Box::new(reaping::Reaping {
+            reaping: design.as_ref().map(|design| design.reaping),
+        }),
+        Box::new(watermarks::Watermarks),
     ]
 }
 
@@ -79,7 +92,8 @@ pub fn run(options: &ExactOptions, progress: &Progress) -> Result<Outcome, Error
     let design = options.design.as_deref().map(designs::find).transpose()?;
     let judges = chosen(judges(design), options.only.as_deref())?;
     progress.start(format!("reading {}", options.file));
-    let recording = load::read(&options.file)?;
+    let contents = Recording::read(&options.file)?;
+    let recording = contents.recording;
     progress.start("exact replay");
     progress.expect(judges.len());
     let mut judgements = Vec::new();
@@ -95,7 +109,11 @@ pub fn run(options: &ExactOptions, progress: &Progress) -> Result<Outcome, Error
             &recording,
         )));
     }
-    Ok(Outcome::new(&options.file, &recording, judgements))
+    let mut outcome = Outcome::new(&options.file, &recording, judgements);
+    outcome
+        .warnings
+        .extend(contents.warnings.iter().map(ToString::to_string));
+    Ok(outcome)
 }
 
 fn chosen(all: Vec<Box<dyn Judge>>, only: Option<&str>) -> Result<Vec<Box<dyn Judge>>, Error> {

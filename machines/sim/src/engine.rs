@@ -26,6 +26,7 @@ use crate::record::Record;
 use crate::task::Task;
 use crate::tick::PERCENT_MAX;
 use crate::tree::{CPUS_MAX, NEVER, Tree, cpu_of, key, time_of};
+use crate::wait::WaitObserver;
 
 /// What is called for each event.
 pub(crate) type Observer = Box<dyn FnMut(&Sim, CpuId, Nanos, &Event)>;
@@ -76,6 +77,7 @@ pub(crate) struct Inner {
     pub(crate) on_job: RefCell<Option<JobHandler>>,
     pub(crate) on_idle: RefCell<Option<IdleHandler>>,
     pub(crate) observers: RefCell<Vec<Observer>>,
+    pub(crate) wait_observers: RefCell<Vec<WaitObserver>>,
     pub(crate) observed: Cell<bool>,
     pub(crate) pages_observed: Cell<bool>,
     pub(crate) halt: Cell<bool>,
@@ -125,6 +127,7 @@ impl Inner {
             on_job: RefCell::default(),
             on_idle: RefCell::default(),
             observers: RefCell::default(),
+            wait_observers: RefCell::default(),
             observed: Cell::new(false),
             pages_observed: Cell::new(false),
             halt: Cell::new(false),
