@@ -6,6 +6,8 @@ use clap::Subcommand;
 use plimsoll_linux::boot::Memory;
 use plimsoll_linux::package::debian;
 
+use crate::command::linux_build::LinuxBuild;
+
 /// Boots a Linux kernel with many CPUs in QEMU, without hardware help, runs a load in it and
 /// records what its memory management does.
 ///
@@ -64,6 +66,7 @@ pub(crate) enum LinuxCommand {
     Doctor,
     /// Lists the loads, and what each can be told
     Loads,
+    Build(LinuxBuild),
 }
 
 /// What runs inside a booted kernel.

@@ -27,6 +27,24 @@ pub enum Event {
         /// Its size.
         order: Order,
     },
+    /// A block was taken from a zone's free lists, under the zone lock (Linux:
+    /// `kmem:mm_page_alloc_zone_locked`).
+    ZoneLocked {
+        /// Its first frame.
+        pfn: Pfn,
+        /// Its size.
+        order: Order,
+        /// Whether it goes to a per-CPU list; else to whoever asked.
+        listed: bool,
+    },
+    /// A block went from a per-CPU list to its zone's free lists, under the zone lock (Linux:
+    /// `kmem:mm_page_pcpu_drain`).
+    PcpuDrain {
+        /// Its first frame.
+        pfn: Pfn,
+        /// Its size.
+        order: Order,
+    },
     /// One hold of a zone lock ended (Linux counts these in `free_pcppages_bulk` and
     /// `rmqueue_bulk`).
     ZoneHold {

@@ -10,6 +10,7 @@ use plimsoll_linux::boot::doctor::{self, State};
 use plimsoll_linux::boot::{self, KernelChoice, LoadChoice, Options, Outcome};
 use plimsoll_linux::guest::load::LOADS;
 
+use super::linux_build;
 use crate::linux_args::{Linux, LinuxCommand};
 use crate::output::{self, BadInput};
 
@@ -17,13 +18,14 @@ pub(crate) fn run(args: Linux) -> anyhow::Result<()> {
     match args.command {
         Some(LinuxCommand::Doctor) => diagnose(),
         Some(LinuxCommand::Loads) => output::print(&loads(output::width())),
+        Some(LinuxCommand::Build(args)) => linux_build::run(&args),
         None => record(args),
     }
 }
 
 fn record(args: Linux) -> anyhow::Result<()> {
     let options = options(args)?;
-    output::writable(&options.output)?;
+    output::writable(&options.output, "--output")?;
     let spinner = spinner();
     let mut told = |text: &str| {
         let text = text.to_owned();

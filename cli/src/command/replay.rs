@@ -6,6 +6,7 @@ use plimsoll_lab::replay::{self, ReplayOptions};
 
 use crate::args::Replay;
 use crate::output::Sink;
+use crate::recordings::Shelf;
 
 /// As many as an experiment runs.
 const SEEDS: u64 = 8;
@@ -19,6 +20,7 @@ pub(crate) fn run(args: Replay) -> anyhow::Result<()> {
         Some(seed) => vec![seed],
         None => (1..=args.runs.seeds.unwrap_or(SEEDS)).collect(),
     };
+    let shelf = Shelf::open(args.record)?;
     let options = ReplayOptions {
         file: args.file,
         machine: args.machine.unwrap_or_default(),
@@ -28,12 +30,15 @@ pub(crate) fn run(args: Replay) -> anyhow::Result<()> {
         seeds,
         jobs,
         card: args.card.into(),
+        record: shelf.events_max(),
     };
     let mut sink = Sink::open(args.output)?;
     let progress = Progress::new();
-    let report = replay::run(&options, &progress);
+    let run = replay::run(&options, &progress);
     progress.finish();
-    sink.write(&report?)
+    let (report, recordings) = run?;
+    sink.write(&report)?;
+    shelf.write(&recordings)
 }
 
 /// Whether anything differs is a finding, not a failure.

@@ -4,10 +4,12 @@
 //! A [`Judge`] takes one subject from a recording: page lists, timers, counters, kills. A recording
 //! that has nothing of a subject has no [`Judgement`] of it. [`judges`] lists them all.
 
+pub mod counters;
 pub mod kills;
 mod load;
 mod outcome;
 pub mod reaping;
+pub mod timers;
 pub mod watermarks;
 
 use plimsoll_recording::Recording;
@@ -65,6 +67,9 @@ pub struct ExactOptions {
 pub fn judges(design: Option<designs::Named>) -> Vec<Box<dyn Judge>> {
     let design = design.map(|named| named.design);
     vec![
+        Box::new(timers::Timers::OURS),
+        Box::new(counters::Readings),
+        Box::new(counters::Additions),
         Box::new(kills::Kills {
             selecting: design.as_ref().map(|design| design.selecting),
         }),

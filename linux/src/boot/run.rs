@@ -133,7 +133,7 @@ fn kernel(options: &Options, told: &mut dyn FnMut(&str)) -> Result<Kernel, Error
             let folder = cache::built(*hz)?;
             if !folder.is_dir() {
                 return Err(Error::Missing(format!(
-                    "no kernel with {hz} timer interrupts a second was built here; there is none in {}",
+                    "there is no kernel in {}: `plimsoll linux build --hz {hz}` makes one",
                     folder.display()
                 )));
             }
