@@ -8,6 +8,7 @@ pub mod counters;
 pub mod kills;
 mod load;
 mod outcome;
+mod pages;
 pub mod reaping;
 pub mod timers;
 pub mod watermarks;
@@ -64,6 +65,8 @@ pub struct ExactOptions {
 
 /// Every subject, in the order of the report.
 #[must_use]
+pub fn judges(_design: Option<designs::Named>) -> Vec<Box<dyn Judge>> {
+    vec![Box::new(pages::PageLists)]
 pub fn judges(design: Option<designs::Named>) -> Vec<Box<dyn Judge>> {
     let design = design.map(|named| named.design);
     vec![
