@@ -6,6 +6,8 @@ pub mod boot;
 pub mod build;
 pub mod guest;
 pub mod package;
+pub mod record;
+mod tracefs;
 
 /// Whether this program may do anything on this computer.
 #[must_use]
