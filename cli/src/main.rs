@@ -7,6 +7,7 @@ mod args;
 mod command;
 mod linux_args;
 mod output;
+mod recordings;
 
 use std::io;
 use std::panic::{self, AssertUnwindSafe};
@@ -45,6 +46,9 @@ fn run(args: Args) -> anyhow::Result<()> {
         Command::Reproduce(args) => command::reproduce::run(args),
         Command::Compare(args) => command::compare::run(args),
         Command::Replay(args) => command::replay::run(args),
+        Command::Show(args) => command::show::run(args),
+        #[cfg(target_os = "linux")]
+        Command::Record(args) => command::record::run(args),
         Command::Machines(args) => command::machines::run(&args),
         Command::Designs => command::designs::run(),
         Command::Bench(args) => command::bench::run(&args),
@@ -67,5 +71,17 @@ fn is_bad_input(error: &anyhow::Error) -> bool {
         cause.is::<BadInput>()
             || lab.is_some_and(plimsoll_lab::Error::is_bad_input)
             || boot.is_some_and(plimsoll_linux::boot::Error::is_bad_input)
+            || is_refused_recording(cause)
     })
+}
+
+#[cfg(target_os = "linux")]
+fn is_refused_recording(cause: &(dyn std::error::Error + 'static)) -> bool {
+    let refused = cause.downcast_ref::<plimsoll_linux::record::RecordError>();
+    refused.is_some_and(plimsoll_linux::record::RecordError::is_bad_input)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn is_refused_recording(_: &(dyn std::error::Error + 'static)) -> bool {
+    false
 }

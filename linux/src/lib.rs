@@ -6,7 +6,9 @@ pub mod boot;
 pub mod build;
 pub mod guest;
 pub mod package;
+#[cfg(target_os = "linux")]
 pub mod record;
+#[cfg(target_os = "linux")]
 mod tracefs;
 
 /// Whether this program may do anything on this computer.

@@ -26,7 +26,7 @@ pub(crate) fn run(args: Linux) -> anyhow::Result<()> {
 
 fn record(args: Linux) -> anyhow::Result<()> {
     let options = options(args)?;
-    output::writable(&options.output)?;
+    output::writable(&options.output, "--output")?;
     let spinner = spinner();
     let mut told = |text: &str| {
         let text = text.to_owned();

@@ -7,5 +7,8 @@ pub(crate) mod guest;
 pub(crate) mod linux;
 pub(crate) mod linux_build;
 pub(crate) mod machines;
+#[cfg(target_os = "linux")]
+pub(crate) mod record;
 pub(crate) mod replay;
 pub(crate) mod reproduce;
+pub(crate) mod show;

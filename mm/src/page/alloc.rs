@@ -6,6 +6,7 @@
 //!
 //! Locks: pcp lock, then zone lock, by `refill`; zone lock alone by `alloc_direct`.
 
+use super::buddy::Stage;
 use super::pcp::{Pcp, list_of};
 use super::watermark::Urgency;
 use super::zone::{Ask, Mark, Zone};
@@ -49,6 +50,7 @@ impl<M: Machine> PageAllocator<M> {
             order,
             class,
             urgency,
+            mobility,
             ..
         } = request;
         let ask = Ask {
@@ -56,6 +58,8 @@ impl<M: Machine> PageAllocator<M> {
             class,
             urgency,
             mark,
+            mobility,
+            unmixed: false,
         };
         let first = self.first_zone(machine, request)?;
         match first.alloc(machine, ask) {
@@ -194,7 +198,11 @@ impl<M: Machine> Zone<M> {
     /// A block from this CPU's list or from the zone.
     #[inline(always)]
     pub(super) fn alloc(&self, machine: &M, ask: Ask) -> Option<Pfn> {
-        let page = match list_of(ask.order) {
+        let ask = Ask {
+            mobility: self.types.served_as(ask.mobility),
+            ..ask
+        };
+        let page = match list_of(ask.order, ask.mobility) {
             Some(list) => self.alloc_listed(machine, list, ask)?,
             None => self.alloc_direct(machine, ask)?,
         };
@@ -220,7 +228,10 @@ impl<M: Machine> Zone<M> {
             },
         );
         match taken {
-            Some(page) => page.inspect(|&page| self.tags.set(page, tag::allocated(ask.order))),
+            Some(page) => page.inspect(|&page| {
+                self.tags
+                    .set(page, tag::handed_out(ask.order, ask.mobility));
+            }),
             // Somebody drains these lists right now; the owner never waits.
             None => self.alloc_direct(machine, ask),
         }
@@ -229,23 +240,22 @@ impl<M: Machine> Zone<M> {
     #[cold]
     #[inline(never)]
     fn refill_and_pop(&self, machine: &M, pcp: &mut Pcp, list: usize, ask: Ask) -> Option<u32> {
-        self.refill(machine, pcp, list, ask);
+        if self.allows(machine, ask) {
+            self.refill(machine, pcp, list, ask);
+        }
         pcp.pop(list, ask.order)
     }
 
     /// Moves blocks from the zone to an empty list, in as many holds as the policy wants (Linux:
     /// `rmqueue_bulk`).
     #[cold]
-    fn refill(&self, machine: &M, pcp: &mut Pcp, list: usize, ask: Ask) {
-        if !self.allows(machine, ask) {
-            return;
-        }
+    pub(super) fn refill(&self, machine: &M, pcp: &mut Pcp, list: usize, ask: Ask) {
         let mut wanted = pcp.refill_blocks(ask.order, &self.mood(machine));
         if !pcp.reserve(list, wanted) {
             wanted = 0; // No memory for the list: the caller finds it empty.
         }
         while wanted > 0 {
-            let moved = self.take_hold(machine, pcp, (list, ask.order), wanted);
+            let moved = self.take_hold(machine, pcp, list, ask.wanted(), wanted);
             if moved.blocks == 0 {
                 break; // The zone is empty.
             }
@@ -262,9 +272,15 @@ impl<M: Machine> Zone<M> {
         }
         let mut gauge = self.gauge(machine, Site::AllocDirect);
         let page = self.buddy.with(machine, Site::AllocDirect, |buddy| {
-            let page = buddy.take(&self.tags, ask.order)?;
+            let page = buddy.take_wanted(self.frames(), ask.wanted(), &mut Stage::default())?;
             // Under the lock: a free buddy's tag must not be seen on a page that was given away.
-            self.tags.set(page, tag::allocated(ask.order));
+            self.tags
+                .set(page, tag::handed_out(ask.order, ask.mobility));
+            machine.emit(Event::ZoneLocked {
+                pfn: self.pfn(page),
+                order: ask.order,
+                listed: false,
+            });
             gauge.moved(machine, ask.order);
             gauge.stop(machine);
             Some(page)

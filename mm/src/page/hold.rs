@@ -9,6 +9,7 @@
 use core::sync::atomic::Ordering::Relaxed;
 
 use super::blocks::Blocks;
+use super::buddy::{Stage, Wanted};
 use super::holds::{Limit, Unit};
 use super::pcp::Pcp;
 use super::tag;
@@ -20,19 +21,20 @@ use crate::units::{Nanos, Order, Pages};
 use crate::vmstat::counters::ZoneItem;
 
 impl<M: Machine> Zone<M> {
-    /// Moves up to `wanted` blocks of `order` to the cold end of a list.
+    /// Moves up to `wanted` blocks of `what` to the cold end of a list.
     pub(super) fn take_hold(
         &self,
         machine: &M,
         pcp: &mut Pcp,
-        (list, order): (usize, Order),
+        list: usize,
+        what: Wanted,
         wanted: u32,
     ) -> Moved {
         // Only single pages can be cut from larger blocks without anybody noticing.
-        let moved = if self.holds.unit() == Unit::Blocks && order == Order::ZERO {
-            self.take_blocks(machine, pcp, list, wanted)
+        let moved = if self.holds.unit() == Unit::Blocks && what.order == Order::ZERO {
+            self.take_blocks(machine, pcp, list, what, wanted)
         } else {
-            self.take_pages(machine, pcp, (list, order), wanted)
+            self.take_pages(machine, pcp, list, what, wanted)
         };
         if moved.blocks > 0 {
             self.note_hold(machine, Site::Refill, moved);
@@ -44,18 +46,22 @@ impl<M: Machine> Zone<M> {
         &self,
         machine: &M,
         pcp: &mut Pcp,
-        (list, order): (usize, Order),
+        list: usize,
+        what: Wanted,
         wanted: u32,
     ) -> Moved {
+        let order = what.order;
+        let mut stage = Stage::default();
         let mut gauge = self.gauge(machine, Site::Refill);
         self.buddy.with(machine, Site::Refill, |buddy| {
             gauge.start(machine);
             while gauge.moved.blocks < wanted && gauge.admits(machine, order) {
-                let Some(page) = buddy.take(&self.tags, order) else {
+                let Some(page) = buddy.take_wanted(self.frames(), what, &mut stage) else {
                     break;
                 };
                 self.tags.set(page, tag::listed(order));
                 pcp.push_cold(list, order, page);
+                self.note_taken(machine, page, order);
                 gauge.moved(machine, order);
             }
             gauge.stop(machine);
@@ -63,7 +69,15 @@ impl<M: Machine> Zone<M> {
         gauge.moved
     }
 
-    fn take_blocks(&self, machine: &M, pcp: &mut Pcp, list: usize, wanted: u32) -> Moved {
+    fn take_blocks(
+        &self,
+        machine: &M,
+        pcp: &mut Pcp,
+        list: usize,
+        what: Wanted,
+        wanted: u32,
+    ) -> Moved {
+        let mut stage = Stage::default();
         let mut gauge = self.gauge(machine, Site::Refill);
         let mut blocks = Blocks::new();
         self.buddy.with(machine, Site::Refill, |buddy| {
@@ -71,13 +85,14 @@ impl<M: Machine> Zone<M> {
             while !blocks.is_full() {
                 let room = gauge.room(machine).min(wanted - gauge.moved.pages);
                 let Some((page, order)) = (room > 0)
-                    .then(|| buddy.take_up_to(&self.tags, room))
+                    .then(|| buddy.take_wanted_up_to(self.frames(), what, &mut stage, room))
                     .flatten()
                 else {
                     break;
                 };
                 self.tags.set(page, tag::listed(order));
                 blocks.push(page, order);
+                self.note_taken(machine, page, order);
                 gauge.moved(machine, order);
             }
             gauge.stop(machine);
@@ -128,7 +143,9 @@ impl<M: Machine> Zone<M> {
                 if !gauge.admits(machine, order) {
                     break;
                 }
-                buddy.give(&self.tags, coldest.take(), order);
+                let page = coldest.take();
+                buddy.give(self.frames(), page, order);
+                self.note_given(machine, page, order);
                 gauge.moved(machine, order);
             }
             gauge.stop(machine);
@@ -169,7 +186,8 @@ impl<M: Machine> Zone<M> {
             self.buddy.with(machine, site, |buddy| {
                 gauge.start(machine);
                 while let Some((page, order)) = rest.next_if(|_| gauge.has_time(machine)) {
-                    buddy.give(&self.tags, page, order);
+                    buddy.give(self.frames(), page, order);
+                    self.note_given(machine, page, order);
                     gauge.moved(machine, order);
                 }
                 gauge.stop(machine);
@@ -177,6 +195,20 @@ impl<M: Machine> Zone<M> {
             self.note_hold(machine, site, gauge.moved);
         }
         planned.moved
+    }
+
+    /// Tells observers of a block that goes from the zone to a page list.
+    #[inline]
+    fn note_taken(&self, machine: &M, page: u32, order: Order) {
+        let (pfn, listed) = (self.pfn(page), true);
+        machine.emit(Event::ZoneLocked { pfn, order, listed });
+    }
+
+    /// Tells observers of a block that goes from a page list to the zone.
+    #[inline]
+    fn note_given(&self, machine: &M, page: u32, order: Order) {
+        let pfn = self.pfn(page);
+        machine.emit(Event::PcpuDrain { pfn, order });
     }
 
     /// Counts `pages` more or fewer free pages and tells observers of the hold.

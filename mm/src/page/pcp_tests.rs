@@ -1,7 +1,6 @@
 //! Decisions of page lists, one by one, with the numbers Linux has.
 
 use super::*;
-use crate::units::Pages;
 use alloc::vec::Vec;
 
 fn mood() -> Mood {
@@ -16,6 +15,7 @@ fn mood() -> Mood {
         below_high: false,
         reclaiming: false,
         large_cache: true,
+        flush_from: FlushFrom::BatchAndHalfMin,
     }
 }
 
@@ -116,7 +116,7 @@ fn high_order_frees_in_a_row_flush() {
     let order = Order::new(3).expect("small");
     let frees: Vec<u32> = (0..60)
         .map(|block| {
-            assert!(pcp.push(3, order, block * 8));
+            assert!(pcp.push(9, order, block * 8));
             pcp.note_free(order, &mood())
         })
         .collect();
@@ -167,7 +167,7 @@ fn remote_lists_expire_after_three_intervals_without_use() {
 fn the_coldest_comes_first_and_empty_lists_are_passed_over() {
     let mut pcp = Pcp::default();
     assert!(pcp.push(0, Order::ZERO, 1) && pcp.push(0, Order::ZERO, 2));
-    assert!(pcp.push(4, Order::HUGE, 512));
+    assert!(pcp.push(12, Order::HUGE, 512));
     let mut cursor = 1;
     let taken: Vec<u32> =
         core::iter::from_fn(|| pcp.coldest(&mut cursor).map(Coldest::take)).collect();

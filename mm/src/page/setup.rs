@@ -11,6 +11,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use core::{array, fmt};
 
 use super::layout::{Layout, LayoutError, ZoneKind};
+use super::mobility::Grouping;
 use super::sizing::Sizes;
 use super::watermark::{self, Share};
 use super::zone::Zone;
@@ -38,6 +39,8 @@ pub struct Config<M: Machine> {
     /// A CPU's share of the last-level cache (Linux: `per_cpu_data_slice_size`). Lists of larger
     /// shares keep freed blocks longer.
     pub cache_slice: Pages,
+    /// Whether pages are grouped by mobility, and in blocks of which size.
+    pub grouping: Grouping,
 }
 
 impl<M: Machine> Config<M> {
@@ -51,6 +54,7 @@ impl<M: Machine> Config<M> {
             reclaimers: Vec::new(),
             last_resort: None,
             cache_slice: Pages::from_bytes(1 << 20),
+            grouping: Grouping::Off,
         }
     }
 }
@@ -79,6 +83,7 @@ impl<M: Machine> PageAllocator<M> {
             reclaimers,
             last_resort,
             cache_slice,
+            grouping,
         } = config;
         layout.check()?;
         let zones: Vec<Zone<M>> = (0..)
@@ -89,7 +94,7 @@ impl<M: Machine> PageAllocator<M> {
                     index,
                     zone,
                     layout.metadata,
-                    (design.holds, cache_slice),
+                    (design.holds, grouping, cache_slice),
                 )
             })
             .collect();
@@ -102,6 +107,7 @@ impl<M: Machine> PageAllocator<M> {
         };
         let pages = Self {
             nearest: topology.ids().map(nearest).collect(),
+            alone: (0..).take(zones.len()).collect(),
             zonelists,
             zones,
             reclaimers,

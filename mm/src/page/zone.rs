@@ -7,10 +7,11 @@
 use alloc::boxed::Box;
 use core::sync::atomic::Ordering::Relaxed;
 
-use super::buddy::Buddy;
-use super::holds::Holds;
+use super::buddy::{Buddy, Wanted};
+use super::holds::{FlushFrom, Holds};
 use super::layout::{ZoneKind, ZoneLayout};
 use super::links::Metadata;
+use super::mobility::{BlockTypes, Frames, Grouping, Mobility};
 use super::pcp::{Mood, Pcp};
 use super::sizing::Sizes;
 use super::tag;
@@ -29,9 +30,11 @@ pub(crate) struct Zone<M: Machine> {
     spanned: Pages,
     pub(super) managed: Pages,
     pub(super) tags: M::Tags,
+    pub(super) types: BlockTypes<M::Tags>,
     pub(super) buddy: M::Lock<Buddy>,
     pub(super) slots: Box<[Slot<M>]>,
     pub(super) holds: &'static dyn Holds,
+    flush_from: FlushFrom,
     pub(crate) counters: Counters<M>,
     pub(super) settings: Settings<M>,
 }
@@ -96,14 +99,19 @@ impl<M: Machine> Zone<M> {
         index: u32,
         layout: &ZoneLayout,
         metadata: Metadata,
-        (holds, cache_slice): (&'static dyn Holds, Pages),
+        (holds, grouping, cache_slice): (&'static dyn Holds, Grouping, Pages),
     ) -> Self {
         const { tag::fresh_is_free::<M::Tags>() };
         let topology = machine.topology();
         let on_node = |cpu: &CpuId| topology.place(*cpu).node == layout.node;
         let home = topology.ids().find(on_node).unwrap_or(CpuId(0));
         let tags = machine.tags(layout.spanned);
-        let buddy = filled(layout, metadata, &tags);
+        let types = BlockTypes::new(machine, layout.spanned, grouping);
+        let frames = Frames {
+            tags: &tags,
+            types: &types,
+        };
+        let buddy = filled(layout, metadata, frames);
         let free = i64::from(buddy.free().0);
         let zone = Self {
             index,
@@ -113,9 +121,11 @@ impl<M: Machine> Zone<M> {
             spanned: layout.spanned,
             managed: layout.managed(),
             tags,
+            types,
             buddy: machine.lock(LockClass::Zone, home, buddy),
             slots: topology.ids().map(|cpu| Slot::new(machine, cpu)).collect(),
             holds,
+            flush_from: holds.flush_from(),
             counters: Counters::new(machine, 0),
             settings: Settings::new(machine, cache_slice),
         };
@@ -136,6 +146,15 @@ impl<M: Machine> Zone<M> {
     #[inline]
     pub(super) fn pfn(&self, page: u32) -> Pfn {
         self.start.plus(Pages(page))
+    }
+
+    /// What is known of its page frames and blocks without a lock.
+    #[inline]
+    pub(super) fn frames(&self) -> Frames<'_, M::Tags> {
+        Frames {
+            tags: &self.tags,
+            types: &self.types,
+        }
     }
 
     /// Whose memory it is.
@@ -164,6 +183,7 @@ impl<M: Machine> Zone<M> {
             scale_max: u32::try_from(settings.scale_max.load(machine, Relaxed)).unwrap_or(0),
             below_high: settings.below_high.load(machine, Relaxed) != 0,
             reclaiming: settings.reclaiming.load(machine, Relaxed) != 0,
+            flush_from: self.flush_from,
             large_cache: settings.cache_slice.0 > 3 * sizes.batch.0,
         }
     }
@@ -222,6 +242,16 @@ impl<M: Machine> Zone<M> {
         })
     }
 
+    /// Whether the zone may give `count` single pages at once and stay above its low watermark. Does
+    /// not note whether it is below the high one.
+    pub(super) fn spares(&self, machine: &M, ask: Ask, count: Pages) -> bool {
+        let reserve = Settings::<M>::pages(machine, &self.settings.reserve[ask.class as usize]);
+        let low = self.watermarks(machine).low;
+        let mark = Pages(low.0.saturating_add(count.0));
+        let free = self.free_pages(machine);
+        watermark::allows(free, Pages(1), mark, reserve, ask.urgency)
+    }
+
     /// Forgets having been below the high watermark once free pages are above it again.
     pub(super) fn notice_plenty(&self, machine: &M) {
         let below_high = &self.settings.below_high;
@@ -277,6 +307,20 @@ pub(super) struct Ask {
     pub(super) class: ZoneKind,
     pub(super) urgency: Urgency,
     pub(super) mark: Mark,
+    pub(super) mobility: Mobility,
+    /// Rather nothing than a page inside a block of another type.
+    pub(super) unmixed: bool,
+}
+
+impl Ask {
+    /// What is taken from the free lists for it.
+    pub(super) fn wanted(&self) -> Wanted {
+        Wanted {
+            order: self.order,
+            mobility: self.mobility,
+            unmixed: self.unmixed,
+        }
+    }
 }
 
 /// Which watermark a request must stay above.
@@ -297,7 +341,7 @@ pub enum Reclaiming {
 }
 
 /// Free lists with all memory of `layout` on them.
-fn filled(layout: &ZoneLayout, metadata: Metadata, tags: &impl Tags) -> Buddy {
+fn filled<T: Tags>(layout: &ZoneLayout, metadata: Metadata, frames: Frames<'_, T>) -> Buddy {
     let block = Order::MAX.pages().0;
     let mut buddy = Buddy::new(layout.spanned, metadata);
     let first = layout.start.0;
@@ -307,15 +351,15 @@ fn filled(layout: &ZoneLayout, metadata: Metadata, tags: &impl Tags) -> Buddy {
         while holes.next_if(|hole| hole.end - first <= page).is_some() {}
         let holed = holes.peek().is_some_and(|hole| hole.start - first < end);
         if end - page == block && !holed {
-            buddy.give_fresh(page);
+            buddy.give_fresh(page, frames.types.of(page));
             continue;
         }
         for at in page..end {
-            tags.set(at, tag::HOLE);
+            frames.tags.set(at, tag::HOLE);
         }
         let in_hole = |at: u32| layout.holes.iter().any(|hole| hole.contains(&(first + at)));
         for at in (page..end).filter(|&at| !in_hole(at)) {
-            buddy.give(tags, at, Order::ZERO);
+            buddy.give(frames, at, Order::ZERO);
         }
     }
     buddy

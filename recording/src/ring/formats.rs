@@ -31,6 +31,8 @@ pub(super) struct Page {
     /// 8, or 4 on a kernel of 32 bits.
     pub(super) commit_bytes: usize,
     pub(super) data: usize,
+    /// Bytes of a whole sub-buffer; 0 if that is not known.
+    pub(super) bytes: usize,
 }
 
 impl Default for Page {
@@ -41,6 +43,7 @@ impl Default for Page {
             commit: 8,
             commit_bytes: 8,
             data: 16,
+            bytes: 0,
         }
     }
 }
@@ -131,8 +134,15 @@ impl Formats {
             commit: commit.offset,
             commit_bytes: commit.size,
             data: data.offset,
+            bytes: data.offset + data.size,
         };
         Ok(())
+    }
+
+    /// Bytes of a sub-buffer, if [`Formats::header_page`] was called: what one read gives.
+    #[must_use]
+    pub fn sub_buffer_bytes(&self) -> Option<usize> {
+        (self.page.bytes > 0).then_some(self.page.bytes)
     }
 
     fn insert(&mut self, number: Option<u16>, format: Format) {

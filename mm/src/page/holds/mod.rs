@@ -5,12 +5,14 @@
 
 mod batched;
 mod bounded;
+mod by_version;
 mod unbatched;
 
 use core::fmt;
 
 pub use self::batched::Batched;
 pub use self::bounded::{Bounded, BoundedPages};
+pub use self::by_version::{Lists612, Lists618};
 pub use self::unbatched::Unbatched;
 use crate::site::Site;
 use crate::units::Pages;
@@ -31,6 +33,21 @@ pub trait Holds: fmt::Debug + Sync {
     /// What becomes of the rest of a spill when the page lists are lost between two holds: a
     /// drain has them, or the caller was migrated.
     fn leftover(&self) -> Leftover;
+
+    /// When frees of two to eight pages empty the lists.
+    fn flush_from(&self) -> FlushFrom {
+        FlushFrom::BatchAndHalfMin
+    }
+}
+
+/// How many pages must have been freed in a row before a free of two to eight pages that follows
+/// another such gives everything back (Linux: `free_high`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FlushFrom {
+    /// A batch: Linux up to 6.12.
+    Batch,
+    /// A batch and half of `high_min`: Linux from 6.18, where small lists are kept for longer.
+    BatchAndHalfMin,
 }
 
 /// What one zone-lock hold may move.
