@@ -192,6 +192,7 @@ mod tests {
             work,
             modules: Vec::new(),
             rss: false,
+            holds: false,
             buffer_mib: std::num::NonZeroU32::MIN,
             command: String::new(),
         };
