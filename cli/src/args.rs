@@ -178,6 +178,9 @@ pub(crate) struct Record {
     /// Records changes of resident pages too: one more event for most page faults
     #[arg(long)]
     pub(crate) rss: bool,
+    /// Records where holds of a zone's lock end, by a probe: then `plimsoll show` has pages per hold
+    #[arg(long)]
+    pub(crate) holds: bool,
     /// Adds the files of this folder as texts at the end; the command finds it as PLIMSOLL_TEXTS
     #[arg(long, value_name = "FOLDER")]
     pub(crate) texts: Option<PathBuf>,

@@ -49,6 +49,9 @@ pub(crate) struct Linux {
     /// Records every change of a process's resident pages too
     #[arg(long)]
     pub(crate) rss: bool,
+    /// Records where holds of a zone's lock end, by a probe: then `plimsoll show` has pages per hold
+    #[arg(long)]
+    pub(crate) holds: bool,
     /// Adds arguments to the kernel's command line, where they win over our own
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     pub(crate) append: Vec<String>,
