@@ -5,9 +5,8 @@
 use std::error;
 use std::fmt;
 
+use plimsoll_recording::ReadError;
 use plimsoll_sim::profile::ProfileError;
-
-use crate::trace::TraceError;
 
 /// Why there is no report.
 #[derive(Debug)]
@@ -24,7 +23,7 @@ pub enum Error {
     /// Input that cannot be used; the text says where and what was expected.
     Invalid(String),
     /// A recording that could not be read.
-    Trace(TraceError),
+    Trace(ReadError),
     /// Two runs of one case differed: our bug, never the user's.
     NotDeterministic {
         /// The case, with its design and seed.
@@ -62,8 +61,8 @@ impl Error {
     }
 }
 
-impl From<TraceError> for Error {
-    fn from(error: TraceError) -> Self {
+impl From<ReadError> for Error {
+    fn from(error: ReadError) -> Self {
         Self::Trace(error)
     }
 }

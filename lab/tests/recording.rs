@@ -1,6 +1,8 @@
 //! The recording in `tests/data`, read as a user would: its counts are known.
 
-use plimsoll_lab::trace::{Event, Reader, Recording, Summary};
+use plimsoll_lab::trace::{Recording, Summary};
+use plimsoll_recording::What;
+use plimsoll_recording::text::Reader;
 
 const FILE: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
@@ -53,15 +55,11 @@ fn counts_by_order_and_by_cpu_add_up() {
 #[test]
 fn a_recording_streams_in_the_order_of_the_file() {
     let mut reader = Reader::open(FILE).unwrap();
-    let records: Vec<_> = reader.by_ref().map(Result::unwrap).collect();
-    assert!(records.is_sorted_by_key(|record| record.time_ns));
-    let batched = |event: Event| matches!(event, Event::FreeBatched { .. });
-    assert_eq!(
-        records
-            .iter()
-            .filter(|record| batched(record.event))
-            .count(),
-        11_275
-    );
+    let events: Vec<_> = reader.by_ref().map(Result::unwrap).collect();
+    assert!(events.is_sorted_by_key(|event| event.time_ns));
+    let batched = events
+        .iter()
+        .filter(|event| matches!(event.what, What::FreeBatched { .. }));
+    assert_eq!(batched.count(), 11_275);
     assert_eq!(reader.lines(), 40_000);
 }

@@ -20,6 +20,10 @@ pub struct Event {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Symbol(pub u32);
 
+/// The text of a [`What::Mark`] where a hold of a zone's lock ends: made from a probe, for there is no
+/// tracepoint.
+pub const HOLD_ENDS: &str = "plimsoll: zone lock released";
+
 /// What happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -211,4 +215,37 @@ pub enum What {
     },
     /// Something was written to `trace_marker`: the recorder's own notes begin with `plimsoll: `.
     Mark(String),
+}
+
+impl What {
+    /// The event's name as perf prints it: its subsystem, a colon, the tracepoint.
+    #[must_use]
+    pub const fn tracepoint(&self) -> &'static str {
+        match self {
+            Self::Alloc { .. } | Self::AllocFailed { .. } => "kmem:mm_page_alloc",
+            Self::Free { .. } => "kmem:mm_page_free",
+            Self::FreeBatched { .. } => "kmem:mm_page_free_batched",
+            Self::PcpuDrain { .. } => "kmem:mm_page_pcpu_drain",
+            Self::ZoneLocked { .. } => "kmem:mm_page_alloc_zone_locked",
+            Self::ExtFrag { .. } => "kmem:mm_page_alloc_extfrag",
+            Self::BulkAlloc { .. } => "plimsoll:bulkret",
+            Self::WorkQueued { .. } => "workqueue:workqueue_queue_work",
+            Self::WorkStart { .. } => "workqueue:workqueue_execute_start",
+            Self::WorkEnd { .. } => "workqueue:workqueue_execute_end",
+            Self::TimerStart { .. } => "timer:timer_start",
+            Self::TimerExpire { .. } => "timer:timer_expire_entry",
+            Self::ContentionBegin { .. } => "lock:contention_begin",
+            Self::ContentionEnd { .. } => "lock:contention_end",
+            Self::RssStat { .. } => "kmem:rss_stat",
+            Self::CounterAdd { .. } => "plimsoll:counter_add",
+            Self::MarkVictim { .. } => "oom:mark_victim",
+            Self::WakeReaper { .. } => "oom:wake_reaper",
+            Self::StartReaping { .. } => "oom:start_task_reaping",
+            Self::FinishReaping { .. } => "oom:finish_task_reaping",
+            Self::SkipReaping { .. } => "oom:skip_task_reaping",
+            Self::ExitMmap => "mmap:exit_mmap",
+            Self::Unmap { .. } => "plimsoll:unmap",
+            Self::Mark(_) => "ftrace:print",
+        }
+    }
 }

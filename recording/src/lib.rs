@@ -4,11 +4,24 @@
 //! time. The same types hold a recording of this computer, of a kernel booted in an emulator, and
 //! the text that `perf script` prints.
 
-pub mod event;
-pub mod header;
+use std::io::Write;
 
-pub use event::{Event, What};
+mod contents;
+pub mod error;
+pub mod event;
+pub mod format;
+pub mod header;
+mod input;
+pub mod ring;
+pub mod symbols;
+pub mod text;
+
+pub use contents::Contents;
+pub use error::{ReadError, Warning, WriteError};
+pub use event::{Event, Symbol, What};
+pub use format::{Reader, Totals, Writer};
 pub use header::Header;
+pub use symbols::{Kallsyms, Symbols};
 
 /// A recording in memory.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -18,4 +31,24 @@ pub struct Recording {
     /// Everything that happened, in order of time; events of one CPU keep the order in which the
     /// kernel wrote them.
     pub events: Vec<Event>,
+}
+
+impl Recording {
+    /// Puts events in order of time; those of one moment in order of CPU, and those of one CPU stay
+    /// in theirs.
+    pub fn sort(&mut self) {
+        self.events.sort_by_key(|event| (event.time_ns, event.cpu));
+    }
+
+    /// Writes the whole recording in Plimsoll's format.
+    ///
+    /// # Errors
+    /// If `out` cannot be written.
+    pub fn write<W: Write>(&self, out: W) -> Result<(W, Totals), WriteError> {
+        let mut writer = Writer::new(out, &self.header)?;
+        for event in &self.events {
+            writer.push(event.clone())?;
+        }
+        writer.finish(&self.header)
+    }
 }

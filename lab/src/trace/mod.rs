@@ -1,29 +1,17 @@
-//! Page-allocation recordings: the text that `perf script` prints of the kernel's `kmem` events.
-//!
-//! ```text
-//! perf record -a -e kmem:mm_page_alloc,kmem:mm_page_free,kmem:mm_page_free_batched,\
-//!     kmem:mm_page_pcpu_drain -- make
-//! perf script > make.perf-script.txt        # plain, or packed with gzip or zstd
-//! ```
+//! What a replay takes from a recording: allocations, frees and drains of pages, with orders that
+//! this machine has.
 //!
 //! Linux emits `mm_page_free` for every free. For pages freed in a batch it emits
 //! `mm_page_free_batched` in addition, a little later: that confirms a free, it is not a second
 //! one. Only where a recording has no `mm_page_free` at all are the batched events the frees,
 //! and then their order is not known: Linux prints 0 for all of them.
-//!
-//! [`Reader`] streams what is in the file; [`Recording`] holds what happened.
 
-mod error;
-mod input;
-mod line;
-mod reader;
 mod recording;
 mod summary;
 
 use plimsoll_mm::units::Order;
+use plimsoll_recording::What;
 
-pub use error::TraceError;
-pub use reader::{Reader, Warning};
 pub use recording::Recording;
 pub use summary::{CpuCount, OrderCount, Summary};
 
@@ -74,4 +62,30 @@ pub enum Event {
         /// Its size.
         order: Order,
     },
+}
+
+impl Event {
+    /// The event if it is of pages; an order that is too large is the error.
+    fn of(what: &What) -> Result<Option<Self>, u8> {
+        let legal = |order: u8| Order::new(order).ok_or(order);
+        Ok(Some(match *what {
+            What::Alloc { pfn, order, .. } => Self::Alloc {
+                pfn,
+                order: legal(order)?,
+            },
+            What::AllocFailed { order, .. } => Self::AllocFailed {
+                order: legal(order)?,
+            },
+            What::Free { pfn, order } => Self::Free {
+                pfn,
+                order: legal(order)?,
+            },
+            What::FreeBatched { pfn } => Self::FreeBatched { pfn },
+            What::PcpuDrain { pfn, order, .. } => Self::PcpuDrain {
+                pfn,
+                order: legal(order)?,
+            },
+            _ => return Ok(None),
+        }))
+    }
 }

@@ -3,9 +3,8 @@
 use std::collections::HashMap;
 
 use plimsoll_mm::units::Order;
+use plimsoll_recording::{Contents, ReadError, Warning};
 
-use super::error::TraceError;
-use super::reader::{Reader, Warning};
 use super::summary::Summary;
 use super::{Event, Record};
 
@@ -25,26 +24,42 @@ impl Recording {
     /// Reads `file` to its end, or standard input for `-`.
     ///
     /// # Errors
-    /// When the file cannot be read, a line is not an event, or no event is of use.
-    pub fn read(file: &str) -> Result<Self, TraceError> {
-        Self::collect(Reader::open(file)?)
+    /// When the file cannot be read, a block is larger than ours can be, or no event is of use.
+    pub fn read(file: &str) -> Result<Self, ReadError> {
+        Self::of(plimsoll_recording::Recording::read(file)?)
     }
 
-    /// Reads what `reader` has left.
+    /// Takes what is of use from `contents`.
     ///
     /// # Errors
     /// As [`Recording::read`].
-    pub fn collect(mut reader: Reader) -> Result<Self, TraceError> {
-        let mut records = reader
-            .by_ref()
-            .collect::<Result<Vec<Record>, TraceError>>()?;
+    pub fn of(contents: Contents) -> Result<Self, ReadError> {
+        let mut ignored = contents.ignored;
+        let mut records = Vec::with_capacity(contents.recording.events.len());
+        for from in &contents.recording.events {
+            let event = Event::of(&from.what).map_err(|order| ReadError::Order {
+                file: contents.file.clone(),
+                event: from.what.tracepoint(),
+                order,
+                most: Order::MAX.get(),
+            })?;
+            let Some(event) = event else {
+                let name = from.what.tracepoint();
+                *ignored.entry(name.to_owned()).or_default() += 1;
+                continue;
+            };
+            records.push(Record {
+                time_ns: from.time_ns,
+                cpu: from.cpu,
+                pid: from.pid,
+                event,
+            });
+        }
         let happened = |record: &Record| !matches!(record.event, Event::PcpuDrain { .. });
         if !records.iter().any(happened) {
-            let (file, lines) = (reader.file().to_owned(), reader.lines());
-            return Err(TraceError::Empty { file, lines });
+            let Contents { file, lines, .. } = contents;
+            return Err(ReadError::Empty { file, lines });
         }
-        // Stable, and nearly free on what perf has all but sorted.
-        records.sort_by_key(|record| record.time_ns);
         if !records
             .iter()
             .any(|record| matches!(record.event, Event::Free { .. }))
@@ -52,13 +67,13 @@ impl Recording {
             batched_are_the_frees(&mut records);
         }
         let mut summary = Summary::of(&records);
-        summary.lines = reader.lines();
-        summary.ignored = reader.ignored().clone();
+        summary.lines = contents.lines;
+        summary.ignored = ignored;
         records.retain(|record| !matches!(record.event, Event::FreeBatched { .. }));
         Ok(Self {
             records,
             summary,
-            warnings: reader.warning().cloned().into_iter().collect(),
+            warnings: contents.warnings,
         })
     }
 }
@@ -84,10 +99,12 @@ mod tests {
 
     use super::*;
 
-    fn recording(lines: &[&str]) -> Result<Recording, TraceError> {
+    fn recording(lines: &[&str]) -> Result<Recording, ReadError> {
         let line = |line: &&str| format!("perf 500 [001] {line}\n");
         let text: String = lines.iter().map(line).collect();
-        Recording::collect(Reader::new("f.txt", Box::new(Cursor::new(text))))
+        let input = Box::new(Cursor::new(text));
+        let contents = plimsoll_recording::Recording::read_from("f.txt", input)?;
+        Recording::of(contents)
     }
 
     #[test]

@@ -308,6 +308,11 @@ impl<M: Machine> Zone<M> {
             // Under the lock: a free buddy's tag must not be seen on a page that was given away.
             self.tags
                 .set(page, tag::handed_out(ask.order, ask.mobility));
+            machine.emit(Event::ZoneLocked {
+                pfn: self.pfn(page),
+                order: ask.order,
+                listed: false,
+            });
             gauge.moved(machine, ask.order);
             gauge.stop(machine);
             Some(page)

@@ -73,6 +73,7 @@ impl<M: Machine> Zone<M> {
                 };
                 self.tags.set(page, tag::listed(order));
                 pcp.push_cold(list, order, page);
+                self.note_taken(machine, page, order);
                 gauge.moved(machine, order);
             }
             gauge.stop(machine);
@@ -103,6 +104,7 @@ impl<M: Machine> Zone<M> {
                 };
                 self.tags.set(page, tag::listed(order));
                 blocks.push(page, order);
+                self.note_taken(machine, page, order);
                 gauge.moved(machine, order);
             }
             gauge.stop(machine);
@@ -153,7 +155,9 @@ impl<M: Machine> Zone<M> {
                 if !gauge.admits(machine, order) {
                     break;
                 }
-                buddy.give(self.frames(), coldest.take(), order);
+                let page = coldest.take();
+                buddy.give(self.frames(), page, order);
+                self.note_given(machine, page, order);
                 gauge.moved(machine, order);
             }
             gauge.stop(machine);
@@ -195,6 +199,7 @@ impl<M: Machine> Zone<M> {
                 gauge.start(machine);
                 while let Some((page, order)) = rest.next_if(|_| gauge.has_time(machine)) {
                     buddy.give(self.frames(), page, order);
+                    self.note_given(machine, page, order);
                     gauge.moved(machine, order);
                 }
                 gauge.stop(machine);
@@ -203,6 +208,20 @@ impl<M: Machine> Zone<M> {
             part.further = true;
         }
         planned.moved
+    }
+
+    /// Tells observers of a block that goes from the zone to a page list.
+    #[inline]
+    fn note_taken(&self, machine: &M, page: u32, order: Order) {
+        let (pfn, listed) = (self.pfn(page), true);
+        machine.emit(Event::ZoneLocked { pfn, order, listed });
+    }
+
+    /// Tells observers of a block that goes from a page list to the zone.
+    #[inline]
+    fn note_given(&self, machine: &M, page: u32, order: Order) {
+        let pfn = self.pfn(page);
+        machine.emit(Event::PcpuDrain { pfn, order });
     }
 
     /// Counts `pages` more or fewer free pages and tells observers of the hold.

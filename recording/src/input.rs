@@ -9,7 +9,7 @@ use flate2::read::MultiGzDecoder;
 use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 
-use super::error::TraceError;
+use crate::error::ReadError;
 
 /// Bytes unpacked or read at a time.
 const BUFFER_BYTES: usize = 1 << 18;
@@ -18,11 +18,11 @@ const BUFFER_BYTES: usize = 1 << 18;
 const WINDOW_BYTES_MAX: u64 = 1 << 31;
 
 /// Opens `file`, or standard input for `-`.
-pub(super) fn open(file: &str) -> Result<Box<dyn BufRead + Send>, TraceError> {
+pub(crate) fn open(file: &str) -> Result<Box<dyn BufRead + Send>, ReadError> {
     let source: Box<dyn Read + Send> = if file == "-" {
         Box::new(io::stdin())
     } else {
-        let open_error = |source| TraceError::Open {
+        let open_error = |source| ReadError::Open {
             file: file.to_owned(),
             source,
         };
@@ -36,13 +36,13 @@ pub(super) fn open(file: &str) -> Result<Box<dyn BufRead + Send>, TraceError> {
 }
 
 /// Puts the decoder that the first bytes ask for in front of `source`.
-pub(super) fn unpack(
+pub(crate) fn unpack(
     file: &str,
     mut source: Box<dyn Read + Send>,
-) -> Result<Box<dyn BufRead + Send>, TraceError> {
+) -> Result<Box<dyn BufRead + Send>, ReadError> {
     let mut magic = Vec::with_capacity(8);
     let read = source.by_ref().take(8).read_to_end(&mut magic);
-    read.map_err(|source| TraceError::Read {
+    read.map_err(|source| ReadError::Read {
         file: file.to_owned(),
         line: 1,
         source,
@@ -54,7 +54,7 @@ pub(super) fn unpack(
             buffered(Zstd::new(buffered(bytes)))
         }
         _ if magic == b"PERFILE2" => {
-            return Err(TraceError::PerfData {
+            return Err(ReadError::PerfData {
                 file: file.to_owned(),
             });
         }

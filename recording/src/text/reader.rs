@@ -8,9 +8,11 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::io::BufRead;
 
-use super::error::TraceError;
 use super::line::{Expected, Line, parse};
-use super::{Record, input};
+use crate::error::{ReadError, Warning};
+use crate::event::Event;
+use crate::input;
+use crate::symbols::Symbols;
 
 /// perf flushes its buffers at least once in a while this long.
 const BACKWARDS_NS_MAX: u64 = 1_000_000_000;
@@ -18,7 +20,7 @@ const BACKWARDS_NS_MAX: u64 = 1_000_000_000;
 /// How much of a bad line an error shows.
 const SHOWN_CHARS: usize = 120;
 
-/// Yields the records of a recording, in the order of the file.
+/// Yields the events of a recording, in the order of the file.
 pub struct Reader {
     file: String,
     input: Box<dyn BufRead + Send>,
@@ -26,6 +28,7 @@ pub struct Reader {
     line: u64,
     latest_ns: u64,
     ignored: BTreeMap<String, u64>,
+    symbols: Symbols,
     warning: Option<Warning>,
     state: State,
 }
@@ -37,34 +40,12 @@ enum State {
     Done,
 }
 
-/// What is odd about a recording that could still be read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Warning {
-    /// The last line ends in the middle of an event.
-    TruncatedLastLine {
-        /// The file as given.
-        file: String,
-        /// The line, from 1.
-        line: u64,
-    },
-}
-
-impl fmt::Display for Warning {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self::TruncatedLastLine { file, line } = self;
-        write!(
-            f,
-            "{file}:{line}: the last line is cut off and was left out"
-        )
-    }
-}
-
 impl Reader {
     /// Opens `file`, or standard input for `-`: plain, gzip or zstd.
     ///
     /// # Errors
     /// When the file cannot be opened, or is not text.
-    pub fn open(file: &str) -> Result<Self, TraceError> {
+    pub fn open(file: &str) -> Result<Self, ReadError> {
         let name = if file == "-" { "standard input" } else { file };
         Ok(Self::new(name, input::open(file)?))
     }
@@ -79,6 +60,7 @@ impl Reader {
             line: 0,
             latest_ns: 0,
             ignored: BTreeMap::new(),
+            symbols: Symbols::default(),
             warning: None,
             state: State::Reading,
         }
@@ -96,6 +78,12 @@ impl Reader {
         &self.ignored
     }
 
+    /// Names of functions that the events so far refer to.
+    #[must_use]
+    pub fn symbols(&self) -> &[String] {
+        self.symbols.names()
+    }
+
     /// What was odd about the end of the file.
     #[must_use]
     pub fn warning(&self) -> Option<&Warning> {
@@ -108,14 +96,14 @@ impl Reader {
         &self.file
     }
 
-    fn next_record(&mut self) -> Result<Option<Record>, TraceError> {
+    fn next_event(&mut self) -> Result<Option<Event>, ReadError> {
         // Ends: each turn takes a line from a finite input.
         loop {
             self.buffer.clear();
             self.line += 1;
             let read = self.input.read_until(b'\n', &mut self.buffer);
             let (file, line) = (&self.file, self.line);
-            let count = read.map_err(|source| TraceError::Read {
+            let count = read.map_err(|source| ReadError::Read {
                 file: file.clone(),
                 line,
                 source,
@@ -125,8 +113,8 @@ impl Reader {
                 return Ok(None);
             }
             let whole = self.buffer.last() == Some(&b'\n');
-            match parse(self.buffer.trim_ascii_end()) {
-                Ok(Line::Record(record)) => return self.in_time(record).map(Some),
+            match parse(self.buffer.trim_ascii_end(), &mut self.symbols) {
+                Ok(Line::Event(event)) => return self.in_time(event).map(Some),
                 Ok(Line::Blank) => {}
                 Ok(Line::Other(name)) => count_name(&mut self.ignored, name),
                 Err(_) if !whole => {
@@ -141,21 +129,21 @@ impl Reader {
         }
     }
 
-    fn in_time(&mut self, record: Record) -> Result<Record, TraceError> {
-        let back_ns = self.latest_ns.saturating_sub(record.time_ns);
+    fn in_time(&mut self, event: Event) -> Result<Event, ReadError> {
+        let back_ns = self.latest_ns.saturating_sub(event.time_ns);
         if back_ns > BACKWARDS_NS_MAX {
-            return Err(TraceError::Backwards {
+            return Err(ReadError::Backwards {
                 file: self.file.clone(),
                 line: self.line,
                 back_ns,
             });
         }
-        self.latest_ns = self.latest_ns.max(record.time_ns);
-        Ok(record)
+        self.latest_ns = self.latest_ns.max(event.time_ns);
+        Ok(event)
     }
 
     #[cold]
-    fn bad_line(&self, expected: Expected) -> TraceError {
+    fn bad_line(&self, expected: Expected) -> ReadError {
         let text = String::from_utf8_lossy(self.buffer.trim_ascii());
         let mut shown: String = text.chars().take(SHOWN_CHARS).collect();
         if text.chars().nth(SHOWN_CHARS).is_some() {
@@ -163,7 +151,7 @@ impl Reader {
         }
         // A binary file must not reach the terminal as it is.
         let shown = shown.replace(char::is_control, "�");
-        TraceError::Line {
+        ReadError::Line {
             file: self.file.clone(),
             line: self.line,
             expected,
@@ -182,13 +170,13 @@ fn count_name(counts: &mut BTreeMap<String, u64>, name: &[u8]) {
 }
 
 impl Iterator for Reader {
-    type Item = Result<Record, TraceError>;
+    type Item = Result<Event, ReadError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.state == State::Done {
             return None;
         }
-        let next = self.next_record().transpose();
+        let next = self.next_event().transpose();
         if !matches!(next, Some(Ok(_))) {
             self.state = State::Done;
         }
@@ -215,7 +203,7 @@ mod tests {
 
     const LINE: &str = "perf 500 [001] 10.000001: kmem:mm_page_free: pfn=0x1 order=0\n";
 
-    fn read(text: &str) -> (Vec<Result<Record, String>>, Reader) {
+    fn read(text: &str) -> (Vec<Result<Event, String>>, Reader) {
         let mut reader = Reader::new("f.txt", Box::new(Cursor::new(text.to_owned())));
         let records = reader
             .by_ref()
@@ -234,13 +222,13 @@ mod tests {
 
     #[test]
     fn comments_empty_lines_and_other_events_are_passed_over() {
-        let other = LINE.replace("mm_page_free", "rss_stat");
+        let other = LINE.replace("mm_page_free", "kmalloc");
         let (records, reader) = read(&format!("# perf script\n\n{LINE}{other}{other}{LINE}"));
         assert_eq!(
             (records.len(), reader.lines(), reader.warning()),
             (2, 6, None)
         );
-        assert_eq!(reader.ignored()["kmem:rss_stat"], 2);
+        assert_eq!(reader.ignored()["kmem:kmalloc"], 2);
     }
 
     #[test]

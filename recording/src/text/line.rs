@@ -9,15 +9,16 @@
 //! that a time follows. perf cannot compute `page`, so the page is known by its `pfn`: in
 //! hexadecimal since Linux 5.13, in decimal before. An allocation that failed has neither.
 
-use plimsoll_mm::units::Order;
-
-use super::{Event, Record};
+use super::events::event;
+use super::number::{decimal, digits, narrow, number_until};
+use crate::event::Event;
+use crate::symbols::Symbols;
 
 /// What a line holds.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Line<'a> {
     /// An event of ours.
-    Record(Record),
+    Event(Event),
     /// Another event, by name.
     Other(&'a [u8]),
     /// Nothing: empty or a comment.
@@ -31,7 +32,7 @@ const CPUS_MAX: u64 = 8192;
 pub(super) type Expected = &'static str;
 
 /// Parses a line without its newline.
-pub(super) fn parse(line: &[u8]) -> Result<Line<'_>, Expected> {
+pub(super) fn parse<'a>(line: &'a [u8], symbols: &mut Symbols) -> Result<Line<'a>, Expected> {
     match line.trim_ascii_start().first() {
         None | Some(b'#') => return Ok(Line::Blank),
         Some(_) => {}
@@ -42,14 +43,14 @@ pub(super) fn parse(line: &[u8]) -> Result<Line<'_>, Expected> {
     let (time_ns, rest) = time(rest.trim_ascii_start()).ok_or("a time as `seconds.fraction:`")?;
     let (name, fields) = event_name(rest).ok_or("an event name followed by `:`")?;
     let pid = pid(head).ok_or("a pid before the CPU")?;
-    let Some(event) = event(name, fields)? else {
+    let Some(what) = event(name, fields, symbols)? else {
         return Ok(Line::Other(name));
     };
-    Ok(Line::Record(Record {
+    Ok(Line::Event(Event {
         time_ns,
         cpu,
         pid,
-        event,
+        what,
     }))
 }
 
@@ -107,145 +108,64 @@ fn event_name(text: &[u8]) -> Option<(&[u8], &[u8])> {
     (!name.is_empty()).then(|| (name, &text[end..]))
 }
 
-/// The event, or `None` for one that is not ours.
-fn event(name: &[u8], fields: &[u8]) -> Result<Option<Event>, Expected> {
-    let name = name.strip_prefix(b"kmem:").unwrap_or(name);
-    let order = || order(fields);
-    let page = || pfn(fields)?.ok_or("the `pfn` of a page");
-    Ok(Some(match name {
-        b"mm_page_alloc" => match (pfn(fields)?, order()?) {
-            (Some(pfn), order) => Event::Alloc { pfn, order },
-            (None, order) => Event::AllocFailed { order },
-        },
-        b"mm_page_free" => Event::Free {
-            pfn: page()?,
-            order: order()?,
-        },
-        b"mm_page_free_batched" => Event::FreeBatched { pfn: page()? },
-        b"mm_page_pcpu_drain" => Event::PcpuDrain {
-            pfn: page()?,
-            order: order()?,
-        },
-        _ => return Ok(None),
-    }))
-}
-
-fn order(fields: &[u8]) -> Result<Order, Expected> {
-    let order = field(fields, b"order=")
-        .and_then(number)
-        .ok_or("`order=` and a number")?;
-    let order = u8::try_from(order).ok().and_then(Order::new);
-    order.ok_or("an order from 0 to 10")
-}
-
-/// The page frame number; `None` where the event has no page.
-fn pfn(fields: &[u8]) -> Result<Option<u64>, Expected> {
-    // perf computes `page` from `pfn` with the wrong base; it still tells pages apart.
-    let value = field(fields, b"pfn=").or_else(|| field(fields, b"page="));
-    let value = value.ok_or("`pfn=` and a number")?;
-    if value == b"(nil)" {
-        return Ok(None);
-    }
-    let pfn = number(value).ok_or("`pfn=` and a number")?;
-    // A failed allocation prints pfn 0, or -1 on some kernels; Linux hands out neither.
-    Ok((pfn != 0 && pfn != u64::MAX).then_some(pfn))
-}
-
-/// The value of the first field with this `key`, which ends in `=`.
-fn field<'a>(fields: &'a [u8], key: &[u8]) -> Option<&'a [u8]> {
-    fields
-        .split(|byte| *byte == b' ')
-        .find_map(|word| word.strip_prefix(key))
-}
-
-fn number(text: &[u8]) -> Option<u64> {
-    match text.strip_prefix(b"0x") {
-        Some(digits) => hexadecimal(digits),
-        None => decimal(text),
-    }
-}
-
-fn decimal(text: &[u8]) -> Option<u64> {
-    let mut value = (!text.is_empty()).then_some(0_u64)?;
-    for byte in text {
-        let digit = byte.is_ascii_digit().then(|| u64::from(byte - b'0'))?;
-        value = value.checked_mul(10)?.checked_add(digit)?;
-    }
-    Some(value)
-}
-
-fn hexadecimal(digits: &[u8]) -> Option<u64> {
-    if digits.is_empty() || digits.len() > 16 {
-        return None;
-    }
-    digits.iter().try_fold(0, |value, byte| {
-        let digit = char::from(*byte).to_digit(16)?;
-        Some(value << 4 | u64::from(digit))
-    })
-}
-
-/// A decimal number that `end` follows, and what is behind `end`.
-fn number_until(text: &[u8], end: u8) -> Option<(u64, &[u8])> {
-    let (digits, rest) = digits(text);
-    let value = decimal(digits)?;
-    (rest.first() == Some(&end)).then(|| (value, &rest[1..]))
-}
-
-/// The decimal digits that `text` begins with, and the rest.
-fn digits(text: &[u8]) -> (&[u8], &[u8]) {
-    text.split_at(text.iter().take_while(|byte| byte.is_ascii_digit()).count())
-}
-
-fn narrow(value: u64, most: u64) -> Option<u32> {
-    u32::try_from(value).ok().filter(|_| value <= most)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::event::What;
 
     const ALLOC: &str = "            perf   500 [001]  4540.333288:             kmem:mm_page_alloc: page=0x2238e1 pfn=0x2238e1 order=3 migratetype=0 gfp_flags=GFP_HIGHUSER|__GFP_ACCOUNT";
 
-    fn record(line: &str) -> Record {
+    fn parse(line: &[u8]) -> Result<Line<'_>, Expected> {
+        super::parse(line, &mut Symbols::default())
+    }
+
+    fn record(line: &str) -> Event {
         match parse(line.as_bytes()) {
-            Ok(Line::Record(record)) => record,
+            Ok(Line::Event(event)) => event,
             other => panic!("{line}: {other:?}"),
         }
     }
 
-    fn order(order: u8) -> Order {
-        Order::new(order).expect("a legal order")
-    }
-
     #[test]
     fn an_allocation_is_read_to_its_last_field() {
-        let event = Event::Alloc {
+        let what = What::Alloc {
             pfn: 0x22_38e1,
-            order: order(3),
+            order: 3,
+            mobility: Some(0),
+            gfp: None,
         };
         assert_eq!(
             record(ALLOC),
-            Record {
+            Event {
                 time_ns: 4_540_333_288_000,
                 cpu: 1,
                 pid: 500,
-                event
+                what
             }
         );
     }
 
     #[test]
     fn every_kind_of_event_is_told_apart() {
-        let event = |name: &str| record(&ALLOC.replace("mm_page_alloc", name)).event;
-        let (pfn, order) = (0x22_38e1, order(3));
-        assert_eq!(event("mm_page_free"), Event::Free { pfn, order });
-        assert_eq!(event("mm_page_free_batched"), Event::FreeBatched { pfn });
-        assert_eq!(event("mm_page_pcpu_drain"), Event::PcpuDrain { pfn, order });
-        let other = ALLOC.replace("mm_page_alloc", "mm_page_alloc_zone_locked");
-        assert_eq!(
-            parse(other.as_bytes()),
-            Ok(Line::Other(b"kmem:mm_page_alloc_zone_locked"))
-        );
+        let event = |name: &str| record(&ALLOC.replace("mm_page_alloc", name)).what;
+        let (pfn, order, mobility) = (0x22_38e1, 3, Some(0));
+        assert_eq!(event("mm_page_free"), What::Free { pfn, order });
+        assert_eq!(event("mm_page_free_batched"), What::FreeBatched { pfn });
+        let drained = What::PcpuDrain {
+            pfn,
+            order,
+            mobility,
+        };
+        assert_eq!(event("mm_page_pcpu_drain"), drained);
+        let taken = What::ZoneLocked {
+            pfn,
+            order,
+            mobility: 0,
+            percpu_refill: false,
+        };
+        assert_eq!(event("mm_page_alloc_zone_locked"), taken);
+        let other = ALLOC.replace("mm_page_alloc", "kmalloc");
+        assert_eq!(parse(other.as_bytes()), Ok(Line::Other(b"kmem:kmalloc")));
     }
 
     #[test]
@@ -283,7 +203,10 @@ mod tests {
 
     #[test]
     fn an_allocation_without_a_page_has_failed() {
-        let failed = Event::AllocFailed { order: order(3) };
+        let failed = What::AllocFailed {
+            order: 3,
+            mobility: Some(0),
+        };
         for page in [
             "page=(nil) pfn=0x0",
             "page=(nil)",
@@ -291,7 +214,7 @@ mod tests {
             "pfn=0xffffffffffffffff",
         ] {
             assert_eq!(
-                record(&ALLOC.replace("page=0x2238e1 pfn=0x2238e1", page)).event,
+                record(&ALLOC.replace("page=0x2238e1 pfn=0x2238e1", page)).what,
                 failed
             );
         }

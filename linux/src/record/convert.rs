@@ -1,0 +1,165 @@
+//! The thread that decodes what readers took, packs it and writes it to the file.
+
+use std::collections::HashSet;
+use std::io::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::Receiver;
+
+use plimsoll_recording::ring::Decoder;
+use plimsoll_recording::{Event, What, WriteError, Writer};
+use rustix::process::setpriority_process;
+use rustix::thread::gettid;
+
+use super::pressure::Pressure;
+use super::readers::Batch;
+use super::summary::Counts;
+
+/// The lowest priority of a thread, and the usual one.
+const LOWEST: i32 = 19;
+const USUAL: i32 = 0;
+
+/// How far the thread is; read by the thread that shows it.
+#[derive(Debug, Default)]
+pub(super) struct Done {
+    pub(super) events: AtomicU64,
+    pub(super) bytes: AtomicU64,
+}
+
+/// What the thread has at its end.
+#[derive(Debug)]
+pub(super) struct Converted<W> {
+    /// The writer, or why it could not go on.
+    pub(super) writer: Result<Writer<W>, WriteError>,
+    pub(super) symbols: Vec<String>,
+    pub(super) counts: Counts,
+    /// Sub-buffers that made no sense, and the first error.
+    pub(super) damaged: u64,
+    pub(super) first_damage: Option<String>,
+}
+
+/// Turns batches into events of a file.
+pub(super) struct Converter<W> {
+    pub(super) decoder: Decoder,
+    pub(super) writer: Writer<W>,
+    pub(super) sub_buffer_bytes: usize,
+    pub(super) pressure: Arc<Pressure>,
+    pub(super) done: Arc<Done>,
+    /// Called once if the file cannot be written further.
+    pub(super) on_failure: Box<dyn Fn() + Send>,
+}
+
+impl<W: Write> Converter<W> {
+    /// Takes batches until all readers have ended.
+    pub(super) fn run(mut self, batches: &Receiver<Batch>) -> Converted<W> {
+        set_priority(LOWEST);
+        let mut lowest = true;
+        let mut counts = Counts::default();
+        let mut waits = Waits::default();
+        let (mut damaged, mut first_damage) = (0, None);
+        let mut failed = None;
+        let mut events = Vec::new();
+        for batch in batches {
+            if failed.is_some() {
+                // Readers must not wait for a file that cannot be written.
+                continue;
+            }
+            if lowest && self.pressure.is_high() {
+                set_priority(USUAL);
+                lowest = false;
+            }
+            for sub_buffer in batch.bytes.chunks(self.sub_buffer_bytes) {
+                let decoded = self.decoder.sub_buffer(batch.cpu, sub_buffer, &mut events);
+                if let Err(error) = decoded {
+                    damaged += 1;
+                    first_damage.get_or_insert_with(|| error.to_string());
+                }
+            }
+            events.retain(|event| waits.is_of_use(event));
+            for event in &events {
+                counts.count(event);
+            }
+            failed = self.write(&mut events).err();
+            if failed.is_some() {
+                (self.on_failure)();
+            }
+        }
+        let writer = match failed {
+            None => Ok(self.writer),
+            Some(error) => Err(error),
+        };
+        Converted {
+            writer,
+            symbols: self.decoder.symbols().to_vec(),
+            counts,
+            damaged,
+            first_damage,
+        }
+    }
+
+    fn write(&mut self, events: &mut Vec<Event>) -> Result<(), WriteError> {
+        let count = events.len() as u64;
+        self.writer.symbols(self.decoder.symbols())?;
+        for event in events.drain(..) {
+            self.writer.push(event)?;
+        }
+        // Relaxed: shown to a person, nothing is ordered by it.
+        self.done.events.fetch_add(count, Ordering::Relaxed);
+        let bytes = self.writer.totals().bytes;
+        self.done.bytes.store(bytes, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+/// Not being allowed to costs speed only.
+fn set_priority(nice: i32) {
+    let _ = setpriority_process(Some(gettid()), nice);
+}
+
+/// Pairs ends of waits with their beginnings: the kernel tells the end of every wait, and the
+/// beginning tells whether it was for a spinning lock.
+#[derive(Debug, Default)]
+struct Waits {
+    /// CPU and lock. A spinning waiter stays on its CPU.
+    open: HashSet<(u32, u64)>,
+}
+
+impl Waits {
+    fn is_of_use(&mut self, event: &Event) -> bool {
+        match event.what {
+            What::ContentionBegin { lock, .. } => {
+                self.open.insert((event.cpu, lock));
+                true
+            }
+            What::ContentionEnd { lock, .. } => self.open.remove(&(event.cpu, lock)),
+            _ => true,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_end_without_its_beginning_is_left_out() {
+        let mut waits = Waits::default();
+        let event = |cpu, what| Event {
+            time_ns: 1,
+            cpu,
+            pid: 1,
+            what,
+        };
+        let begin = |lock| What::ContentionBegin {
+            lock,
+            flags: 1,
+            stack: Vec::new(),
+        };
+        let end = |lock| What::ContentionEnd { lock, result: 0 };
+        assert!(!waits.is_of_use(&event(0, end(7))));
+        assert!(waits.is_of_use(&event(0, begin(7))));
+        assert!(!waits.is_of_use(&event(1, end(7))), "another CPU's");
+        assert!(waits.is_of_use(&event(0, end(7))));
+        assert!(!waits.is_of_use(&event(0, end(7))), "it has ended before");
+    }
+}

@@ -1,0 +1,133 @@
+//! Why nothing was recorded, and what to do about it.
+
+use std::error;
+use std::fmt;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use plimsoll_recording::WriteError;
+use rustix::process::geteuid;
+
+/// Why nothing, or not everything, was recorded.
+#[derive(Debug)]
+pub enum RecordError {
+    /// The kernel has no tracefs.
+    NoTracefs,
+    /// The user may not trace.
+    NotRoot,
+    /// The kernel is locked down.
+    Lockdown,
+    /// A file of tracefs could not be used.
+    Tracefs {
+        /// Which.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// There is not enough memory for the ring buffers.
+    Buffers {
+        /// MiB that were wanted for each CPU.
+        mib: u32,
+    },
+    /// The recording could not be begun.
+    Output {
+        /// The file as given.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The command could not be started.
+    Command {
+        /// Its name.
+        name: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The recording could not be written to its end.
+    Write {
+        /// The file as given.
+        path: PathBuf,
+        /// What the system said, and how much is in the file.
+        source: WriteError,
+    },
+    /// The kernel tells its events in a way that is not understood.
+    Formats(String),
+    /// The system refused something else.
+    System {
+        /// What was wanted.
+        what: &'static str,
+        /// What it said.
+        source: io::Error,
+    },
+}
+
+impl RecordError {
+    /// What a refusal by tracefs means for the user.
+    pub(crate) fn of_tracefs(path: impl AsRef<Path>, source: io::Error) -> Self {
+        if source.kind() == io::ErrorKind::PermissionDenied {
+            if !geteuid().is_root() {
+                return Self::NotRoot;
+            }
+            let lockdown = fs::read_to_string("/sys/kernel/security/lockdown");
+            // The state in brackets is the one that holds.
+            if lockdown.is_ok_and(|it| it.contains('[') && !it.contains("[none]")) {
+                return Self::Lockdown;
+            }
+        }
+        Self::Tracefs {
+            path: path.as_ref().to_owned(),
+            source,
+        }
+    }
+
+    /// Whether the user can mend it, as opposed to a fault of ours.
+    #[must_use]
+    pub fn is_bad_input(&self) -> bool {
+        !matches!(self, Self::Formats(_))
+    }
+}
+
+impl fmt::Display for RecordError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoTracefs => f.write_str(
+                "this kernel has no tracefs; it needs CONFIG_FTRACE and CONFIG_EVENT_TRACING. \
+                 `perf record -a -e 'kmem:mm_page_*'` needs them too",
+            ),
+            Self::NotRoot => f.write_str(
+                "only root may read the kernel's events; run `sudo plimsoll record …`, or give \
+                 a user the right to read and write /sys/kernel/tracing",
+            ),
+            Self::Lockdown => f.write_str(
+                "the kernel is locked down and keeps its events to itself, from root too; boot \
+                 without `lockdown=` or switch off Secure Boot \
+                 (/sys/kernel/security/lockdown tells the state)",
+            ),
+            Self::Tracefs { path, source } => {
+                write!(f, "cannot use {}: {source}", path.display())
+            }
+            Self::Buffers { mib } => write!(
+                f,
+                "there is not enough memory for ring buffers of {mib} MiB on each CPU; give a \
+                 smaller --buffer-mb"
+            ),
+            Self::Output { path, source } => write!(
+                f,
+                "cannot write to {}: {source}; name another --output",
+                path.display()
+            ),
+            Self::Command { name, source } => write!(f, "cannot run {name}: {source}"),
+            Self::Write { path, source } => write!(f, "{}: {source}", path.display()),
+            Self::Formats(what) => write!(
+                f,
+                "this kernel describes its events in an unknown way ({what}); please report \
+                 this line with `uname -r`"
+            ),
+            Self::System { what, source } => write!(f, "cannot {what}: {source}"),
+        }
+    }
+}
+
+// The text already tells the cause.
+impl error::Error for RecordError {}

@@ -1,0 +1,190 @@
+//! Which events are switched on, and what is told where one cannot be.
+
+use std::io;
+
+use plimsoll_recording::Kallsyms;
+
+use crate::tracefs::Instance;
+
+/// One tracepoint that is wanted.
+#[derive(Clone, Copy, Debug)]
+struct Wanted {
+    /// Its folder below `events`.
+    event: &'static str,
+    limit: Limit,
+}
+
+/// Which of its events are wanted.
+#[derive(Clone, Copy, Debug)]
+enum Limit {
+    All,
+    /// Those of these functions.
+    Functions(&'static [&'static str]),
+    /// Those of locks whose waiters spin, with a call chain.
+    SpinLocks,
+}
+
+const fn all(event: &'static str) -> Wanted {
+    let limit = Limit::All;
+    Wanted { event, limit }
+}
+
+const fn of(event: &'static str, functions: &'static [&'static str]) -> Wanted {
+    let limit = Limit::Functions(functions);
+    Wanted { event, limit }
+}
+
+/// The upkeep of per-CPU lists and counters.
+const UPKEEP: &[&str] = &["vmstat_update", "vmstat_shepherd"];
+/// Timers that queue work later, those of the upkeep among them; a kernel that `kernel/phased.cocci` has
+/// changed has functions of its own for those.
+const DELAYED: &[&str] = &["delayed_work_timer_fn", PATCHED[0], PATCHED[1]];
+const PATCHED: [&str; 2] = ["vmstat_timer_fn", "vmstat_kick_fn"];
+
+const WANTED: [Wanted; 20] = [
+    all("kmem/mm_page_alloc"),
+    all("kmem/mm_page_free"),
+    all("kmem/mm_page_free_batched"),
+    all("kmem/mm_page_pcpu_drain"),
+    all("kmem/mm_page_alloc_zone_locked"),
+    all("kmem/mm_page_alloc_extfrag"),
+    of("workqueue/workqueue_queue_work", UPKEEP),
+    of("workqueue/workqueue_execute_start", UPKEEP),
+    of("workqueue/workqueue_execute_end", UPKEEP),
+    of("timer/timer_start", DELAYED),
+    of("timer/timer_expire_entry", DELAYED),
+    Wanted {
+        event: "lock/contention_begin",
+        limit: Limit::SpinLocks,
+    },
+    all("lock/contention_end"),
+    all("oom/mark_victim"),
+    all("oom/wake_reaper"),
+    all("oom/start_task_reaping"),
+    all("oom/finish_task_reaping"),
+    all("oom/skip_task_reaping"),
+    all("mmap/exit_mmap"),
+    all("ftrace/print"),
+];
+
+/// Spinning locks, alone, for reading and for writing; a mutex that spins a while is none.
+const SPINNING: &str = "flags == 1 || flags == 3 || flags == 5";
+
+/// What was switched on, and what could not be.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Chosen {
+    pub(super) recorded: Vec<String>,
+    pub(super) missing: Vec<String>,
+}
+
+/// Switches events on in `instance`. `rss` asks for `rss_stat` too.
+pub(super) fn enable(instance: &Instance, rss: Rss, kallsyms: &Kallsyms) -> Chosen {
+    let mut chosen = Chosen::default();
+    let more = (rss == Rss::Wanted).then_some(all("kmem/rss_stat"));
+    for wanted in WANTED.into_iter().chain(more) {
+        // Notes are always on and have no switch.
+        if wanted.event != "ftrace/print" {
+            chosen.enable(instance, kallsyms, wanted);
+        }
+    }
+    if rss == Rss::Spared {
+        chosen.missing.push(
+            "Resident pages (kmem:rss_stat) were not asked for; --rss records them.".to_owned(),
+        );
+    }
+    chosen
+}
+
+/// Whether changes of resident pages are recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rss {
+    /// Every change of a process's counters, which is one more event for most page faults.
+    Wanted,
+    /// None of them.
+    Spared,
+}
+
+/// The events whose formats are needed to decode what was switched on.
+pub(super) fn formats() -> impl Iterator<Item = &'static str> {
+    let more = ["ftrace/kernel_stack", "kmem/rss_stat"];
+    WANTED.iter().map(|wanted| wanted.event).chain(more)
+}
+
+impl Chosen {
+    fn enable(&mut self, instance: &Instance, kallsyms: &Kallsyms, wanted: Wanted) {
+        let folder = format!("events/{}", wanted.event);
+        let name = wanted.event.replacen('/', ":", 1);
+        if !instance.path(&folder).is_dir() {
+            let missing = format!("{name}: this kernel has no such tracepoint.");
+            self.missing.push(missing);
+            return;
+        }
+        let limit = match wanted.limit {
+            Limit::All => String::new(),
+            Limit::Functions(functions) => {
+                // A filter that names a function which is not there is refused as a whole.
+                let is_there =
+                    |name: &&&str| !PATCHED.contains(name) || kallsyms.address(name).is_some();
+                let functions: Vec<&str> = functions.iter().filter(is_there).copied().collect();
+                match of_functions(instance, &folder, kallsyms, &functions) {
+                    Ok(()) => format!(" of {}", functions.join(" and ")),
+                    Err(error) => {
+                        self.refused(&name, &error, "those of all functions are recorded")
+                    }
+                }
+            }
+            Limit::SpinLocks => self.spin_locks(instance, &folder, &name),
+        };
+        match instance.write(&format!("{folder}/enable"), "1") {
+            Ok(()) => self.recorded.push(format!("{name}{limit}")),
+            Err(error) => {
+                let missing = format!("{name}: the kernel did not switch it on ({error}).");
+                self.missing.push(missing);
+            }
+        }
+    }
+
+    /// Keeps to spinning locks, with call chains; the words that tell it.
+    fn spin_locks(&mut self, instance: &Instance, folder: &str, name: &str) -> String {
+        if let Err(error) = instance.write(&format!("{folder}/filter"), SPINNING) {
+            return self.refused(name, &error, "waits for sleeping locks are recorded too");
+        }
+        let trigger = format!("stacktrace if {SPINNING}");
+        match instance.write(&format!("{folder}/trigger"), &trigger) {
+            Ok(()) => " of spinning locks, with call chains".to_owned(),
+            Err(error) => {
+                self.refused(name, &error, "call chains are missing");
+                " of spinning locks".to_owned()
+            }
+        }
+    }
+
+    fn refused(&mut self, name: &str, error: &io::Error, so: &str) -> String {
+        let missing = format!("{name}: the kernel refused a filter or trigger ({error}), so {so}.");
+        self.missing.push(missing);
+        String::new()
+    }
+}
+
+/// Keeps to events of these functions: by name, or by address on kernels before 6.3.
+fn of_functions(
+    instance: &Instance,
+    folder: &str,
+    kallsyms: &Kallsyms,
+    functions: &[&str],
+) -> io::Result<()> {
+    let filter = |terms: Vec<String>| {
+        let text = terms.join(" || ");
+        instance.write(&format!("{folder}/filter"), &text)
+    };
+    let by_name = |name: &&str| format!("function.function == {name}");
+    let named = filter(functions.iter().map(by_name).collect());
+    let addresses = functions.iter().map(|name| kallsyms.address(name));
+    match (named, addresses.collect::<Option<Vec<u64>>>()) {
+        (Err(_), Some(addresses)) => {
+            let by_address = |address: &u64| format!("function == {address:#x}");
+            filter(addresses.iter().map(by_address).collect())
+        }
+        (named, _) => named,
+    }
+}

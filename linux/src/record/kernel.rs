@@ -1,0 +1,150 @@
+//! What is noted of the kernel beside its events.
+
+use std::fs::File;
+use std::io::Read;
+
+use plimsoll_recording::Header;
+use rustix::param::page_size;
+use rustix::system::uname;
+use rustix::time::{ClockId, clock_getres};
+
+use crate::tracefs::Marker;
+
+/// Texts that change while memory is used: read before and after.
+const MOVING: [(&str, &str); 4] = [
+    ("zoneinfo", "/proc/zoneinfo"),
+    ("pagetypeinfo", "/proc/pagetypeinfo"),
+    ("buddyinfo", "/proc/buddyinfo"),
+    ("vmstat", "/proc/vmstat"),
+];
+
+/// Settings that decide the sizes of lists and the times of their upkeep.
+const SETTINGS: [(&str, &str); 7] = [
+    ("min_free_kbytes", "/proc/sys/vm/min_free_kbytes"),
+    (
+        "watermark_scale_factor",
+        "/proc/sys/vm/watermark_scale_factor",
+    ),
+    (
+        "percpu_pagelist_high_fraction",
+        "/proc/sys/vm/percpu_pagelist_high_fraction",
+    ),
+    ("stat_interval", "/proc/sys/vm/stat_interval"),
+    ("lowmem_reserve_ratio", "/proc/sys/vm/lowmem_reserve_ratio"),
+    ("cpus online", "/sys/devices/system/cpu/online"),
+    ("version", "/proc/version"),
+];
+
+/// Most texts are shorter; zoneinfo has seven lines for each CPU and zone.
+const TEXT_BYTES: usize = 1 << 20;
+
+/// What does not change: release, rate of ticks, sizes, settings.
+pub(super) fn header() -> Header {
+    let uname = uname();
+    let mut header = Header {
+        release: uname.release().to_string_lossy().into_owned(),
+        machine: uname.machine().to_string_lossy().into_owned(),
+        hz: hz(),
+        page_bytes: u32::try_from(page_size()).unwrap_or(0),
+        ..Header::default()
+    };
+    for (name, path) in SETTINGS {
+        if let Some(text) = read(path, &mut Vec::new()) {
+            header.texts.push((name.to_owned(), text));
+        }
+    }
+    let online = header.text("cpus online").unwrap_or_default();
+    header.cpus = count(online);
+    header
+}
+
+/// Timer interrupts a second: the coarse clock moves once in each.
+fn hz() -> u32 {
+    let tick = clock_getres(ClockId::MonotonicCoarse);
+    let tick_ns = u64::try_from(tick.tv_nsec).unwrap_or(0);
+    let hz = 1_000_000_000_u64.checked_add(tick_ns / 2);
+    let hz = hz.and_then(|hz| hz.checked_div(tick_ns)).unwrap_or(0);
+    u32::try_from(hz).unwrap_or(0)
+}
+
+/// Reads what moves, `before` or `after`, each between two notes: so it is known at which point of
+/// the recording the lists were as long as the text says.
+pub(super) fn texts(header: &mut Header, moment: &str, marker: &mut Marker) {
+    // Touched now, so that no page is allocated for it between the notes.
+    let mut buffer = vec![1; TEXT_BYTES];
+    for (name, path) in MOVING {
+        let name = format!("{name} {moment}");
+        marker.note(&format!("reading {name}"));
+        let text = read(path, &mut buffer);
+        marker.note(&format!("read {name}"));
+        let Some(text) = text else {
+            let missing = format!("{path} could not be read, so the recording lacks it.");
+            header.missing.push(missing);
+            continue;
+        };
+        if name == "pagetypeinfo before" {
+            header.pageblock_pages = pageblock_pages(&text);
+        }
+        header.texts.push((name, text));
+    }
+}
+
+/// Reads with as few calls as `buffer` allows.
+fn read(path: &str, buffer: &mut Vec<u8>) -> Option<String> {
+    buffer.resize(buffer.len().max(1 << 12), 0);
+    let mut file = File::open(path).ok()?;
+    let mut text = Vec::new();
+    // Ends: a text of the kernel has an end, and the limit is far above all of them.
+    while text.len() < TEXT_BYTES * 16 {
+        let count = file.read(buffer).ok()?;
+        if count == 0 {
+            break;
+        }
+        text.extend_from_slice(&buffer[..count]);
+    }
+    Some(String::from_utf8_lossy(&text).trim_end().to_owned())
+}
+
+/// `Pages per block:  512`.
+fn pageblock_pages(text: &str) -> u32 {
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("Pages per block:"));
+    line.and_then(|pages| pages.trim().parse().ok())
+        .unwrap_or(0)
+}
+
+/// How many numbers a list as `0-3,8` has.
+fn count(list: &str) -> u32 {
+    let of_range = |range: &str| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let first: u32 = first.trim().parse().ok()?;
+        let last: u32 = last.trim().parse().ok()?;
+        last.checked_sub(first)?.checked_add(1)
+    };
+    list.split(',').filter_map(of_range).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_of_cpus_are_counted() {
+        assert_eq!(count("0-3,8\n"), 5);
+        assert_eq!(count("0"), 1);
+        assert_eq!(count(""), 0);
+    }
+
+    #[test]
+    fn the_rate_of_ticks_is_one_that_linux_has() {
+        assert!([100, 250, 300, 1000].contains(&hz()), "{}", hz());
+    }
+
+    #[test]
+    fn pages_of_a_block_are_read() {
+        let text = "Page block order: 9\nPages per block:  512\n\nFree pages\n";
+        assert_eq!(pageblock_pages(text), 512);
+        assert_eq!(pageblock_pages(""), 0);
+    }
+}

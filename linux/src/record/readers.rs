@@ -1,0 +1,190 @@
+//! One thread for each CPU that takes full sub-buffers out of its ring buffer.
+
+use std::fs::OpenOptions;
+use std::io::{self, ErrorKind, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::sync::mpsc::{SyncSender, TrySendError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use rustix::fs::OFlags;
+
+use super::pressure::Pressure;
+use crate::tracefs::Instance;
+
+/// How long a reader sleeps once it has emptied its buffer. Shorter costs the load more wake-ups;
+/// longer needs larger buffers.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// Sub-buffers in a batch at most.
+const BATCH: usize = 64;
+
+/// Sub-buffers of one CPU, one after the other.
+#[derive(Debug)]
+pub(super) struct Batch {
+    pub(super) cpu: u32,
+    pub(super) bytes: Vec<u8>,
+}
+
+/// The running readers.
+#[derive(Debug)]
+pub(super) struct Readers {
+    threads: Vec<JoinHandle<io::Result<()>>>,
+    stop: Arc<Stop>,
+}
+
+#[derive(Debug, Default)]
+struct Stop {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum State {
+    /// Take what comes.
+    #[default]
+    Reading,
+    /// Take what is left, and end.
+    Emptying,
+    /// End at once.
+    Abandoned,
+}
+
+impl Readers {
+    /// Starts a reader for each of `cpus`. A batch is a whole number of `sub_buffer_bytes`.
+    pub(super) fn start(
+        instance: &Instance,
+        cpus: &[u32],
+        sub_buffer_bytes: usize,
+        pressure: &Arc<Pressure>,
+        batches: &SyncSender<Batch>,
+    ) -> io::Result<Self> {
+        let mut readers = Self {
+            threads: Vec::new(),
+            stop: Arc::new(Stop::default()),
+        };
+        for &cpu in cpus {
+            let path = instance.path(&format!("per_cpu/cpu{cpu}/trace_pipe_raw"));
+            let nonblocking = OFlags::NONBLOCK.bits().cast_signed();
+            let mut options = OpenOptions::new();
+            let source = options.read(true).custom_flags(nonblocking).open(path)?;
+            let reader = Reader {
+                cpu,
+                source,
+                sub_buffer_bytes,
+                pressure: Arc::clone(pressure),
+                batches: batches.clone(),
+            };
+            let stop = Arc::clone(&readers.stop);
+            let thread = thread::Builder::new().name(format!("plimsoll-cpu{cpu}"));
+            readers
+                .threads
+                .push(thread.spawn(move || reader.run(&stop))?);
+        }
+        Ok(readers)
+    }
+
+    /// Lets all readers take what is left, and waits for them. To be called once tracing is off:
+    /// then there is an end.
+    pub(super) fn finish(mut self) -> io::Result<()> {
+        self.end(State::Emptying)
+    }
+
+    fn end(&mut self, state: State) -> io::Result<()> {
+        *self.stop.lock() = state;
+        self.stop.changed.notify_all();
+        let mut result = Ok(());
+        for thread in self.threads.drain(..) {
+            let ended = thread.join();
+            let ended = ended.unwrap_or_else(|_| Err(io::Error::other("a reader panicked")));
+            result = result.and(ended);
+        }
+        result
+    }
+}
+
+impl Drop for Readers {
+    fn drop(&mut self) {
+        // Only after an error that has been told; an instance with open buffers cannot be removed.
+        let _ = self.end(State::Abandoned);
+    }
+}
+
+impl Stop {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // The state is one word, so a panic elsewhere cannot have left it half changed.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sleeps, unless it is time to end.
+    fn pause(&self) -> State {
+        let reading = |state: &mut State| *state == State::Reading;
+        let waited = self.changed.wait_timeout_while(self.lock(), PAUSE, reading);
+        *waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+}
+
+struct Reader<S> {
+    cpu: u32,
+    source: S,
+    sub_buffer_bytes: usize,
+    pressure: Arc<Pressure>,
+    batches: SyncSender<Batch>,
+}
+
+impl<S: Read> Reader<S> {
+    fn run(mut self, stop: &Stop) -> io::Result<()> {
+        // Ends: with tracing off, the buffer runs empty.
+        loop {
+            let state = stop.pause();
+            if state == State::Abandoned {
+                return Ok(());
+            }
+            while let Some(batch) = self.batch()? {
+                if !self.send(batch) {
+                    return Ok(());
+                }
+            }
+            if state == State::Emptying {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Takes up to a batch; `None` if the buffer is empty.
+    fn batch(&mut self) -> io::Result<Option<Batch>> {
+        let mut bytes = Vec::new();
+        for _ in 0..BATCH {
+            let begin = bytes.len();
+            bytes.resize(begin + self.sub_buffer_bytes, 0);
+            let count = match self.source.read(&mut bytes[begin..]) {
+                Ok(count) => count,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => 0,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {
+                    bytes.truncate(begin);
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            if count == 0 {
+                bytes.truncate(begin);
+                break;
+            }
+        }
+        let cpu = self.cpu;
+        Ok((!bytes.is_empty()).then_some(Batch { cpu, bytes }))
+    }
+
+    /// Whether somebody took it.
+    fn send(&self, batch: Batch) -> bool {
+        match self.batches.try_send(batch) {
+            Ok(()) => true,
+            Err(TrySendError::Full(batch)) => {
+                self.pressure.raise();
+                self.batches.send(batch).is_ok()
+            }
+            Err(TrySendError::Disconnected(_)) => false,
+        }
+    }
+}

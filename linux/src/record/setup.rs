@@ -1,0 +1,163 @@
+//! Getting the kernel ready: an instance with buffers, clock, events and probes.
+
+use std::fs;
+use std::num::NonZeroU32;
+
+use plimsoll_recording::ring::Formats;
+use plimsoll_recording::{Header, Kallsyms};
+
+use super::{Holds, Options, RecordError, events, holds, kernel};
+use crate::tracefs::{Instance, NoProbe, Probe, Tracefs};
+
+/// A CPU's ring buffer by default: about half a million events.
+const BUFFER_MIB: u64 = 16;
+
+/// All buffers together take at most this part of free memory by default.
+const MEMORY_PART: u64 = 8;
+
+/// The kernel, ready to be switched on. Dropped in this order: probes cannot go before the
+/// instance that uses them, nor tracefs before both.
+#[derive(Debug)]
+pub(super) struct Setup {
+    pub(super) instance: Instance,
+    _probes: [Option<Probe>; 2],
+    _tracefs: Tracefs,
+    pub(super) cpus: Vec<u32>,
+    pub(super) sub_buffer_bytes: usize,
+    pub(super) formats: Formats,
+    pub(super) kallsyms: Kallsyms,
+    pub(super) header: Header,
+}
+
+impl Setup {
+    pub(super) fn new(options: &Options) -> Result<Self, RecordError> {
+        let tracefs = Tracefs::find()?;
+        let bulk_end = Probe::bulk(&tracefs);
+        let hold_end = (options.holds == Holds::Wanted).then(|| Probe::hold_end(&tracefs));
+        let instance = Instance::create(&tracefs)?;
+        let cpus = instance.cpus();
+        let cpus =
+            cpus.map_err(|error| RecordError::of_tracefs(instance.path("per_cpu"), error))?;
+        let mut header = kernel::header();
+        buffers(&instance, options.buffer_mib, cpus.len())?;
+        instance.set("trace_clock", "mono")?;
+        // Once a buffer is full new events are dropped, not old ones: what is kept has no gaps.
+        instance.set("options/overwrite", "0")?;
+        let kallsyms = kallsyms(&mut header);
+        let chosen = events::enable(&instance, options.rss, &kallsyms);
+        header.recorded = chosen.recorded;
+        header.missing.extend(chosen.missing);
+        bulk(&instance, bulk_end.as_ref(), &mut header);
+        if let Some(probe) = &hold_end {
+            holds::enable(&instance, probe.as_ref(), &kallsyms, &mut header);
+        }
+        header
+            .texts
+            .push(("trace_clock".to_owned(), "mono".to_owned()));
+        let probes = [bulk_end.ok(), hold_end.and_then(Result::ok)];
+        let (formats, sub_buffer_bytes) = formats(&tracefs, &probes)?;
+        header.command = command(options);
+        Ok(Self {
+            instance,
+            _probes: probes,
+            _tracefs: tracefs,
+            cpus,
+            sub_buffer_bytes,
+            formats,
+            kallsyms,
+            header,
+        })
+    }
+}
+
+fn buffers(
+    instance: &Instance,
+    wanted: Option<NonZeroU32>,
+    cpus: usize,
+) -> Result<(), RecordError> {
+    let usual = || {
+        let part = available_mib() / MEMORY_PART / (cpus.max(1) as u64);
+        u32::try_from(part.clamp(1, BUFFER_MIB)).unwrap_or(1)
+    };
+    let mib = wanted.map_or_else(usual, NonZeroU32::get);
+    let kib = u64::from(mib) * 1024;
+    let written = instance.write("buffer_size_kb", &kib.to_string());
+    written.map_err(|error| match error.kind() {
+        std::io::ErrorKind::OutOfMemory | std::io::ErrorKind::InvalidInput => {
+            RecordError::Buffers { mib }
+        }
+        _ => RecordError::of_tracefs(instance.path("buffer_size_kb"), error),
+    })
+}
+
+fn available_mib() -> u64 {
+    let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("MemAvailable:"));
+    let kib = line.and_then(|line| line.trim().strip_suffix(" kB"));
+    kib.and_then(|kib| kib.trim().parse::<u64>().ok())
+        .map_or(0, |kib| kib / 1024)
+}
+
+fn kallsyms(header: &mut Header) -> Kallsyms {
+    let text = fs::read_to_string("/proc/kallsyms").unwrap_or_default();
+    let kallsyms = Kallsyms::parse(&text);
+    if kallsyms.is_empty() {
+        header.missing.push(
+            "Names of functions: /proc/kallsyms hides addresses; set kernel.kptr_restrict to 0 \
+             or 1 (`sysctl kernel.kptr_restrict=1`)."
+                .to_owned(),
+        );
+    }
+    kallsyms
+}
+
+/// Switches on the probe of bulk allocations, or tells why they are missing.
+fn bulk(instance: &Instance, probe: Result<&Probe, &NoProbe>, header: &mut Header) {
+    let consequence = "bulk allocations (alloc_pages_bulk has no tracepoint) are not recorded, \
+                       and their pages come up as frees without an allocation";
+    let why = match probe {
+        Ok(probe) => match instance.write(&format!("events/{}/enable", probe.event()), "1") {
+            Ok(()) => {
+                header.recorded.push("plimsoll:bulkret".to_owned());
+                return;
+            }
+            Err(error) => format!("the kernel did not switch the probe on: {error}"),
+        },
+        Err(NoProbe::Unsupported) => {
+            "this kernel has no probes, which take CONFIG_KPROBE_EVENTS".to_owned()
+        }
+        Err(NoProbe::Refused(error)) => format!("the kernel refused a probe: {error}"),
+    };
+    header
+        .missing
+        .push(format!("plimsoll:bulkret: {consequence} ({why})."));
+}
+
+/// How events are laid out, and how large a sub-buffer is.
+fn formats(tracefs: &Tracefs, probes: &[Option<Probe>]) -> Result<(Formats, usize), RecordError> {
+    let unknown = |error: &dyn ToString| RecordError::Formats(error.to_string());
+    let mut formats = Formats::default();
+    let events = events::formats().map(str::to_owned);
+    for event in events.chain(probes.iter().flatten().map(Probe::event)) {
+        // An event that the kernel lacks has been told already.
+        if let Ok(text) = tracefs.read(&format!("events/{event}/format")) {
+            formats.add(&text).map_err(|error| unknown(&error))?;
+        }
+    }
+    let page = tracefs.read("events/header_page");
+    let page = page.map_err(|error| RecordError::of_tracefs("events/header_page", error))?;
+    formats
+        .header_page(&page)
+        .map_err(|error| unknown(&error))?;
+    let bytes = formats.sub_buffer_bytes();
+    let bytes = bytes.ok_or_else(|| unknown(&"no size of a sub-buffer"))?;
+    Ok((formats, bytes))
+}
+
+/// The command as a person would type it.
+fn command(options: &Options) -> String {
+    let words = options.command.iter().map(|word| word.to_string_lossy());
+    words.collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,175 @@
+//! What a person is told at the end: five lines.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::process::ExitStatus;
+use std::time::Duration;
+
+use plimsoll_recording::{Event, Totals, What};
+
+/// Events by what they are of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Blocks allocated.
+    pub allocs: u64,
+    /// Blocks freed.
+    pub frees: u64,
+    /// Blocks that went back to a zone.
+    pub drains: u64,
+    /// Other events of pages.
+    pub pages: u64,
+    /// Work and timers.
+    pub upkeep: u64,
+    /// Waits for locks.
+    pub waits: u64,
+    /// Victims and their reaping, ends of address spaces, resident pages.
+    pub processes: u64,
+}
+
+impl Counts {
+    pub(super) fn count(&mut self, event: &Event) {
+        *match &event.what {
+            What::Alloc { .. } => &mut self.allocs,
+            What::Free { .. } => &mut self.frees,
+            What::PcpuDrain { .. } => &mut self.drains,
+            What::AllocFailed { .. }
+            | What::FreeBatched { .. }
+            | What::ZoneLocked { .. }
+            | What::ExtFrag { .. }
+            | What::BulkAlloc { .. } => &mut self.pages,
+            What::WorkQueued { .. }
+            | What::WorkStart { .. }
+            | What::WorkEnd { .. }
+            | What::TimerStart { .. }
+            | What::TimerExpire { .. } => &mut self.upkeep,
+            What::ContentionBegin { .. } => &mut self.waits,
+            What::ContentionEnd { .. } | What::Mark(_) => return,
+            _ => &mut self.processes,
+        } += 1;
+    }
+}
+
+/// What was recorded.
+#[derive(Clone, Debug)]
+pub struct Summary {
+    /// The file as given.
+    pub path: PathBuf,
+    /// Events and bytes of the file.
+    pub totals: Totals,
+    /// CPUs that were recorded.
+    pub cpus: u32,
+    /// From switching on to switching off.
+    pub duration: Duration,
+    /// Events by what they are of.
+    pub counts: Counts,
+    /// Events that the kernel dropped, by CPU; those with none are left out.
+    pub lost: Vec<(u32, u64)>,
+    /// Ring buffer pages that made no sense, and what was wrong with the first.
+    pub damaged: Option<(u64, String)>,
+    /// What could not be recorded, and why.
+    pub missing: Vec<String>,
+    /// The command and how it ended.
+    pub command: Option<(String, ExitStatus)>,
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Self { totals, counts, .. }, path) = (self, self.path.display());
+        writeln!(
+            f,
+            "{path}: {} events of {} CPUs in {:.1} s, {}",
+            grouped(totals.events),
+            self.cpus,
+            self.duration.as_secs_f64(),
+            bytes(totals.bytes)
+        )?;
+        writeln!(
+            f,
+            "  pages: {} allocations, {} frees, {} drains, {} others",
+            grouped(counts.allocs),
+            grouped(counts.frees),
+            grouped(counts.drains),
+            grouped(counts.pages)
+        )?;
+        writeln!(
+            f,
+            "  work and timers: {}; waits for spinning locks: {}; of processes: {}",
+            grouped(counts.upkeep),
+            grouped(counts.waits),
+            grouped(counts.processes)
+        )?;
+        self.fmt_lost(f)?;
+        if let Some((command, status)) = &self.command {
+            write!(f, "  `{command}` ended: {status}")?;
+        } else {
+            f.write_str("  recorded until it was stopped")?;
+        }
+        for missing in &self.missing {
+            write!(f, "\nnote: {missing}")?;
+        }
+        Ok(())
+    }
+}
+
+impl Summary {
+    fn fmt_lost(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let lost: u64 = self.lost.iter().map(|(_, events)| events).sum();
+        match &self.lost[..] {
+            [] => f.write_str("  lost: nothing"),
+            by_cpu => {
+                let worst = by_cpu.iter().max_by_key(|(_, events)| *events);
+                let (cpu, most) = worst.copied().unwrap_or_default();
+                write!(
+                    f,
+                    "  lost: {} events on {} CPUs, most on CPU {cpu} ({}); give a larger --buffer-mb",
+                    grouped(lost),
+                    by_cpu.len(),
+                    grouped(most)
+                )
+            }
+        }?;
+        if let Some((pages, first)) = &self.damaged {
+            write!(f, "; {pages} ring buffer pages not understood ({first})")?;
+        }
+        writeln!(f)
+    }
+}
+
+/// A count with commas between thousands.
+fn grouped(count: u64) -> String {
+    let digits = count.to_string();
+    let mut text = String::new();
+    for (nth, digit) in digits.chars().enumerate() {
+        if nth > 0 && (digits.len() - nth).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+fn bytes(count: u64) -> String {
+    let kib = count as f64 / 1024.0;
+    if kib < 1024.0 {
+        format!("{kib:.1} KiB")
+    } else {
+        format!("{:.2} MiB", kib / 1024.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_grouped_by_thousands() {
+        let texts = [0, 999, 1000, 1_234_567].map(grouped);
+        assert_eq!(texts, ["0", "999", "1,000", "1,234,567"]);
+    }
+
+    #[test]
+    fn sizes_have_a_unit() {
+        assert_eq!(bytes(1536), "1.5 KiB");
+        assert_eq!(bytes(3 << 19), "1.50 MiB");
+    }
+}

@@ -1,0 +1,134 @@
+//! Waiting for the end of a recording: the command's, the time's, a signal, or a full disk.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::{Handle, Signals};
+
+/// How often progress is shown.
+const SHOWN_EVERY: Duration = Duration::from_millis(500);
+
+/// What ends a recording, or might.
+#[derive(Debug)]
+pub(super) enum News {
+    /// The command has ended.
+    Ended(io::Result<ExitStatus>),
+    /// A signal came.
+    Signal(i32),
+    /// The file cannot be written further.
+    Failed,
+}
+
+/// Listens for news; signals do not end the process while it exists.
+#[derive(Debug)]
+pub(super) struct Watch {
+    news: Receiver<News>,
+    sender: Sender<News>,
+    signals: Handle,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Watch {
+    pub(super) fn new() -> io::Result<Self> {
+        let (sender, news) = channel();
+        let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+        let handle = signals.handle();
+        let of_signals = sender.clone();
+        let thread = thread::Builder::new().name("plimsoll-signals".to_owned());
+        let thread = thread.spawn(move || {
+            for signal in signals.forever() {
+                // Nobody listens any more once the recording has ended.
+                let _ = of_signals.send(News::Signal(signal));
+            }
+        })?;
+        Ok(Self {
+            news,
+            sender,
+            signals: handle,
+            thread: Some(thread),
+        })
+    }
+
+    pub(super) fn sender(&self) -> Sender<News> {
+        self.sender.clone()
+    }
+
+    /// Runs `command` until it ends, it is `until`, or something stops it; how it ended if it did.
+    pub(super) fn run(
+        &self,
+        command: Option<Child>,
+        until: Option<Instant>,
+        mut show: impl FnMut(),
+    ) -> io::Result<Option<ExitStatus>> {
+        let pid = command.as_ref().map(|child| child.id());
+        if let Some(mut child) = command {
+            let ended = self.sender();
+            let thread = thread::Builder::new().name("plimsoll-command".to_owned());
+            thread.spawn(move || ended.send(News::Ended(child.wait())))?;
+        }
+        let mut told = false;
+        // Ends: with the command, with the time, or with the second signal.
+        loop {
+            let now = Instant::now();
+            let left = until.map_or(SHOWN_EVERY, |until| until.saturating_duration_since(now));
+            if left.is_zero() {
+                return Ok(None);
+            }
+            match self.news.recv_timeout(left.min(SHOWN_EVERY)) {
+                Err(RecvTimeoutError::Timeout) => show(),
+                Ok(News::Ended(status)) => return status.map(Some),
+                // A terminal sends an interrupt to the command too, which then ends.
+                Ok(News::Signal(signal)) if pid.is_some() && !told => {
+                    told = true;
+                    if signal != SIGINT {
+                        pid.map(terminate);
+                    }
+                }
+                Ok(News::Signal(_) | News::Failed) | Err(RecvTimeoutError::Disconnected) => {
+                    return Ok(None);
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.signals.close();
+        if let Some(thread) = self.thread.take() {
+            // It cannot panic, and an end is an end.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn terminate(pid: u32) {
+    if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
+        // It may have ended by itself.
+        let _ = kill_process(pid, Signal::TERM);
+    }
+}
+
+/// Starts the command; it finds where to leave notes and texts in its environment.
+pub(super) fn start(
+    command: &[OsString],
+    marker: &Path,
+    texts: Option<&Path>,
+) -> io::Result<Option<Child>> {
+    let Some((name, arguments)) = command.split_first() else {
+        return Ok(None);
+    };
+    let mut command = Command::new(name);
+    command.args(arguments).env("PLIMSOLL_MARKER", marker);
+    if let Some(texts) = texts {
+        command.env("PLIMSOLL_TEXTS", texts);
+    }
+    command.spawn().map(Some)
+}

@@ -1,0 +1,82 @@
+//! Turns ring buffer pages that a guest dumped into a recording.
+//!
+//! `raw_pages PAGES CONSOLE HZ OUT`: PAGES is a row of `PG`, CPU (2 bytes), length (4), page;
+//! CONSOLE has the format files behind `FMT `, lines of `/proc/kallsyms`, and texts between lines
+//! that begin with `PLIM`.
+
+use std::env;
+use std::error::Error;
+use std::fs;
+
+use plimsoll_recording::ring::{self, Formats};
+use plimsoll_recording::{Header, Kallsyms};
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let arguments: Vec<String> = env::args().skip(1).collect();
+    let [pages, console, hz, out] = &arguments[..] else {
+        return Err("raw_pages PAGES CONSOLE HZ OUT".into());
+    };
+    let pages = fs::read(pages)?;
+    let console = String::from_utf8_lossy(&fs::read(console)?).replace('\r', "");
+    let format_lines = console.lines().filter_map(|line| line.strip_prefix("FMT "));
+    let mut formats = Formats::default();
+    formats.add(&format_lines.collect::<Vec<_>>().join("\n"))?;
+
+    let header = Header {
+        hz: hz.parse()?,
+        page_bytes: 4096,
+        cpus: word(&console, "cpus=").parse().unwrap_or(0),
+        release: word(&console, "kernel=").to_owned(),
+        texts: texts(&console),
+        ..Header::default()
+    };
+    let mut rest = &pages[..];
+    let sub_buffers = std::iter::from_fn(|| {
+        let (head, behind) = rest.split_first_chunk::<8>()?;
+        let [b'P', b'G', c0, c1, l0, l1, l2, l3] = *head else {
+            return None;
+        };
+        let length = u32::from_le_bytes([l0, l1, l2, l3]) as usize;
+        let (page, behind) = behind.split_at_checked(length)?;
+        rest = behind;
+        Some((u32::from(u16::from_le_bytes([c0, c1])), page))
+    });
+    let kallsyms = Kallsyms::parse(&console);
+    let (recording, wrong) = ring::decode(header, formats, kallsyms, sub_buffers);
+    for error in &wrong {
+        eprintln!("{error}");
+    }
+    let (_, totals) = recording.write(fs::File::create(out)?)?;
+    eprintln!(
+        "{} events, {} bytes, {} pages make no sense, lost {:?}",
+        totals.events,
+        totals.bytes,
+        wrong.len(),
+        recording.header.lost
+    );
+    Ok(())
+}
+
+/// The rest of the word that begins with `key`.
+fn word<'a>(console: &'a str, key: &str) -> &'a str {
+    let words = console.split_whitespace();
+    let found = words.filter_map(|word| word.strip_prefix(key)).next();
+    found.unwrap_or_default()
+}
+
+/// What stands behind each `PLIM name` line, up to the next.
+fn texts(console: &str) -> Vec<(String, String)> {
+    let mut texts: Vec<(String, String)> = Vec::new();
+    for line in console.lines() {
+        if let Some(name) = line.strip_prefix("PLIM ") {
+            texts.push((name.to_owned(), String::new()));
+        } else if let Some((_, text)) = texts.last_mut()
+            && !line.starts_with("FMT ")
+        {
+            text.push_str(line);
+            text.push('\n');
+        }
+    }
+    texts.retain(|(_, text)| !text.is_empty());
+    texts
+}

@@ -1,0 +1,94 @@
+//! Reading whatever holds a recording.
+
+use std::collections::BTreeMap;
+use std::io::BufRead;
+
+use crate::error::{ReadError, Warning};
+use crate::format::{self, MAGIC};
+use crate::header::Header;
+use crate::{Recording, input, text};
+
+/// A recording and what its file tells beside it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Contents {
+    /// What messages call the file.
+    pub file: String,
+    /// The recording, in order of time.
+    pub recording: Recording,
+    /// What is odd about the file.
+    pub warnings: Vec<Warning>,
+    /// Lines of a text, comments included; 0 for a file that is no text.
+    pub lines: u64,
+    /// Events of a text that mean nothing here, by name.
+    pub ignored: BTreeMap<String, u64>,
+}
+
+impl Recording {
+    /// Reads `file` to its end, or standard input for `-`: a recording in Plimsoll's format or the
+    /// text of `perf script`, plain or packed with gzip or zstd.
+    ///
+    /// # Errors
+    /// If the file cannot be read, is no recording, or is damaged. A file that is only cut off, or
+    /// lacks events, is no error but a warning.
+    pub fn read(file: &str) -> Result<Contents, ReadError> {
+        let name = if file == "-" { "standard input" } else { file };
+        Self::read_from(name, input::open(file)?)
+    }
+
+    /// Reads `input` to its end, called `file` in errors.
+    ///
+    /// # Errors
+    /// As [`Recording::read`].
+    pub fn read_from(
+        file: &str,
+        mut input: Box<dyn BufRead + Send>,
+    ) -> Result<Contents, ReadError> {
+        let begin = input.fill_buf().map_err(|source| ReadError::Read {
+            file: file.to_owned(),
+            line: 1,
+            source,
+        })?;
+        if begin.starts_with(&MAGIC[..1]) {
+            Self::of_format(file, format::Reader::new(file, input)?)
+        } else {
+            Self::of_text(text::Reader::new(file, input))
+        }
+    }
+
+    fn of_format(
+        file: &str,
+        mut reader: format::Reader<Box<dyn BufRead + Send>>,
+    ) -> Result<Contents, ReadError> {
+        let mut events = Vec::new();
+        while let Some(more) = reader.next_events()? {
+            events.extend(more);
+        }
+        let (header, warnings) = reader.finish();
+        let mut recording = Self { header, events };
+        recording.sort();
+        Ok(Contents {
+            file: file.to_owned(),
+            recording,
+            warnings,
+            ..Contents::default()
+        })
+    }
+
+    /// What `reader` has left.
+    fn of_text(mut reader: text::Reader) -> Result<Contents, ReadError> {
+        let mut events = reader.by_ref().collect::<Result<Vec<_>, ReadError>>()?;
+        // Stable, and nearly free on what perf has all but sorted.
+        events.sort_by_key(|event| event.time_ns);
+        let header = Header {
+            symbols: reader.symbols().to_vec(),
+            ..Header::default()
+        };
+        Ok(Contents {
+            file: reader.file().to_owned(),
+            recording: Self { header, events },
+            warnings: reader.warning().cloned().into_iter().collect(),
+            lines: reader.lines(),
+            ignored: reader.ignored().clone(),
+        })
+    }
+}

@@ -1,0 +1,267 @@
+//! What can be wrong with a recording, and what a reader may tell beside it.
+
+use std::error;
+use std::fmt;
+use std::io;
+
+/// Why a recording could not be read: always the file, the place, and what to do.
+#[derive(Debug)]
+pub enum ReadError {
+    /// The file could not be opened.
+    Open {
+        /// The file as given.
+        file: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A text could not be read or unpacked to its end.
+    Read {
+        /// The file as given.
+        file: String,
+        /// The line that was being read.
+        line: u64,
+        /// What the system or the decompressor said.
+        source: io::Error,
+    },
+    /// The file is what `perf record` writes, not what `perf script` prints.
+    PerfData {
+        /// The file as given.
+        file: String,
+    },
+    /// The file is none of what can be read.
+    NotARecording {
+        /// The file as given.
+        file: String,
+    },
+    /// The file was written in the other order of bytes.
+    ForeignEndianness {
+        /// The file as given.
+        file: String,
+    },
+    /// The file was written by a newer Plimsoll.
+    Newer {
+        /// The file as given.
+        file: String,
+        /// The version of its format.
+        version: u16,
+        /// The newest version that can be read.
+        known: u16,
+    },
+    /// A chunk is not what was written.
+    Damaged {
+        /// The file as given.
+        file: String,
+        /// Where the chunk begins, in bytes.
+        offset: u64,
+        /// What is wrong with it.
+        what: &'static str,
+    },
+    /// A line is not an event.
+    Line {
+        /// The file as given.
+        file: String,
+        /// The line, from 1.
+        line: u64,
+        /// What should have been there.
+        expected: &'static str,
+        /// The line, shortened.
+        text: String,
+    },
+    /// Time goes back further than the buffers of different CPUs can explain.
+    Backwards {
+        /// The file as given.
+        file: String,
+        /// The line, from 1.
+        line: u64,
+        /// How far.
+        back_ns: u64,
+    },
+    /// A block is larger than Linux' largest.
+    Order {
+        /// The file as given.
+        file: String,
+        /// The event's name.
+        event: &'static str,
+        /// log₂ of its pages.
+        order: u8,
+        /// The largest that is understood.
+        most: u8,
+    },
+    /// No event is an allocation or a free.
+    Empty {
+        /// The file as given.
+        file: String,
+        /// How many lines there were.
+        lines: u64,
+    },
+}
+
+impl fmt::Display for ReadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Open { file, source } => write!(f, "cannot open {file}: {source}"),
+            Self::Read { file, line, source } => {
+                write!(f, "{file}:{line}: cannot read further: {source}")
+            }
+            Self::PerfData { file } => write!(
+                f,
+                "{file} is a perf.data file, which only perf can read; \
+                 print it with `perf script -i {file}` and give that text"
+            ),
+            Self::NotARecording { file } => write!(
+                f,
+                "{file} is not a recording: expected a file that `plimsoll record` wrote, or the \
+                 text that `perf script` prints, plain or packed with gzip or zstd"
+            ),
+            Self::ForeignEndianness { file } => write!(
+                f,
+                "{file} was written with its bytes in the other order; recordings are \
+                 little-endian on every computer, so record it again with this plimsoll"
+            ),
+            Self::Newer {
+                file,
+                version,
+                known,
+            } => write!(
+                f,
+                "{file} has version {version} of the recording format, and this plimsoll reads \
+                 up to version {known}; read it with a newer plimsoll"
+            ),
+            Self::Damaged { file, offset, what } => write!(
+                f,
+                "{file} is damaged in the chunk at byte {offset}: {what}; copy it again, or \
+                 record it again"
+            ),
+            _ => self.fmt_content(f),
+        }
+    }
+}
+
+impl ReadError {
+    /// What is wrong with lines and events.
+    fn fmt_content(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Line {
+                file,
+                line,
+                expected,
+                text,
+            } => {
+                write!(f, "{file}:{line}: expected {expected}, found `{text}`")
+            }
+            Self::Backwards {
+                file,
+                line,
+                back_ns,
+            } => write!(
+                f,
+                "{file}:{line}: expected events in order of time, found one {:.3} s before an \
+                 earlier line; is this more than one recording?",
+                *back_ns as f64 / 1e9
+            ),
+            Self::Order {
+                file,
+                event,
+                order,
+                most,
+            } => write!(
+                f,
+                "{file}: {event} has order {order}, and orders go from 0 to {most}; was it \
+                 recorded on a kernel with larger blocks, or is the file damaged?"
+            ),
+            Self::Empty { file, lines: 0 } => write!(
+                f,
+                "{file}: expected allocations and frees of pages, found none; record again while \
+                 something runs, without leaving out page events"
+            ),
+            Self::Empty { file, lines } => write!(
+                f,
+                "{file}: expected kmem:mm_page_alloc and kmem:mm_page_free events, found none in \
+                 {lines} lines; record with `perf record -a -e 'kmem:mm_page_*'`"
+            ),
+            _ => f.write_str("the recording cannot be read"),
+        }
+    }
+}
+
+// The text already tells the cause, so no error names another as its source.
+impl error::Error for ReadError {}
+
+/// What is odd about a recording that could still be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Warning {
+    /// The last line of a text ends in the middle of an event.
+    TruncatedLastLine {
+        /// The file as given.
+        file: String,
+        /// The line, from 1.
+        line: u64,
+    },
+    /// The file ends without its last chunk: it was cut, or its recorder could not finish.
+    Truncated {
+        /// The file as given.
+        file: String,
+        /// Events that could be read.
+        events: u64,
+        /// Bytes behind the last whole chunk.
+        bytes: u64,
+    },
+    /// The kernel dropped events while recording.
+    Lost {
+        /// The file as given.
+        file: String,
+        /// How many.
+        events: u64,
+        /// On how many CPUs.
+        cpus: usize,
+    },
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TruncatedLastLine { file, line } => write!(
+                f,
+                "{file}:{line}: the last line is cut off and was left out"
+            ),
+            Self::Truncated {
+                file,
+                events,
+                bytes,
+            } => write!(
+                f,
+                "{file} is cut off: its first {events} events were read, {bytes} bytes behind \
+                 them and what the end tells (lost events, texts of after) are missing"
+            ),
+            Self::Lost { file, events, cpus } => write!(
+                f,
+                "{file} lacks {events} events that the kernel dropped on {cpus} CPUs; record \
+                 again with a larger --buffer-mb"
+            ),
+        }
+    }
+}
+
+/// Why a recording could not be written further.
+#[derive(Debug)]
+pub struct WriteError {
+    /// Events that are whole in the file; a reader gets them back.
+    pub events: u64,
+    /// What the system said.
+    pub source: io::Error,
+}
+
+impl fmt::Display for WriteError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { events, source } = self;
+        write!(
+            f,
+            "cannot write further: {source}; the first {events} events are in the file and can \
+             be read"
+        )
+    }
+}
+
+// The text already tells the cause.
+impl error::Error for WriteError {}

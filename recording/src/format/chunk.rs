@@ -1,0 +1,133 @@
+//! One chunk: a tag, a checked body, and in it columns, each packed by itself.
+
+use std::io::{self, Read, Write};
+
+use flate2::read::DeflateDecoder;
+use flate2::write::DeflateEncoder;
+use flate2::{Compression, Crc};
+
+use super::columns::Column;
+use super::varint::{put, take};
+
+/// The largest body that is written or believed.
+const BODY_BYTES_MAX: usize = 1 << 26;
+
+/// Bytes before a body: tag, length, checksum.
+pub(super) const HEAD_BYTES: usize = 12;
+
+/// Below this many bytes a column is not packed: its table of codes would cost more.
+const PACKED_FROM_BYTES: usize = 48;
+
+/// A chunk that was read.
+#[derive(Debug)]
+pub(super) struct Chunk {
+    pub(super) tag: [u8; 4],
+    /// Where it begins in the file.
+    pub(super) offset: u64,
+    pub(super) body: Vec<u8>,
+}
+
+/// Why no chunk could be read.
+#[derive(Debug)]
+pub(super) enum ChunkError {
+    Io(io::Error),
+    /// The file ends inside the chunk, this many bytes after its beginning.
+    Cut(u64),
+    Damaged(&'static str),
+}
+
+/// Writes a chunk as a whole.
+pub(super) fn write(out: &mut impl Write, tag: [u8; 4], body: &[u8]) -> io::Result<()> {
+    let length = u32::try_from(body.len()).ok();
+    let length = length.filter(|_| body.len() <= BODY_BYTES_MAX);
+    let length = length.ok_or_else(|| io::Error::other("a chunk is larger than 64 MiB"))?;
+    let mut whole = Vec::with_capacity(HEAD_BYTES + body.len());
+    whole.extend_from_slice(&tag);
+    whole.extend_from_slice(&length.to_le_bytes());
+    whole.extend_from_slice(&checksum(tag, length, body).to_le_bytes());
+    whole.extend_from_slice(body);
+    out.write_all(&whole)?;
+    out.flush()
+}
+
+/// Reads the chunk at `offset`; `None` at the end of the file.
+pub(super) fn read(input: &mut impl Read, offset: u64) -> Result<Option<Chunk>, ChunkError> {
+    let mut head = Vec::with_capacity(HEAD_BYTES);
+    let wanted = input.by_ref().take(HEAD_BYTES as u64);
+    { wanted }.read_to_end(&mut head).map_err(ChunkError::Io)?;
+    if head.is_empty() {
+        return Ok(None);
+    }
+    let cut = |bytes: usize| ChunkError::Cut(bytes as u64);
+    let [tag, length, sum] = words(&head).ok_or(cut(head.len()))?;
+    let (length, sum) = (u32::from_le_bytes(length), u32::from_le_bytes(sum));
+    if length as usize > BODY_BYTES_MAX {
+        return Err(ChunkError::Damaged("its length is over 64 MiB"));
+    }
+    // Grows with what is there, so a false length costs no memory.
+    let mut body = Vec::new();
+    let wanted = input.by_ref().take(u64::from(length));
+    { wanted }.read_to_end(&mut body).map_err(ChunkError::Io)?;
+    if body.len() < length as usize {
+        return Err(cut(HEAD_BYTES + body.len()));
+    }
+    if checksum(tag, length, &body) != sum {
+        return Err(ChunkError::Damaged("its checksum does not match"));
+    }
+    Ok(Some(Chunk { tag, offset, body }))
+}
+
+fn words(head: &[u8]) -> Option<[[u8; 4]; 3]> {
+    let (words, _) = head.as_chunks::<4>();
+    words.try_into().ok()
+}
+
+fn checksum(tag: [u8; 4], length: u32, body: &[u8]) -> u32 {
+    let mut sum = Crc::new();
+    sum.update(&tag);
+    sum.update(&length.to_le_bytes());
+    sum.update(body);
+    sum.sum()
+}
+
+/// Appends a column to a body, unless it is empty.
+pub(super) fn put_column(body: &mut Vec<u8>, column: Column, plain: &[u8]) {
+    if plain.is_empty() {
+        return;
+    }
+    let packed = (plain.len() >= PACKED_FROM_BYTES).then(|| pack(plain));
+    let packed = packed.filter(|packed| packed.len() < plain.len());
+    let bytes = packed.as_deref().unwrap_or(plain);
+    put(body, column as u64);
+    put(body, plain.len() as u64);
+    // Equal lengths say that the column is not packed.
+    put(body, bytes.len() as u64);
+    body.extend_from_slice(bytes);
+}
+
+/// Takes the next column off a body, by its number.
+pub(super) fn take_column(body: &mut &[u8]) -> Option<(usize, Vec<u8>)> {
+    let column = usize::try_from(take(body)?).ok()?;
+    let plain = usize::try_from(take(body)?).ok()?;
+    let packed = usize::try_from(take(body)?).ok()?;
+    let (bytes, rest) = body.split_at_checked(packed)?;
+    *body = rest;
+    if packed == plain {
+        return Some((column, bytes.to_vec()));
+    }
+    if plain > BODY_BYTES_MAX {
+        return None;
+    }
+    let mut unpacked = Vec::new();
+    let decoder = DeflateDecoder::new(bytes);
+    // One byte more than promised shows that the column is longer than it says.
+    let mut limited = decoder.take(plain as u64 + 1);
+    limited.read_to_end(&mut unpacked).ok()?;
+    (unpacked.len() == plain).then_some((column, unpacked))
+}
+
+fn pack(plain: &[u8]) -> Vec<u8> {
+    let mut encoder = DeflateEncoder::new(Vec::new(), Compression::best());
+    let written = encoder.write_all(plain).and_then(|()| encoder.finish());
+    written.expect("writing to memory does not fail")
+}

@@ -1,0 +1,224 @@
+//! The columns of a chunk: each field of all its events, one after the other, so that like stands
+//! beside like and packs well.
+//!
+//! A [`Column`] says how its numbers are written. What one event's fields are is told once, in
+//! `layout`, to a [`Side`]: the writer's takes numbers from the event, the reader's puts them there.
+
+use std::collections::HashMap;
+
+use super::varint::{fold, put, put_text, take, take_text, unfold};
+
+/// How a column's numbers are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Style {
+    /// As they are.
+    Plain,
+    /// As the signed difference to the number before.
+    Delta,
+    /// As the place in a table of the numbers seen so far; 0 is a new one, which follows.
+    Table,
+    /// As text.
+    Text,
+}
+
+/// One column. The numbers are part of the format: a new column takes a new one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Column {
+    Kind = 0,
+    Time = 1,
+    Pid = 2,
+    AllocPfn = 3,
+    FreePfn = 4,
+    BatchedPfn = 5,
+    DrainPfn = 6,
+    ZonePfn = 7,
+    /// Order, migrate type and what else is small, in one number.
+    Class = 8,
+    Gfp = 9,
+    Count = 10,
+    Address = 11,
+    Symbol = 12,
+    Jiffy = 13,
+    Ahead = 14,
+    Flags = 15,
+    StackLength = 16,
+    Stack = 17,
+    Amount = 18,
+    Victim = 19,
+    Range = 20,
+    Text = 21,
+    /// The texts of a header or an end; not of events.
+    Fields = 22,
+}
+
+impl Column {
+    pub(super) const COUNT: usize = Self::ALL.len();
+
+    /// All columns, in the order of their numbers.
+    pub(super) const ALL: [Self; 23] = [
+        Self::Kind,
+        Self::Time,
+        Self::Pid,
+        Self::AllocPfn,
+        Self::FreePfn,
+        Self::BatchedPfn,
+        Self::DrainPfn,
+        Self::ZonePfn,
+        Self::Class,
+        Self::Gfp,
+        Self::Count,
+        Self::Address,
+        Self::Symbol,
+        Self::Jiffy,
+        Self::Ahead,
+        Self::Flags,
+        Self::StackLength,
+        Self::Stack,
+        Self::Amount,
+        Self::Victim,
+        Self::Range,
+        Self::Text,
+        Self::Fields,
+    ];
+
+    pub(super) const fn style(self) -> Style {
+        match self {
+            Self::Kind
+            | Self::Time
+            | Self::Count
+            | Self::StackLength
+            | Self::Ahead
+            | Self::Fields => Style::Plain,
+            Self::AllocPfn
+            | Self::FreePfn
+            | Self::BatchedPfn
+            | Self::DrainPfn
+            | Self::ZonePfn
+            | Self::Jiffy
+            | Self::Amount
+            | Self::Range => Style::Delta,
+            Self::Pid
+            | Self::Class
+            | Self::Gfp
+            | Self::Address
+            | Self::Symbol
+            | Self::Flags
+            | Self::Stack
+            | Self::Victim => Style::Table,
+            Self::Text => Style::Text,
+        }
+    }
+}
+
+/// What a column remembers from chunk to chunk; the writer's and the reader's go through the same
+/// states.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Memory {
+    last: [u64; Column::COUNT],
+    tables: [Seen; Column::COUNT],
+}
+
+#[derive(Clone, Debug, Default)]
+struct Seen {
+    places: HashMap<u64, u64>,
+    values: Vec<u64>,
+}
+
+/// What goes through a layout: numbers and texts, each in its column.
+pub(super) trait Side {
+    /// Reads or writes one number; `None` if the column ends early.
+    fn number(&mut self, column: Column, value: &mut u64) -> Option<()>;
+    /// Reads or writes one text.
+    fn text(&mut self, column: Column, value: &mut String) -> Option<()>;
+}
+
+/// The writer's side.
+#[derive(Debug)]
+pub(super) struct Pack<'a> {
+    pub(super) memory: &'a mut Memory,
+    pub(super) columns: [Vec<u8>; Column::COUNT],
+}
+
+impl<'a> Pack<'a> {
+    pub(super) fn new(memory: &'a mut Memory) -> Self {
+        Self {
+            memory,
+            columns: Default::default(),
+        }
+    }
+}
+
+impl Side for Pack<'_> {
+    fn number(&mut self, column: Column, value: &mut u64) -> Option<()> {
+        let at = column as usize;
+        let out = &mut self.columns[at];
+        match column.style() {
+            Style::Plain | Style::Text => put(out, *value),
+            Style::Delta => {
+                let last = std::mem::replace(&mut self.memory.last[at], *value);
+                put(out, fold(value.wrapping_sub(last).cast_signed()));
+            }
+            Style::Table => {
+                let seen = &mut self.memory.tables[at];
+                let next = seen.places.len() as u64 + 1;
+                let place = *seen.places.entry(*value).or_insert(next);
+                if place == next {
+                    put(out, 0);
+                    put(out, *value);
+                } else {
+                    put(out, place);
+                }
+            }
+        }
+        Some(())
+    }
+
+    fn text(&mut self, column: Column, value: &mut String) -> Option<()> {
+        put_text(&mut self.columns[column as usize], value);
+        Some(())
+    }
+}
+
+/// The reader's side.
+#[derive(Debug)]
+pub(super) struct Unpack<'a> {
+    pub(super) memory: &'a mut Memory,
+    pub(super) columns: [&'a [u8]; Column::COUNT],
+    /// How many symbols are known.
+    pub(super) symbols: u64,
+}
+
+impl Side for Unpack<'_> {
+    fn number(&mut self, column: Column, value: &mut u64) -> Option<()> {
+        let at = column as usize;
+        let bytes = &mut self.columns[at];
+        let number = take(bytes)?;
+        *value = match column.style() {
+            Style::Plain | Style::Text => number,
+            Style::Delta => {
+                let last = &mut self.memory.last[at];
+                *last = last.wrapping_add(unfold(number).cast_unsigned());
+                *last
+            }
+            Style::Table => {
+                let values = &mut self.memory.tables[at].values;
+                match usize::try_from(number).ok()?.checked_sub(1) {
+                    Some(place) => *values.get(place)?,
+                    None => {
+                        let value = take(bytes)?;
+                        values.push(value);
+                        value
+                    }
+                }
+            }
+        };
+        let is_symbol = matches!(column, Column::Symbol | Column::Stack);
+        (!is_symbol || *value < self.symbols).then_some(())
+    }
+
+    fn text(&mut self, column: Column, value: &mut String) -> Option<()> {
+        *value = take_text(&mut self.columns[column as usize])?;
+        Some(())
+    }
+}

@@ -1,0 +1,195 @@
+//! Writing a recording while it is being made.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use super::columns::{Column, Memory, Pack, Side};
+use super::varint::{put, put_text};
+use super::{DONE, EVENTS, HEAD, MAGIC, MARK, NAME, VERSION, chunk, fields, layout};
+use crate::error::WriteError;
+use crate::event::{Event, Symbol, What};
+use crate::header::Header;
+
+/// So many events are held back, over all CPUs, before their chunks are written.
+const ROUND_EVENTS: usize = 1 << 17;
+
+/// Writes a recording to anything that takes bytes; it never goes back.
+///
+/// Events of one CPU must come in the order in which the kernel wrote them; CPUs may come in any
+/// order. [`Writer::finish`] must be called: without it a reader says that the file is cut off.
+#[derive(Debug)]
+pub struct Writer<W> {
+    out: W,
+    header: Header,
+    symbols: usize,
+    held: BTreeMap<u32, Vec<Event>>,
+    held_events: usize,
+    memory: Memory,
+    totals: Totals,
+}
+
+/// How much is in the file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Events in whole chunks.
+    pub events: u64,
+    /// Bytes written.
+    pub bytes: u64,
+}
+
+impl<W: Write> Writer<W> {
+    /// Writes what is known before the first event. Symbols of `header` may be used at once.
+    ///
+    /// # Errors
+    /// If `out` cannot be written.
+    pub fn new(out: W, header: &Header) -> Result<Self, WriteError> {
+        let mut writer = Self {
+            out,
+            header: header.clone(),
+            symbols: 0,
+            held: BTreeMap::new(),
+            held_events: 0,
+            memory: Memory::default(),
+            totals: Totals::default(),
+        };
+        let mut preamble = MAGIC.to_vec();
+        preamble.extend_from_slice(&MARK.to_le_bytes());
+        preamble.extend_from_slice(&VERSION.to_le_bytes());
+        preamble.extend_from_slice(&[0, 0]);
+        let written = writer.out.write_all(&preamble);
+        writer.check(written)?;
+        writer.totals.bytes = preamble.len() as u64;
+        let mut body = Vec::new();
+        chunk::put_column(&mut body, Column::Fields, &fields::pack(header));
+        writer.chunk(HEAD, &body)?;
+        writer.symbols(&header.symbols)?;
+        Ok(writer)
+    }
+
+    /// Tells all names that events refer to from now on: those known before, then new ones.
+    ///
+    /// # Errors
+    /// If the new ones cannot be written.
+    pub fn symbols(&mut self, all: &[String]) -> Result<(), WriteError> {
+        let Some(new @ [_, ..]) = all.get(self.symbols..) else {
+            return Ok(());
+        };
+        let mut names = Vec::new();
+        for name in new {
+            put_text(&mut names, name);
+        }
+        let mut body = Vec::new();
+        put(&mut body, new.len() as u64);
+        chunk::put_column(&mut body, Column::Text, &names);
+        self.symbols = all.len();
+        self.chunk(NAME, &body)
+    }
+
+    /// Takes one event; it is in the file after the next round of chunks.
+    ///
+    /// # Errors
+    /// If the file cannot be written, or the event refers to a symbol that
+    /// [`Writer::symbols`] has not told.
+    pub fn push(&mut self, event: Event) -> Result<(), WriteError> {
+        if symbols_of(&event.what).any(|symbol| symbol.0 as usize >= self.symbols) {
+            let untold = "an event refers to a symbol that the writer was not told";
+            return self.check(Err(io::Error::new(io::ErrorKind::InvalidInput, untold)));
+        }
+        self.held.entry(event.cpu).or_default().push(event);
+        self.held_events += 1;
+        if self.held_events >= ROUND_EVENTS {
+            self.flush()?;
+        }
+        Ok(())
+    }
+
+    /// Writes the events that are held back.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn flush(&mut self) -> Result<(), WriteError> {
+        let held = std::mem::take(&mut self.held);
+        self.held_events = 0;
+        for (cpu, events) in held {
+            let count = events.len() as u64;
+            let body = pack(cpu, events, &mut self.memory);
+            self.chunk(EVENTS, &body)?;
+            self.totals.events += count;
+        }
+        Ok(())
+    }
+
+    /// Writes the rest, and what `header` has now that it had not at the beginning: lost events,
+    /// texts of after, what turned out to be missing.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn finish(mut self, header: &Header) -> Result<(W, Totals), WriteError> {
+        self.symbols(&header.symbols)?;
+        self.flush()?;
+        let added = fields::added(&self.header, header);
+        let mut body = Vec::new();
+        put(&mut body, self.totals.events);
+        chunk::put_column(&mut body, Column::Fields, &fields::pack(&added));
+        self.chunk(DONE, &body)?;
+        Ok((self.out, self.totals))
+    }
+
+    /// How much is in the file by now.
+    #[must_use]
+    pub fn totals(&self) -> Totals {
+        self.totals
+    }
+
+    fn chunk(&mut self, tag: [u8; 4], body: &[u8]) -> Result<(), WriteError> {
+        let written = chunk::write(&mut self.out, tag, body);
+        self.check(written)?;
+        self.totals.bytes += (chunk::HEAD_BYTES + body.len()) as u64;
+        Ok(())
+    }
+
+    fn check(&self, written: io::Result<()>) -> Result<(), WriteError> {
+        written.map_err(|source| WriteError {
+            events: self.totals.events,
+            source,
+        })
+    }
+}
+
+/// The body of a chunk of events.
+fn pack(cpu: u32, events: Vec<Event>, memory: &mut Memory) -> Vec<u8> {
+    let mut body = Vec::new();
+    put(&mut body, u64::from(cpu));
+    put(&mut body, events.len() as u64);
+    let mut last_ns = events.first().map_or(0, |event| event.time_ns);
+    put(&mut body, last_ns);
+    let mut pack = Pack::new(memory);
+    let written = "the writer's side takes every number";
+    for mut event in events {
+        let mut kind = layout::kind(&event.what);
+        let mut step = super::varint::fold(event.time_ns.wrapping_sub(last_ns).cast_signed());
+        let mut pid = u64::from(event.pid);
+        last_ns = event.time_ns;
+        pack.number(Column::Kind, &mut kind).expect(written);
+        pack.number(Column::Time, &mut step).expect(written);
+        pack.number(Column::Pid, &mut pid).expect(written);
+        layout::layout(&mut event.what, &mut pack).expect(written);
+    }
+    for (column, bytes) in Column::ALL.into_iter().zip(&pack.columns) {
+        chunk::put_column(&mut body, column, bytes);
+    }
+    body
+}
+
+fn symbols_of(what: &What) -> impl Iterator<Item = Symbol> {
+    let (one, many): (_, &[Symbol]) = match what {
+        What::WorkQueued { function, .. }
+        | What::WorkStart { function, .. }
+        | What::WorkEnd { function, .. }
+        | What::TimerStart { function, .. }
+        | What::TimerExpire { function, .. } => (Some(*function), &[]),
+        What::ContentionBegin { stack, .. } => (None, stack),
+        _ => (None, &[]),
+    };
+    one.into_iter().chain(many.iter().copied())
+}

@@ -1,0 +1,70 @@
+//! The fields of one event, by name.
+
+use super::entries::little_endian;
+use super::formats::{Field, Format};
+
+/// One event's bytes beside its format.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Record<'a> {
+    format: &'a Format,
+    payload: &'a [u8],
+}
+
+impl<'a> Record<'a> {
+    pub(super) fn new(format: &'a Format, payload: &'a [u8]) -> Self {
+        Self { format, payload }
+    }
+
+    fn field(&self, name: &str) -> Option<&'a Field> {
+        self.format.fields.iter().find(|field| field.name == name)
+    }
+
+    /// The field as a number without a sign; `None` if there is no such field, or it is cut.
+    pub(super) fn number(&self, name: &str) -> Option<u64> {
+        let field = self.field(name)?;
+        let bytes = self.payload.get(field.offset..)?.get(..field.size)?;
+        little_endian(bytes)
+    }
+
+    /// The field as a number with a sign.
+    pub(super) fn signed(&self, name: &str) -> Option<i64> {
+        let field = self.field(name)?;
+        let value = self.number(name)?;
+        if !field.signed {
+            return i64::try_from(value).ok();
+        }
+        let unused = 64_u32.checked_sub(u32::try_from(field.size).ok()?.checked_mul(8)?)?;
+        Some((value.checked_shl(unused)?).cast_signed() >> unused)
+    }
+
+    /// A number that fits `T`.
+    pub(super) fn small<T: TryFrom<u64>>(&self, name: &str) -> Option<T> {
+        T::try_from(self.number(name)?).ok()
+    }
+
+    /// The text from the field to the end of the event, or to its first zero byte.
+    pub(super) fn text(&self, name: &str) -> Option<String> {
+        let bytes = self.payload.get(self.field(name)?.offset..)?;
+        let text = bytes.split(|byte| *byte == 0).next()?;
+        Some(String::from_utf8_lossy(text).trim_end().to_owned())
+    }
+
+    /// The addresses of a call chain: as many as `size` says, and not more than there are.
+    pub(super) fn addresses(&self, name: &str) -> Option<Vec<u64>> {
+        /// Marks the end of a chain that is shorter than its array.
+        const NONE: [u64; 3] = [0, u64::MAX, u32::MAX as u64];
+        let (field, size) = (self.field(name)?, self.field("size")?);
+        // `int size` stands before it, and an address begins at a multiple of its own width.
+        let width = field.offset.checked_sub(size.offset);
+        let width = width.filter(|width| matches!(width, 4 | 8))?;
+        let most = usize::try_from(self.number("size")?).ok()?;
+        let bytes = self.payload.get(field.offset..)?;
+        let chain = bytes.chunks_exact(width).filter_map(little_endian);
+        Some(
+            chain
+                .take(most)
+                .take_while(|it| !NONE.contains(it))
+                .collect(),
+        )
+    }
+}

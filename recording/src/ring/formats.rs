@@ -1,0 +1,206 @@
+//! The `format` files of tracefs: which fields an event has, and where.
+
+use std::collections::HashMap;
+use std::error;
+use std::fmt;
+
+use super::meaning::{Meaning, meaning};
+
+/// One field of an event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Field {
+    pub(super) name: String,
+    pub(super) offset: usize,
+    /// Its bytes; 0 if it goes to the end of the event.
+    pub(super) size: usize,
+    pub(super) signed: bool,
+}
+
+/// One kind of event.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Format {
+    pub(super) name: String,
+    pub(super) fields: Vec<Field>,
+}
+
+/// Where the beginning of a sub-buffer has what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Page {
+    pub(super) timestamp: usize,
+    pub(super) commit: usize,
+    /// 8, or 4 on a kernel of 32 bits.
+    pub(super) commit_bytes: usize,
+    pub(super) data: usize,
+    /// Bytes of a whole sub-buffer; 0 if that is not known.
+    pub(super) bytes: usize,
+}
+
+impl Default for Page {
+    /// That of a kernel of 64 bits.
+    fn default() -> Self {
+        Self {
+            timestamp: 0,
+            commit: 8,
+            commit_bytes: 8,
+            data: 16,
+            bytes: 0,
+        }
+    }
+}
+
+/// All that is needed to decode sub-buffers.
+#[derive(Clone, Debug, Default)]
+pub struct Formats {
+    page: Page,
+    events: HashMap<u16, (Format, Meaning)>,
+}
+
+/// A format that could not be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FormatError {
+    /// The line that makes no sense.
+    pub line: String,
+    /// What should have been there.
+    pub expected: &'static str,
+}
+
+impl fmt::Display for FormatError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { line, expected } = self;
+        write!(
+            f,
+            "a format of tracefs: expected {expected}, found `{line}`"
+        )
+    }
+}
+
+impl error::Error for FormatError {}
+
+impl Formats {
+    /// Adds the events of `text`: one `format` file or several, one after the other. Lines that
+    /// are neither a name, a number nor a field are passed over.
+    ///
+    /// # Errors
+    /// If a field or a number makes no sense.
+    pub fn add(&mut self, text: &str) -> Result<(), FormatError> {
+        let mut format = Format::default();
+        let mut number = None;
+        for line in text.lines() {
+            if let Some(name) = line.strip_prefix("name: ") {
+                self.insert(number.take(), std::mem::take(&mut format));
+                name.trim().clone_into(&mut format.name);
+            } else if let Some(text) = line.strip_prefix("ID: ") {
+                let id = text.trim().parse().map_err(|_| FormatError {
+                    line: line.to_owned(),
+                    expected: "a number below 65536",
+                })?;
+                number = Some(id);
+            } else if line.trim_start().starts_with("field:") {
+                format.fields.push(field(line)?);
+            }
+        }
+        self.insert(number, format);
+        Ok(())
+    }
+
+    /// Takes the text of `events/header_page`; without it, sub-buffers are taken for those of a
+    /// kernel of 64 bits.
+    ///
+    /// # Errors
+    /// If it lacks one of the fields, or one makes no sense.
+    pub fn header_page(&mut self, text: &str) -> Result<(), FormatError> {
+        let lines = text
+            .lines()
+            .filter(|line| line.trim_start().starts_with("field:"));
+        let fields = lines.map(field).collect::<Result<Vec<Field>, _>>()?;
+        let find = |name: &str, expected| {
+            let found = fields.iter().find(|field| field.name == name);
+            found.ok_or_else(|| FormatError {
+                line: text.trim().chars().take(80).collect(),
+                expected,
+            })
+        };
+        let timestamp = find("timestamp", "the field `timestamp`")?;
+        let commit = find("commit", "the field `commit`")?;
+        let data = find("data", "the field `data`")?;
+        if !matches!(commit.size, 4 | 8) {
+            return Err(FormatError {
+                line: text.trim().chars().take(80).collect(),
+                expected: "a `commit` of 4 or 8 bytes",
+            });
+        }
+        self.page = Page {
+            timestamp: timestamp.offset,
+            commit: commit.offset,
+            commit_bytes: commit.size,
+            data: data.offset,
+            bytes: data.offset + data.size,
+        };
+        Ok(())
+    }
+
+    /// Bytes of a sub-buffer, if [`Formats::header_page`] was called: what one read gives.
+    #[must_use]
+    pub fn sub_buffer_bytes(&self) -> Option<usize> {
+        (self.page.bytes > 0).then_some(self.page.bytes)
+    }
+
+    fn insert(&mut self, number: Option<u16>, format: Format) {
+        if let Some(number) = number {
+            let meaning = meaning(&format.name);
+            self.events.insert(number, (format, meaning));
+        }
+    }
+
+    pub(super) fn page(&self) -> Page {
+        self.page
+    }
+
+    pub(super) fn event(&self, number: u16) -> Option<&(Format, Meaning)> {
+        self.events.get(&number)
+    }
+}
+
+/// `field:unsigned long pfn; offset:8; size:8; signed:0;`, with tabs between the parts.
+fn field(line: &str) -> Result<Field, FormatError> {
+    let wrong = |expected| FormatError {
+        line: line.trim().to_owned(),
+        expected,
+    };
+    let mut parts = line.trim().split(';').map(str::trim);
+    let declaration = parts.next().and_then(|part| part.strip_prefix("field:"));
+    let declaration = declaration.ok_or(wrong("`field:`"))?;
+    let name = declaration.split('[').next().unwrap_or_default();
+    // `__data_loc char[] name`: the name is behind the brackets.
+    let name = match declaration.rsplit_once("] ") {
+        Some((_, name)) => name,
+        None => name,
+    };
+    let name = name
+        .trim_end()
+        .rsplit([' ', '*'])
+        .next()
+        .unwrap_or_default();
+    if name.is_empty() {
+        return Err(wrong("a field's name"));
+    }
+    let mut offset = None;
+    let mut size = None;
+    let mut signed = false;
+    for part in parts {
+        if let Some(number) = part.strip_prefix("offset:") {
+            offset = number.parse().ok();
+        } else if let Some(number) = part.strip_prefix("size:") {
+            size = number.parse().ok();
+        } else if let Some(number) = part.strip_prefix("signed:") {
+            signed = number != "0";
+        }
+    }
+    let within = |value: Option<usize>| value.filter(|value| *value < 1 << 20);
+    Ok(Field {
+        name: name.to_owned(),
+        offset: within(offset).ok_or(wrong("`offset:` and a number"))?,
+        size: within(size).ok_or(wrong("`size:` and a number"))?,
+        signed,
+    })
+}

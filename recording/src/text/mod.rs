@@ -1,0 +1,14 @@
+//! The text that `perf script` prints of the kernel's events.
+//!
+//! ```text
+//! perf record -a -e kmem:mm_page_alloc,kmem:mm_page_free,kmem:mm_page_free_batched,\
+//!     kmem:mm_page_pcpu_drain -- make
+//! perf script > make.perf-script.txt        # plain, or packed with gzip or zstd
+//! ```
+
+mod events;
+mod line;
+mod number;
+mod reader;
+
+pub use reader::Reader;
