@@ -21,6 +21,7 @@ use super::options::{KernelChoice, LoadChoice, Options};
 use super::{doctor, qemu};
 use crate::guest::plan::{Plan, Work};
 use crate::package::{Kernel, cache, debian, modules};
+use crate::record::{Holds, Rss};
 
 /// How often the guest is looked at.
 const LOOK: Duration = Duration::from_millis(200);
@@ -160,15 +161,11 @@ fn write_initramfs(
     let plan = Plan {
         work,
         modules: modules.iter().map(|module| module.name.clone()).collect(),
-        events: options.events.clone(),
-        buffer_kb: options.buffer_kb(),
-        hz: kernel.hz(),
+        rss: options.rss == Rss::Wanted,
+        holds: options.holds == Holds::Wanted,
+        buffer_mib: options.buffer_mib(),
         command: options.command.clone(),
     };
-    let config = kernel.config.as_ref().and_then(|file| {
-        let release = file.file_name()?.to_str()?.strip_prefix("config-")?;
-        Some((release.to_owned(), fs::read(file).ok()?))
-    });
     let (load, busybox) = match load {
         Some(load) => (Some(load.bytes), load.busybox),
         None => (None, None),
@@ -178,7 +175,6 @@ fn write_initramfs(
         modules: &modules,
         load,
         busybox,
-        config,
     };
     let file = File::create(to).map_err(Error::file("write", to))?;
     let mut file = BufWriter::new(file);

@@ -14,12 +14,15 @@ pub(crate) mod parameter;
 mod population;
 mod settle;
 
+use std::env;
 use std::fs;
 use std::io;
 
 pub use parameter::{BadParameter, Kind, Parameter, Values};
 
+use super::init;
 use super::op::Op;
+use crate::boot::Stage;
 
 /// A load that the guest brings along.
 #[derive(Clone, Copy, Debug)]
@@ -94,7 +97,10 @@ impl Load {
         }
         mark(&format!("load {} begins", self.name))?;
         (self.run)(&guest, values)?;
-        mark(&format!("load {} ends", self.name))
+        mark(&format!("load {} ends", self.name))?;
+        // What comes next is up to the recorder, and begins now.
+        init::say(&Stage::Reading);
+        Ok(())
     }
 }
 
@@ -141,12 +147,11 @@ fn leave(name: &str, text: &str) -> io::Result<()> {
     fs::write(format!("{TEXTS}/{name}"), text)
 }
 
-/// Writes a note between the events.
+/// Writes a note between the events: into the ring buffers of the recorder that runs this load.
 fn mark(text: &str) -> io::Result<()> {
-    fs::write(
-        "/sys/kernel/tracing/trace_marker",
-        format!("plimsoll: {text}"),
-    )
+    let marker = env::var_os("PLIMSOLL_MARKER");
+    let marker = marker.ok_or_else(|| io::Error::other("no recorder runs this load"))?;
+    fs::write(marker, format!("plimsoll: {text}\n"))
 }
 
 #[cfg(test)]
