@@ -6,6 +6,8 @@ use clap::Subcommand;
 use plimsoll_linux::boot::Memory;
 use plimsoll_linux::package::debian;
 
+use crate::command::linux_build::LinuxBuild;
+
 /// Boots a Linux kernel with many CPUs in QEMU, without hardware help, runs a load in it and
 /// records what its memory management does.
 ///
@@ -47,6 +49,9 @@ pub(crate) struct Linux {
     /// Records every change of a process's resident pages too
     #[arg(long)]
     pub(crate) rss: bool,
+    /// Records where holds of a zone's lock end, by a probe: then `plimsoll show` has pages per hold
+    #[arg(long)]
+    pub(crate) holds: bool,
     /// Adds arguments to the kernel's command line, where they win over our own
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     pub(crate) append: Vec<String>,
@@ -67,6 +72,7 @@ pub(crate) enum LinuxCommand {
     Doctor,
     /// Lists the loads, and what each can be told
     Loads,
+    Build(LinuxBuild),
 }
 
 /// What runs inside a booted kernel.

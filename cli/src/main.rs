@@ -8,6 +8,7 @@ mod command;
 #[cfg(target_os = "linux")]
 mod linux_args;
 mod output;
+mod recordings;
 
 use std::io;
 use std::panic::{self, AssertUnwindSafe};
@@ -46,6 +47,7 @@ fn run(args: Args) -> anyhow::Result<()> {
         Command::Reproduce(args) => command::reproduce::run(args),
         Command::Compare(args) => command::compare::run(args),
         Command::Replay(args) => command::replay::run(args),
+        Command::Show(args) => command::show::run(args),
         #[cfg(target_os = "linux")]
         Command::Record(args) => command::record::run(args),
         Command::Machines(args) => command::machines::run(&args),

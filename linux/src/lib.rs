@@ -1,9 +1,11 @@
 //! Records a Linux kernel: that of this computer, or one booted with many CPUs in an emulator.
 //!
-//! Both write the format of `plimsoll_recording`.
+//! Both write the format of `plimsoll_recording`. `build` makes kernels to boot.
 
 #[cfg(target_os = "linux")]
 pub mod boot;
+#[cfg(target_os = "linux")]
+pub mod build;
 #[cfg(target_os = "linux")]
 pub mod guest;
 #[cfg(target_os = "linux")]

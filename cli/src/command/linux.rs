@@ -9,8 +9,9 @@ use indicatif::{ProgressBar, ProgressStyle};
 use plimsoll_linux::boot::doctor::{self, State};
 use plimsoll_linux::boot::{self, KernelChoice, LoadChoice, Options, Outcome};
 use plimsoll_linux::guest::load::LOADS;
-use plimsoll_linux::record::Rss;
+use plimsoll_linux::record::{Holds, Rss};
 
+use super::linux_build;
 use crate::linux_args::{Linux, LinuxCommand};
 use crate::output::{self, BadInput};
 
@@ -18,13 +19,14 @@ pub(crate) fn run(args: Linux) -> anyhow::Result<()> {
     match args.command {
         Some(LinuxCommand::Doctor) => diagnose(),
         Some(LinuxCommand::Loads) => output::print(&loads(output::width())),
+        Some(LinuxCommand::Build(args)) => linux_build::run(&args),
         None => record(args),
     }
 }
 
 fn record(args: Linux) -> anyhow::Result<()> {
     let options = options(args)?;
-    output::writable(&options.output)?;
+    output::writable(&options.output, "--output")?;
     let spinner = spinner();
     let mut told = |text: &str| {
         let text = text.to_owned();
@@ -54,6 +56,11 @@ fn options(args: Linux) -> anyhow::Result<Options> {
         modules: args.module,
         append: args.append,
         rss: if args.rss { Rss::Wanted } else { Rss::Spared },
+        holds: if args.holds {
+            Holds::Wanted
+        } else {
+            Holds::Spared
+        },
         timeout: Duration::from_secs(args.timeout),
         output,
         console: args.console,

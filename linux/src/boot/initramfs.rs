@@ -176,6 +176,7 @@ mod tests {
             work: Work::Load("fault".to_owned(), Vec::new()),
             modules: Vec::new(),
             rss: false,
+            holds: false,
             buffer_mib: std::num::NonZeroU32::MIN,
             command: String::new(),
         }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::Error;
 use crate::guest::load::Load;
-use crate::record::Rss;
+use crate::record::{Holds, Rss};
 
 /// The most CPUs: their interrupt controllers have 8 bits of address, and QEMU without hardware help
 /// has no x2APIC before version 9.
@@ -118,6 +118,8 @@ pub struct Options {
     pub append: Vec<String>,
     /// Whether changes of resident pages are recorded.
     pub rss: Rss,
+    /// Whether ends of zone-lock holds are recorded.
+    pub holds: Holds,
     /// After how long the guest is stopped.
     pub timeout: Duration,
     /// Where the recording goes.
@@ -203,6 +205,7 @@ pub(super) mod tests {
             modules: Vec::new(),
             append: Vec::new(),
             rss: Rss::Spared,
+            holds: Holds::Spared,
             timeout: Duration::from_secs(600),
             output: "out.plr".into(),
             console: None,

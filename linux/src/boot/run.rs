@@ -21,7 +21,7 @@ use super::options::{KernelChoice, LoadChoice, Options};
 use super::{doctor, qemu};
 use crate::guest::plan::{Plan, Work};
 use crate::package::{Kernel, cache, debian, modules};
-use crate::record::Rss;
+use crate::record::{Holds, Rss};
 
 /// How often the guest is looked at.
 const LOOK: Duration = Duration::from_millis(200);
@@ -134,7 +134,7 @@ fn kernel(options: &Options, told: &mut dyn FnMut(&str)) -> Result<Kernel, Error
             let folder = cache::built(*hz)?;
             if !folder.is_dir() {
                 return Err(Error::Missing(format!(
-                    "no kernel with {hz} timer interrupts a second was built here; there is none in {}",
+                    "there is no kernel in {}: `plimsoll linux build --hz {hz}` makes one",
                     folder.display()
                 )));
             }
@@ -162,6 +162,7 @@ fn write_initramfs(
         work,
         modules: modules.iter().map(|module| module.name.clone()).collect(),
         rss: options.rss == Rss::Wanted,
+        holds: options.holds == Holds::Wanted,
         buffer_mib: options.buffer_mib(),
         command: options.command.clone(),
     };

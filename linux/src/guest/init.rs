@@ -14,7 +14,7 @@ use rustix::system::{RebootCommand, finit_module, reboot};
 use super::load::TEXTS;
 use super::plan::{PLAN, Plan, USER_LOAD, Work};
 use crate::boot::{BUSYBOX, MODULES, PROGRAM, Stage};
-use crate::record::{Options, Reading, Rss, record};
+use crate::record::{Holds, Options, Reading, Rss, record};
 
 /// Every file system of a guest: its kind and where it is.
 const FILE_SYSTEMS: [(&str, &str); 7] = [
@@ -97,6 +97,11 @@ fn recorded(plan: &Plan) -> io::Result<()> {
         // Reading meanwhile would be a load of its own.
         reading: Reading::Afterwards,
         rss: if plan.rss { Rss::Wanted } else { Rss::Spared },
+        holds: if plan.holds {
+            Holds::Wanted
+        } else {
+            Holds::Spared
+        },
         texts: Some(TEXTS.into()),
     };
     say(&Stage::Load);
@@ -187,6 +192,7 @@ mod tests {
             work,
             modules: Vec::new(),
             rss: false,
+            holds: false,
             buffer_mib: std::num::NonZeroU32::MIN,
             command: String::new(),
         };

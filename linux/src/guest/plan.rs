@@ -20,6 +20,8 @@ pub(crate) struct Plan {
     pub(crate) modules: Vec<String>,
     /// Whether changes of resident pages are recorded.
     pub(crate) rss: bool,
+    /// Whether ends of zone-lock holds are recorded.
+    pub(crate) holds: bool,
     /// MiB of each CPU's ring buffer.
     pub(crate) buffer_mib: NonZeroU32,
     /// What the user typed, for the recording.
@@ -52,6 +54,7 @@ impl fmt::Display for Plan {
         let mut modules = self.modules.iter();
         modules.try_for_each(|module| writeln!(f, "module {module}"))?;
         writeln!(f, "rss {}", self.rss)?;
+        writeln!(f, "holds {}", self.holds)?;
         writeln!(f, "buffer {}", self.buffer_mib)?;
         writeln!(f, "command {}", self.command)
     }
@@ -79,6 +82,7 @@ impl FromStr for Plan {
             work: Work::Program(Vec::new()),
             modules: Vec::new(),
             rss: false,
+            holds: false,
             buffer_mib: NonZeroU32::MIN,
             command: String::new(),
         };
@@ -91,6 +95,7 @@ impl FromStr for Plan {
                 "argument" => arguments.push(value.to_owned()),
                 "module" => plan.modules.push(value.to_owned()),
                 "rss" => plan.rss = value.parse().map_err(|_| no_plan())?,
+                "holds" => plan.holds = value.parse().map_err(|_| no_plan())?,
                 "buffer" => plan.buffer_mib = value.parse().map_err(|_| no_plan())?,
                 "command" => value.clone_into(&mut plan.command),
                 _ => return Err(no_plan()),
@@ -115,12 +120,14 @@ mod tests {
             work: Work::Load("fault".to_owned(), vec!["rounds=3".to_owned()]),
             modules: vec!["zsmalloc.ko".to_owned(), "zram.ko".to_owned()],
             rss: true,
+            holds: true,
             buffer_mib: NonZeroU32::new(16).unwrap(),
             command: "plimsoll linux --load fault -- rounds=3".to_owned(),
         };
         let program = Plan {
             work: Work::Program(vec!["-x".to_owned(), "a b".to_owned()]),
             rss: false,
+            holds: false,
             ..load.clone()
         };
         for plan in [load, program] {

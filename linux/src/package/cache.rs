@@ -3,29 +3,39 @@
 use std::env;
 use std::path::PathBuf;
 
+use super::debian::CHECKED_SERIES;
 use crate::boot::Error;
 
-/// The folder of all kernels: `$XDG_CACHE_HOME/plimsoll/kernels`, or below `~/.cache`.
+/// The folder of all that is kept: `$XDG_CACHE_HOME/plimsoll`, or below `~/.cache`.
 ///
 /// # Errors
 ///
 /// If neither variable names a folder.
-pub fn kernels() -> Result<PathBuf, Error> {
+pub fn folder() -> Result<PathBuf, Error> {
     let variable = |name| env::var_os(name).map(PathBuf::from);
     let cache = cache(variable("XDG_CACHE_HOME"), variable("HOME"));
     let cache = cache.ok_or_else(|| {
         Error::Asked("no folder for kernels: set HOME or XDG_CACHE_HOME".to_owned())
     })?;
-    Ok(cache.join("plimsoll/kernels"))
+    Ok(cache.join("plimsoll"))
 }
 
-/// The folder of the kernel that the build recipe makes with this many timer interrupts a second.
+/// The folder of all kernels, inside of [`folder`].
+///
+/// # Errors
+///
+/// If there is no cache folder.
+pub fn kernels() -> Result<PathBuf, Error> {
+    Ok(folder()?.join("kernels"))
+}
+
+/// The folder of the kernel that `build` makes with this many timer interrupts a second, without patches.
 ///
 /// # Errors
 ///
 /// If there is no cache folder.
 pub fn built(hz: u32) -> Result<PathBuf, Error> {
-    Ok(kernels()?.join(format!("built-hz-{hz}")))
+    Ok(kernels()?.join(format!("{CHECKED_SERIES}-hz{hz}")))
 }
 
 fn cache(xdg: Option<PathBuf>, home: Option<PathBuf>) -> Option<PathBuf> {

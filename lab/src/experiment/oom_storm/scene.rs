@@ -81,7 +81,7 @@ impl Contestant {
             selecting: self.selecting,
             counting: self.counting,
             reaping: self.reaping,
-            ..Design::LINUX
+            ..Design::UNPATCHED
         }
     }
 
