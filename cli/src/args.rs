@@ -12,6 +12,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 use plimsoll_lab::Card;
 use plimsoll_lab::bench::Size;
 
+#[cfg(target_os = "linux")]
 use crate::linux_args::{Guest, Linux};
 
 /// The memory manager of a many-core machine: reproduce published results, replay recordings,
@@ -43,8 +44,10 @@ pub(crate) enum Command {
     /// Measures how fast Plimsoll itself is
     Bench(Bench),
     /// Boots a Linux kernel with many CPUs in QEMU and records it
+    #[cfg(target_os = "linux")]
     Linux(Linux),
     /// What runs inside a booted kernel
+    #[cfg(target_os = "linux")]
     #[command(hide = true)]
     Guest(Guest),
 }
@@ -175,6 +178,9 @@ pub(crate) struct Record {
     /// Records changes of resident pages too: one more event for most page faults
     #[arg(long)]
     pub(crate) rss: bool,
+    /// Records where holds of a zone's lock end, by a probe: then `plimsoll show` has pages per hold
+    #[arg(long)]
+    pub(crate) holds: bool,
     /// Adds the files of this folder as texts at the end; the command finds it as PLIMSOLL_TEXTS
     #[arg(long, value_name = "FOLDER")]
     pub(crate) texts: Option<PathBuf>,

@@ -46,6 +46,12 @@ pub(crate) struct Linux {
     /// Loads a module of the kernel first, and what it needs; may be given several times
     #[arg(long, value_name = "NAME")]
     pub(crate) module: Vec<String>,
+    /// Records every change of a process's resident pages too
+    #[arg(long)]
+    pub(crate) rss: bool,
+    /// Records where holds of a zone's lock end, by a probe: then `plimsoll show` has pages per hold
+    #[arg(long)]
+    pub(crate) holds: bool,
     /// Adds arguments to the kernel's command line, where they win over our own
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     pub(crate) append: Vec<String>,

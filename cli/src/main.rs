@@ -5,6 +5,7 @@
 
 mod args;
 mod command;
+#[cfg(target_os = "linux")]
 mod linux_args;
 mod output;
 mod recordings;
@@ -52,7 +53,9 @@ fn run(args: Args) -> anyhow::Result<()> {
         Command::Machines(args) => command::machines::run(&args),
         Command::Designs => command::designs::run(),
         Command::Bench(args) => command::bench::run(&args),
+        #[cfg(target_os = "linux")]
         Command::Linux(args) => command::linux::run(args),
+        #[cfg(target_os = "linux")]
         Command::Guest(args) => command::guest::run(args),
     }
 }
@@ -67,10 +70,8 @@ fn is_closed_pipe(error: &anyhow::Error) -> bool {
 fn is_bad_input(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
         let lab = cause.downcast_ref::<plimsoll_lab::Error>();
-        let boot = cause.downcast_ref::<plimsoll_linux::boot::Error>();
         cause.is::<BadInput>()
             || lab.is_some_and(plimsoll_lab::Error::is_bad_input)
-            || boot.is_some_and(plimsoll_linux::boot::Error::is_bad_input)
             || is_refused_recording(cause)
     })
 }
@@ -78,7 +79,9 @@ fn is_bad_input(error: &anyhow::Error) -> bool {
 #[cfg(target_os = "linux")]
 fn is_refused_recording(cause: &(dyn std::error::Error + 'static)) -> bool {
     let refused = cause.downcast_ref::<plimsoll_linux::record::RecordError>();
+    let boot = cause.downcast_ref::<plimsoll_linux::boot::Error>();
     refused.is_some_and(plimsoll_linux::record::RecordError::is_bad_input)
+        || boot.is_some_and(plimsoll_linux::boot::Error::is_bad_input)
 }
 
 #[cfg(not(target_os = "linux"))]

@@ -9,6 +9,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use plimsoll_linux::boot::doctor::{self, State};
 use plimsoll_linux::boot::{self, KernelChoice, LoadChoice, Options, Outcome};
 use plimsoll_linux::guest::load::LOADS;
+use plimsoll_linux::record::{Holds, Rss};
 
 use super::linux_build;
 use crate::linux_args::{Linux, LinuxCommand};
@@ -54,7 +55,12 @@ fn options(args: Linux) -> anyhow::Result<Options> {
         told: args.told,
         modules: args.module,
         append: args.append,
-        events: Vec::new(),
+        rss: if args.rss { Rss::Wanted } else { Rss::Spared },
+        holds: if args.holds {
+            Holds::Wanted
+        } else {
+            Holds::Spared
+        },
         timeout: Duration::from_secs(args.timeout),
         output,
         console: args.console,

@@ -7,12 +7,10 @@
 
 use std::collections::HashMap;
 
+pub use plimsoll_recording::event::HOLD_ENDS;
 use plimsoll_recording::{Event, Recording, What};
 
 use super::zones::Zones;
-
-/// A recorder's note (`trace_marker`) that the zone lock was released: where one hold ends.
-pub const HOLD_ENDS: &str = "plimsoll: zone lock released";
 
 /// The way pages took.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

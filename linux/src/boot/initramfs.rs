@@ -36,8 +36,6 @@ pub(crate) struct Contents<'a> {
     pub(crate) load: Option<Vec<u8>>,
     /// `busybox`, if the load is a script.
     pub(crate) busybox: Option<Vec<u8>>,
-    /// The kernel's configuration, and the kernel's release.
-    pub(crate) config: Option<(String, Vec<u8>)>,
 }
 
 /// Writes the archive.
@@ -82,9 +80,6 @@ pub(crate) fn write(
     if let Some(busybox) = &contents.busybox {
         io(archive.file(BUSYBOX, busybox))?;
         io(archive.link("/bin/sh", BUSYBOX))?;
-    }
-    if let Some((release, config)) = &contents.config {
-        io(archive.file(&format!("/boot/config-{release}"), config))?;
     }
     io(archive.finish())
 }
@@ -180,9 +175,9 @@ mod tests {
         Plan {
             work: Work::Load("fault".to_owned(), Vec::new()),
             modules: Vec::new(),
-            events: Vec::new(),
-            buffer_kb: 1024,
-            hz: None,
+            rss: false,
+            holds: false,
+            buffer_mib: std::num::NonZeroU32::MIN,
             command: String::new(),
         }
     }
@@ -197,7 +192,6 @@ mod tests {
             }],
             load: Some(b"#!/bin/sh\n".to_vec()),
             busybox: Some(b"busybox".to_vec()),
-            config: Some(("6.12.1".to_owned(), b"CONFIG_HZ=250\n".to_vec())),
         };
         let mut bytes = Vec::new();
         write(&contents, &mut bytes, Path::new("initramfs")).unwrap();
@@ -208,7 +202,6 @@ mod tests {
         assert_eq!(entries["plimsoll/modules/zram.ko"].1, b"module");
         assert_eq!(entries["plimsoll/load"].1, b"#!/bin/sh\n");
         assert_eq!(entries["bin/sh"], (0o120_777, b"/bin/busybox".to_vec()));
-        assert_eq!(entries["boot/config-6.12.1"].1, b"CONFIG_HZ=250\n");
         assert_eq!(entries["dev"], (0o040_755, Vec::new()));
         if cfg!(target_env = "gnu") {
             assert!(entries.keys().any(|name| name.starts_with("lib/libc.so")));

@@ -16,6 +16,6 @@ mod run;
 
 pub use console::Stage;
 pub use error::{Error, Stop};
-pub(crate) use initramfs::{BUSYBOX, MODULES};
+pub(crate) use initramfs::{BUSYBOX, MODULES, PROGRAM};
 pub use options::{CPUS_MAX, KernelChoice, LoadChoice, Memory, Options};
 pub use run::{Outcome, run};

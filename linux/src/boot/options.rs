@@ -1,12 +1,14 @@
 //! What is to be booted, checked before anything is fetched or started.
 
 use std::fmt;
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
 use super::Error;
 use crate::guest::load::Load;
+use crate::record::{Holds, Rss};
 
 /// The most CPUs: their interrupt controllers have 8 bits of address, and QEMU without hardware help
 /// has no x2APIC before version 9.
@@ -16,9 +18,7 @@ const MEMORY_MIN_MIB: u64 = 512;
 /// The least memory of a node.
 const NODE_MIN_MIB: u64 = 256;
 /// A ring buffer larger than this holds more than any load writes.
-const BUFFER_MAX_KB: u64 = 16 << 10;
-/// A ring buffer smaller than this loses events of any load.
-const BUFFER_MIN_KB: u64 = 512;
+const BUFFER_MAX_MIB: u64 = 16;
 
 /// The memory of a guest, in MiB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -116,8 +116,10 @@ pub struct Options {
     pub modules: Vec<String>,
     /// What is added to the kernel's command line.
     pub append: Vec<String>,
-    /// The kinds of events to record; empty is the recorder's choice.
-    pub events: Vec<String>,
+    /// Whether changes of resident pages are recorded.
+    pub rss: Rss,
+    /// Whether ends of zone-lock holds are recorded.
+    pub holds: Holds,
     /// After how long the guest is stopped.
     pub timeout: Duration,
     /// Where the recording goes.
@@ -179,12 +181,12 @@ impl Options {
         }
     }
 
-    /// KiB of each CPU's ring buffer: a quarter of the memory at most, all together.
+    /// MiB of each CPU's ring buffer: a quarter of the memory at most, all together.
     #[must_use]
-    pub(crate) fn buffer_kb(&self) -> u32 {
-        let quarter = self.memory.0 * 1024 / 4 / u64::from(self.cpus);
-        let buffer_kb = quarter.clamp(BUFFER_MIN_KB, BUFFER_MAX_KB);
-        u32::try_from(buffer_kb).expect("at most 16 MiB")
+    pub(crate) fn buffer_mib(&self) -> NonZeroU32 {
+        let quarter = self.memory.0 / 4 / u64::from(self.cpus);
+        let mib = u32::try_from(quarter.min(BUFFER_MAX_MIB)).unwrap_or(u32::MAX);
+        NonZeroU32::new(mib).unwrap_or(NonZeroU32::MIN)
     }
 }
 
@@ -202,7 +204,8 @@ pub(super) mod tests {
             told: Vec::new(),
             modules: Vec::new(),
             append: Vec::new(),
-            events: Vec::new(),
+            rss: Rss::Spared,
+            holds: Holds::Spared,
             timeout: Duration::from_secs(600),
             output: "out.plr".into(),
             console: None,
@@ -268,11 +271,12 @@ pub(super) mod tests {
                 memory,
                 ..options()
             }
-            .buffer_kb()
+            .buffer_mib()
+            .get()
         };
-        assert_eq!(buffer(4, 2048), 16 << 10);
-        assert_eq!(buffer(64, 2048), 8 << 10);
-        assert_eq!(buffer(255, 512), 514);
+        assert_eq!(buffer(4, 2048), 16);
+        assert_eq!(buffer(64, 2048), 8);
+        assert_eq!(buffer(255, 512), 1);
     }
 
     #[test]

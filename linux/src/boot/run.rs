@@ -21,6 +21,7 @@ use super::options::{KernelChoice, LoadChoice, Options};
 use super::{doctor, qemu};
 use crate::guest::plan::{Plan, Work};
 use crate::package::{Kernel, cache, debian, modules};
+use crate::record::{Holds, Rss};
 
 /// How often the guest is looked at.
 const LOOK: Duration = Duration::from_millis(200);
@@ -160,15 +161,11 @@ fn write_initramfs(
     let plan = Plan {
         work,
         modules: modules.iter().map(|module| module.name.clone()).collect(),
-        events: options.events.clone(),
-        buffer_kb: options.buffer_kb(),
-        hz: kernel.hz(),
+        rss: options.rss == Rss::Wanted,
+        holds: options.holds == Holds::Wanted,
+        buffer_mib: options.buffer_mib(),
         command: options.command.clone(),
     };
-    let config = kernel.config.as_ref().and_then(|file| {
-        let release = file.file_name()?.to_str()?.strip_prefix("config-")?;
-        Some((release.to_owned(), fs::read(file).ok()?))
-    });
     let (load, busybox) = match load {
         Some(load) => (Some(load.bytes), load.busybox),
         None => (None, None),
@@ -178,7 +175,6 @@ fn write_initramfs(
         modules: &modules,
         load,
         busybox,
-        config,
     };
     let file = File::create(to).map_err(Error::file("write", to))?;
     let mut file = BufWriter::new(file);
@@ -224,7 +220,6 @@ struct Guest {
     console: Console,
     console_file: File,
     said: PathBuf,
-    up: String,
     started: Instant,
     cpu_seconds: Option<f64>,
 }
@@ -255,7 +250,6 @@ impl Guest {
             console_file: File::open(&files.console)
                 .map_err(Error::file("read", &files.console))?,
             said: files.said.clone(),
-            up: String::new(),
             started: Instant::now(),
             cpu_seconds: None,
         })
@@ -303,10 +297,7 @@ impl Guest {
             .map_err(Error::file("read", Path::new("the guest's console")))?;
         if self.console.take(&bytes) {
             match self.console.stage() {
-                Stage::Up(text) => {
-                    text.clone_into(&mut self.up);
-                    told(&format!("up: {text}"));
-                }
+                Stage::Up(text) => told(&format!("up: {text}")),
                 Stage::Load => told("load runs"),
                 Stage::Reading => told("reading out"),
                 Stage::Booting | Stage::Done | Stage::Failed(_) => {}
@@ -326,7 +317,7 @@ impl Guest {
             received
                 .persist(output)
                 .map_err(|error| Error::file("write", output)(error.error))?;
-            return Ok(self.up.clone());
+            return Ok(self.console.up().to_owned());
         }
         let kept = keep(received, output)?;
         let console = self.console.tail();

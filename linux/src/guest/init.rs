@@ -1,17 +1,20 @@
 //! The first process of a guest: prepares the kernel, records it while the load runs, sends the recording and
 //! switches the guest off.
 
-use std::fs::{self, File, OpenOptions};
+use std::ffi::OsString;
+use std::fs::{self, File};
 use std::io;
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
-use std::process::{self, Command};
+use std::process;
 
 use rustix::mount::{MountFlags, mount};
 use rustix::system::{RebootCommand, finit_module, reboot};
 
 use super::load::TEXTS;
 use super::plan::{PLAN, Plan, USER_LOAD, Work};
-use crate::boot::{BUSYBOX, MODULES, Stage};
+use crate::boot::{BUSYBOX, MODULES, PROGRAM, Stage};
+use crate::record::{Holds, Options, Reading, Rss, record};
 
 /// Every file system of a guest: its kind and where it is.
 const FILE_SYSTEMS: [(&str, &str); 7] = [
@@ -25,6 +28,8 @@ const FILE_SYSTEMS: [(&str, &str); 7] = [
 ];
 /// The name that QEMU gives the serial port of the recording.
 const PORT_NAME: &str = "plimsoll";
+/// Memory for what is read and not yet sent.
+const BATCHES_MIB: NonZeroU32 = NonZeroU32::new(8).expect("eight");
 
 /// Runs as the first process of a guest; switches the guest off at its end.
 ///
@@ -67,7 +72,7 @@ fn work() -> io::Result<()> {
         loaded.map_err(|error| because(format!("cannot load module {module}"))(error.into()))?;
     }
     if Path::new(BUSYBOX).is_file() {
-        let installed = Command::new(BUSYBOX)
+        let installed = process::Command::new(BUSYBOX)
             .args(["--install", "-s", "/bin"])
             .status()?;
         if !installed.success() {
@@ -76,8 +81,37 @@ fn work() -> io::Result<()> {
     }
     prepare();
     fs::create_dir_all(TEXTS)?;
+    fs::write(format!("{TEXTS}/made by"), &plan.command)?;
     say(&Stage::Up(up()?));
-    super::recorded::record(&plan, command(&plan), &port()?)
+    recorded(&plan)
+}
+
+/// Records into the serial port while the load runs.
+fn recorded(plan: &Plan) -> io::Result<()> {
+    let options = Options {
+        output: port()?,
+        command: command(plan),
+        length: None,
+        buffer_mib: Some(plan.buffer_mib),
+        memory_mib: BATCHES_MIB,
+        // Reading meanwhile would be a load of its own.
+        reading: Reading::Afterwards,
+        rss: if plan.rss { Rss::Wanted } else { Rss::Spared },
+        holds: if plan.holds {
+            Holds::Wanted
+        } else {
+            Holds::Spared
+        },
+        texts: Some(TEXTS.into()),
+    };
+    say(&Stage::Load);
+    let summary = record(&options, |_| {}).map_err(io::Error::other)?;
+    eprintln!("{summary}");
+    match summary.command {
+        Some((_, status)) if status.success() => Ok(()),
+        Some((_, status)) => Err(io::Error::other(format!("the load ended with {status}"))),
+        None => Err(io::Error::other("the load was stopped")),
+    }
 }
 
 /// What not every kernel has, and what a load can do without.
@@ -103,22 +137,13 @@ fn up() -> io::Result<String> {
 }
 
 /// What runs while the kernel is recorded.
-fn command(plan: &Plan) -> Command {
-    match &plan.work {
-        Work::Load(name, told) => {
-            let mut command = Command::new("/proc/self/exe");
-            command.args(["guest", "load", name]).args(told);
-            command
-        }
-        Work::Program(arguments) => {
-            let mut command = Command::new(USER_LOAD);
-            command
-                .args(arguments)
-                .env("PATH", "/bin")
-                .current_dir("/tmp");
-            command
-        }
-    }
+fn command(plan: &Plan) -> Vec<OsString> {
+    let (mut words, told) = match &plan.work {
+        Work::Load(name, told) => (vec![PROGRAM, "guest", "load", name], told),
+        Work::Program(arguments) => (vec![USER_LOAD], arguments),
+    };
+    words.extend(told.iter().map(String::as_str));
+    words.into_iter().map(OsString::from).collect()
 }
 
 /// The serial port that leads to the recording.
@@ -136,12 +161,6 @@ fn port() -> io::Result<PathBuf> {
     Err(io::Error::other(
         "the guest has no serial port for the recording",
     ))
-}
-
-/// Opens the serial port of the recording.
-pub(super) fn open(port: &Path) -> io::Result<File> {
-    let file = OpenOptions::new().write(true).open(port);
-    file.map_err(because(format!("cannot open {}", port.display())))
 }
 
 /// Says on the console how far it is.
@@ -172,18 +191,15 @@ mod tests {
         let plan = |work| Plan {
             work,
             modules: Vec::new(),
-            events: Vec::new(),
-            buffer_kb: 1,
-            hz: None,
+            rss: false,
+            holds: false,
+            buffer_mib: NonZeroU32::MIN,
             command: String::new(),
         };
-        let ours = command(&plan(Work::Load(
-            "fork".to_owned(),
-            vec!["rounds=1".to_owned()],
-        )));
-        let words: Vec<_> = ours.get_args().collect();
-        assert_eq!(words, ["guest", "load", "fork", "rounds=1"]);
-        let own = command(&plan(Work::Program(vec!["-v".to_owned()])));
-        assert_eq!(own.get_program(), USER_LOAD);
+        let ours = Work::Load("fork".to_owned(), vec!["rounds=1".to_owned()]);
+        let words = [PROGRAM, "guest", "load", "fork", "rounds=1"];
+        assert_eq!(command(&plan(ours)), words);
+        let own = Work::Program(vec!["-v".to_owned()]);
+        assert_eq!(command(&plan(own)), [USER_LOAD, "-v"]);
     }
 }

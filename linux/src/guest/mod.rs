@@ -5,5 +5,4 @@ pub mod init;
 pub mod load;
 mod op;
 pub(crate) mod plan;
-mod recorded;
 pub mod worker;

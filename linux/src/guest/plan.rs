@@ -3,6 +3,7 @@
 //! One `name value` a line, so that the file can be read while something is wrong.
 
 use std::fmt;
+use std::num::NonZeroU32;
 use std::str::FromStr;
 
 /// Where the plan is in the initramfs.
@@ -17,12 +18,12 @@ pub(crate) struct Plan {
     pub(crate) work: Work,
     /// Module files of the initramfs, each after those it needs.
     pub(crate) modules: Vec<String>,
-    /// The kinds of events to record, as `plimsoll record` names them; empty is its own choice.
-    pub(crate) events: Vec<String>,
-    /// KiB of each CPU's ring buffer.
-    pub buffer_kb: u32,
-    /// Timer interrupts a second, where the kernel's configuration is known.
-    pub(crate) hz: Option<u32>,
+    /// Whether changes of resident pages are recorded.
+    pub(crate) rss: bool,
+    /// Whether ends of zone-lock holds are recorded.
+    pub(crate) holds: bool,
+    /// MiB of each CPU's ring buffer.
+    pub(crate) buffer_mib: NonZeroU32,
     /// What the user typed, for the recording.
     pub(crate) command: String,
 }
@@ -52,12 +53,9 @@ impl fmt::Display for Plan {
         }
         let mut modules = self.modules.iter();
         modules.try_for_each(|module| writeln!(f, "module {module}"))?;
-        let mut events = self.events.iter();
-        events.try_for_each(|event| writeln!(f, "events {event}"))?;
-        writeln!(f, "buffer {}", self.buffer_kb)?;
-        if let Some(hz) = self.hz {
-            writeln!(f, "hz {hz}")?;
-        }
+        writeln!(f, "rss {}", self.rss)?;
+        writeln!(f, "holds {}", self.holds)?;
+        writeln!(f, "buffer {}", self.buffer_mib)?;
         writeln!(f, "command {}", self.command)
     }
 }
@@ -83,24 +81,24 @@ impl FromStr for Plan {
         let mut plan = Self {
             work: Work::Program(Vec::new()),
             modules: Vec::new(),
-            events: Vec::new(),
-            buffer_kb: 0,
-            hz: None,
+            rss: false,
+            holds: false,
+            buffer_mib: NonZeroU32::MIN,
             command: String::new(),
         };
         for line in text.lines() {
             let (name, value) = line.split_once(' ').unwrap_or((line, ""));
-            let number = || value.parse().map_err(|_| NoPlan(line.to_owned()));
+            let no_plan = || NoPlan(line.to_owned());
             match name {
                 "load" => work = Some(Work::Load(value.to_owned(), Vec::new())),
                 "program" => work = Some(Work::Program(Vec::new())),
                 "argument" => arguments.push(value.to_owned()),
                 "module" => plan.modules.push(value.to_owned()),
-                "events" => plan.events.push(value.to_owned()),
-                "buffer" => plan.buffer_kb = number()?,
-                "hz" => plan.hz = Some(number()?),
+                "rss" => plan.rss = value.parse().map_err(|_| no_plan())?,
+                "holds" => plan.holds = value.parse().map_err(|_| no_plan())?,
+                "buffer" => plan.buffer_mib = value.parse().map_err(|_| no_plan())?,
                 "command" => value.clone_into(&mut plan.command),
-                _ => return Err(NoPlan(line.to_owned())),
+                _ => return Err(no_plan()),
             }
         }
         plan.work = match work {
@@ -121,14 +119,15 @@ mod tests {
         let load = Plan {
             work: Work::Load("fault".to_owned(), vec!["rounds=3".to_owned()]),
             modules: vec!["zsmalloc.ko".to_owned(), "zram.ko".to_owned()],
-            events: vec!["pages".to_owned(), "timers".to_owned()],
-            buffer_kb: 8192,
-            hz: Some(250),
+            rss: true,
+            holds: true,
+            buffer_mib: NonZeroU32::new(16).unwrap(),
             command: "plimsoll linux --load fault -- rounds=3".to_owned(),
         };
         let program = Plan {
             work: Work::Program(vec!["-x".to_owned(), "a b".to_owned()]),
-            hz: None,
+            rss: false,
+            holds: false,
             ..load.clone()
         };
         for plan in [load, program] {

@@ -20,15 +20,13 @@ const MAGIC: &[u8; 4] = b"HdrS";
 pub struct Kernel {
     /// The compressed image, `vmlinuz`.
     pub image: PathBuf,
-    /// Its configuration, if it is beside the image.
-    pub config: Option<PathBuf>,
     /// The folder of its modules, if there is one.
     pub modules: Option<PathBuf>,
 }
 
 impl Kernel {
-    /// The kernel in `image`, with what belongs to it if that is where distributions put it:
-    /// `config-RELEASE` beside `vmlinuz-RELEASE`, and `../lib/modules/RELEASE`.
+    /// The kernel in `image`, with its modules if they are where distributions put them:
+    /// for `vmlinuz-RELEASE` in `../lib/modules/RELEASE`.
     ///
     /// # Errors
     ///
@@ -49,11 +47,9 @@ impl Kernel {
             .and_then(|name| name.split_once('-'))
             .map(|(_, release)| release);
         let boot = image.parent().unwrap_or(Path::new("."));
-        let beside = |release: &str| boot.join(format!("config-{release}"));
         let modules = |release: &str| boot.join("../lib/modules").join(release);
         Ok(Self {
             image: image.to_owned(),
-            config: release.map(beside).filter(|config| config.is_file()),
             modules: release.map(modules).filter(|folder| folder.is_dir()),
         })
     }
@@ -77,20 +73,6 @@ impl Kernel {
         })?;
         Self::of_file(&image)
     }
-
-    /// Timer interrupts a second, by its configuration.
-    #[must_use]
-    pub fn hz(&self) -> Option<u32> {
-        let config = fs::read_to_string(self.config.as_ref()?).ok()?;
-        hz(&config)
-    }
-}
-
-fn hz(config: &str) -> Option<u32> {
-    let value = config
-        .lines()
-        .find_map(|line| line.strip_prefix("CONFIG_HZ="));
-    value?.trim().parse().ok()
 }
 
 #[cfg(test)]
@@ -109,19 +91,13 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path();
         image(&root.join("boot/vmlinuz-6.12.1-x"));
-        fs::write(
-            root.join("boot/config-6.12.1-x"),
-            "CONFIG_HZ_250=y\nCONFIG_HZ=250\n",
-        )
-        .unwrap();
         fs::create_dir_all(root.join("lib/modules/6.12.1-x")).unwrap();
         let kernel = Kernel::of_folder(root).unwrap();
-        assert_eq!(kernel.hz(), Some(250));
         assert!(kernel.modules.unwrap().is_dir());
         let lonely = root.join("bzImage");
         image(&lonely);
         let kernel = Kernel::of_file(&lonely).unwrap();
-        assert_eq!((kernel.hz(), kernel.modules), (None, None));
+        assert_eq!(kernel.modules, None);
     }
 
     #[test]

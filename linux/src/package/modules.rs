@@ -164,7 +164,6 @@ mod tests {
         .unwrap();
         let kernel = Kernel {
             image: "vmlinuz".into(),
-            config: None,
             modules: Some(folder.path().to_owned()),
         };
         (folder, kernel)

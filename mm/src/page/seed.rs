@@ -15,7 +15,7 @@ use super::sizing::Sizes;
 use super::watermark::Watermarks;
 use super::zone::Zone;
 use super::{FreeError, PageAllocator, tag};
-use crate::machine::{CpuLock, LocalWord, Lock, Machine, Tags};
+use crate::machine::{CpuLock, LocalWord, Machine, Tags};
 use crate::site::Site;
 use crate::tunables::Knob;
 use crate::units::{CpuId, Nanos, Order, Pages, Pfn};
@@ -181,7 +181,7 @@ impl<M: Machine> PageAllocator<M> {
 impl<M: Machine> Zone<M> {
     fn seed_free(&self, machine: &M, free: &FreeBlocks) -> Result<Vec<TypedBlock>, SeedError> {
         let frames = self.frames();
-        let plan = self.buddy.with(machine, Site::Control, |buddy| {
+        let plan = self.locked(machine, Site::Control, |buddy| {
             if buddy.free() != self.managed {
                 return Err(SeedError::NotFresh(self.index));
             }

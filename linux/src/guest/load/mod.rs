@@ -14,12 +14,16 @@ pub(crate) mod parameter;
 mod population;
 mod settle;
 
+use std::env;
 use std::fs;
 use std::io;
 
 pub use parameter::{BadParameter, Kind, Parameter, Values};
 
+use super::init;
 use super::op::Op;
+use super::worker::pin;
+use crate::boot::Stage;
 
 /// A load that the guest brings along.
 #[derive(Clone, Copy, Debug)]
@@ -89,12 +93,17 @@ impl Load {
     /// If the kernel refuses anything that is asked of it.
     pub fn run(&self, values: &Values) -> io::Result<()> {
         let guest = Guest::here()?;
+        // What leads a load stays out of the way of the CPUs that work. Workers begin here too, and then move.
+        pin(0)?;
         if values.text(SETTLE.name) == "yes" {
             settle::settle(&guest)?;
         }
         mark(&format!("load {} begins", self.name))?;
         (self.run)(&guest, values)?;
-        mark(&format!("load {} ends", self.name))
+        mark(&format!("load {} ends", self.name))?;
+        // What comes next is up to the recorder, and begins now.
+        init::say(&Stage::Reading);
+        Ok(())
     }
 }
 
@@ -141,12 +150,11 @@ fn leave(name: &str, text: &str) -> io::Result<()> {
     fs::write(format!("{TEXTS}/{name}"), text)
 }
 
-/// Writes a note between the events.
+/// Writes a note between the events: into the ring buffers of the recorder that runs this load.
 fn mark(text: &str) -> io::Result<()> {
-    fs::write(
-        "/sys/kernel/tracing/trace_marker",
-        format!("plimsoll: {text}"),
-    )
+    let marker = env::var_os("PLIMSOLL_MARKER");
+    let marker = marker.ok_or_else(|| io::Error::other("no recorder runs this load"))?;
+    fs::write(marker, format!("plimsoll: {text}\n"))
 }
 
 #[cfg(test)]
