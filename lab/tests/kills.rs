@@ -219,7 +219,7 @@ fn a_victim_that_asks_for_memory_while_it_dies_is_no_kill_of_its_own() {
 
 #[test]
 fn a_design_can_be_asked_for() {
-    // Every number of the table is exact for whoever reads it, so all selectors agree.
+    // Each number of the table is exact, so all selectors agree.
     for selecting in Selecting::ALL {
         let kills = Kills {
             selecting: Some(selecting),
