@@ -52,6 +52,11 @@ pub enum Event {
         zone: u32,
         /// Who held it.
         site: Site,
+        /// The CPU between whose page lists and the zone pages were moved: another than the holder's
+        /// in a drain. The holder's own for a block that went past the lists.
+        cpu: CpuId,
+        /// The hold goes on with the refill, spill, decay or drain of the one before on these lists.
+        further: bool,
         /// Pages moved during the hold.
         pages: Pages,
         /// How many blocks they were.

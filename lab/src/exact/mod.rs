@@ -6,8 +6,8 @@
 
 pub mod counters;
 pub mod kills;
-mod load;
 mod outcome;
+pub mod pages;
 pub mod reaping;
 pub mod timers;
 pub mod watermarks;
@@ -67,6 +67,7 @@ pub struct ExactOptions {
 pub fn judges(design: Option<designs::Named>) -> Vec<Box<dyn Judge>> {
     let design = design.map(|named| named.design);
     vec![
+        Box::new(pages::PageLists { design }),
         Box::new(timers::Timers::OURS),
         Box::new(counters::Readings),
         Box::new(counters::Additions),
@@ -91,7 +92,8 @@ pub fn run(options: &ExactOptions, progress: &Progress) -> Result<Outcome, Error
     let design = options.design.as_deref().map(designs::find).transpose()?;
     let judges = chosen(judges(design), options.only.as_deref())?;
     progress.start(format!("reading {}", options.file));
-    let recording = load::read(&options.file)?;
+    let contents = Recording::read(&options.file)?;
+    let recording = contents.recording;
     progress.start("exact replay");
     progress.expect(judges.len());
     let mut judgements = Vec::new();
@@ -107,7 +109,11 @@ pub fn run(options: &ExactOptions, progress: &Progress) -> Result<Outcome, Error
             &recording,
         )));
     }
-    Ok(Outcome::new(&options.file, &recording, judgements))
+    let mut outcome = Outcome::new(&options.file, &recording, judgements);
+    outcome
+        .warnings
+        .extend(contents.warnings.iter().map(ToString::to_string));
+    Ok(outcome)
 }
 
 fn chosen(all: Vec<Box<dyn Judge>>, only: Option<&str>) -> Result<Vec<Box<dyn Judge>>, Error> {

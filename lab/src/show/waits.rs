@@ -1,4 +1,4 @@
-//! Waits for locks in a recording: which begin belongs to which end, and for whom.
+//! Waits for locks in a recording: which begin belongs to which end, and which function waited.
 
 use std::collections::{BTreeMap, HashMap};
 

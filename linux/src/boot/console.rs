@@ -83,6 +83,8 @@ pub(crate) struct Console {
     /// How much of the text has been looked at.
     seen: usize,
     stage: Stage,
+    /// What the first process said of the kernel.
+    up: String,
 }
 
 impl Console {
@@ -91,6 +93,7 @@ impl Console {
             text: String::new(),
             seen: 0,
             stage: Stage::Booting,
+            up: String::new(),
         }
     }
 
@@ -104,6 +107,10 @@ impl Console {
             if let Some(stage) = Stage::parse(line)
                 && !matches!(self.stage, Stage::Failed(_))
             {
+                // A guest may get further than this between two looks.
+                if let Stage::Up(text) = &stage {
+                    text.clone_into(&mut self.up);
+                }
                 self.stage = stage;
             }
             self.seen += end + 1;
@@ -113,6 +120,11 @@ impl Console {
 
     pub(crate) fn stage(&self) -> &Stage {
         &self.stage
+    }
+
+    /// What the first process said of the kernel; empty as long as it has not.
+    pub(crate) fn up(&self) -> &str {
+        &self.up
     }
 
     /// The last lines that are not blank.
@@ -154,6 +166,7 @@ mod tests {
         assert_eq!(console.stage(), &Stage::Up("2.03 s".to_owned()));
         assert!(console.take(b"[    3.1] something plimsoll: load\r\nplimsoll: hello\r\n"));
         assert_eq!(console.stage(), &Stage::Load);
+        assert_eq!(console.up(), "2.03 s");
         assert!(!console.take(b"\xff\xfe not text\r\n"));
     }
 

@@ -220,7 +220,6 @@ struct Guest {
     console: Console,
     console_file: File,
     said: PathBuf,
-    up: String,
     started: Instant,
     cpu_seconds: Option<f64>,
 }
@@ -251,7 +250,6 @@ impl Guest {
             console_file: File::open(&files.console)
                 .map_err(Error::file("read", &files.console))?,
             said: files.said.clone(),
-            up: String::new(),
             started: Instant::now(),
             cpu_seconds: None,
         })
@@ -299,10 +297,7 @@ impl Guest {
             .map_err(Error::file("read", Path::new("the guest's console")))?;
         if self.console.take(&bytes) {
             match self.console.stage() {
-                Stage::Up(text) => {
-                    text.clone_into(&mut self.up);
-                    told(&format!("up: {text}"));
-                }
+                Stage::Up(text) => told(&format!("up: {text}")),
                 Stage::Load => told("load runs"),
                 Stage::Reading => told("reading out"),
                 Stage::Booting | Stage::Done | Stage::Failed(_) => {}
@@ -322,7 +317,7 @@ impl Guest {
             received
                 .persist(output)
                 .map_err(|error| Error::file("write", output)(error.error))?;
-            return Ok(self.up.clone());
+            return Ok(self.console.up().to_owned());
         }
         let kept = keep(received, output)?;
         let console = self.console.tail();

@@ -59,14 +59,6 @@ impl Crew {
         workers.try_for_each(|worker| worker.hear("reached"))
     }
 
-    /// The process ids, in the order of the programs.
-    pub(crate) fn pids(&self) -> Vec<u32> {
-        self.workers
-            .iter()
-            .map(|worker| worker.child.id())
-            .collect()
-    }
-
     /// How each worker that has ended did so, in the order of the programs.
     pub(crate) fn ended(&mut self) -> io::Result<Vec<Option<ExitStatus>>> {
         let workers = self.workers.iter_mut();

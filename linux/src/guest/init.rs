@@ -193,7 +193,7 @@ mod tests {
             modules: Vec::new(),
             rss: false,
             holds: false,
-            buffer_mib: std::num::NonZeroU32::MIN,
+            buffer_mib: NonZeroU32::MIN,
             command: String::new(),
         };
         let ours = Work::Load("fork".to_owned(), vec!["rounds=1".to_owned()]);

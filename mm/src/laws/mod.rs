@@ -9,6 +9,7 @@ pub mod budget;
 pub mod counter;
 mod dying;
 pub mod frontier;
+pub mod grouped;
 pub mod oom;
 pub mod parts;
 pub mod reaping;

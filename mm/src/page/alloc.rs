@@ -6,7 +6,10 @@
 //!
 //! Locks: pcp lock, then zone lock, by `refill`; zone lock alone by `alloc_direct`.
 
-use super::buddy::Stage;
+use super::buddy::{Buddy, Stage};
+use super::hold::Part;
+use super::kept::Kept;
+use super::mobility::Mobility;
 use super::pcp::{Pcp, list_of};
 use super::watermark::Urgency;
 use super::zone::{Ask, Mark, Zone};
@@ -62,6 +65,10 @@ impl<M: Machine> PageAllocator<M> {
             unmixed: false,
         };
         let first = self.first_zone(machine, request)?;
+        let ask = Ask {
+            unmixed: mark == Mark::Low && first.stays_unmixed,
+            ..ask
+        };
         match first.alloc(machine, ask) {
             None => self.try_further_zones(machine, request, ask),
             found => found,
@@ -71,9 +78,22 @@ impl<M: Machine> PageAllocator<M> {
     #[cold]
     #[inline(never)]
     fn try_further_zones(&self, machine: &M, request: Request, ask: Ask) -> Option<Pfn> {
-        self.zonelist(machine, request)
-            .skip(1)
-            .find_map(|zone| zone.alloc(machine, ask))
+        let mut further = self.zonelist(machine, request).skip(1);
+        if !ask.unmixed {
+            return further.find_map(|zone| zone.alloc(machine, ask));
+        }
+        // Other zones of the node first; then all again, and better a mixed block than another
+        // node's memory.
+        let first = self.first_zone(machine, request)?;
+        let on_node = further.take_while(|zone| zone.node == first.node);
+        let mixed = Ask {
+            unmixed: false,
+            ..ask
+        };
+        on_node
+            .map(|zone| (zone, ask))
+            .chain(self.zonelist(machine, request).map(|zone| (zone, mixed)))
+            .find_map(|(zone, ask)| zone.alloc(machine, ask))
     }
 
     /// Below the low watermark everywhere: min watermark, then drain, then reclaim.
@@ -154,13 +174,16 @@ impl<M: Machine> PageAllocator<M> {
         }
         for _round in 0..RECLAIM_ROUNDS_MAX {
             let got = self.reclaim(machine, request.order, tried);
+            if got > Pages::ZERO {
+                self.give_kept(machine, request, Kept::Few);
+            }
             // Not `drain_all`: that one leaves it to a drain under way, which may not have come to
             // the pages this allocation needs, and there is no later chance.
             tried.drained += self.drain_each(machine);
             if let Some(pfn) = attempt() {
                 return Some(pfn);
             }
-            if got == Pages::ZERO {
+            if got == Pages::ZERO && !self.give_kept(machine, request, Kept::All) {
                 break;
             }
         }
@@ -206,6 +229,9 @@ impl<M: Machine> Zone<M> {
             Some(list) => self.alloc_listed(machine, list, ask)?,
             None => self.alloc_direct(machine, ask)?,
         };
+        if ask.keeps_block() && self.types.on() {
+            self.keep_block(machine, page, ask.order);
+        }
         Some(self.pfn(page))
     }
 
@@ -228,10 +254,14 @@ impl<M: Machine> Zone<M> {
             },
         );
         match taken {
-            Some(page) => page.inspect(|&page| {
+            Some(Some(page)) => {
                 self.tags
                     .set(page, tag::handed_out(ask.order, ask.mobility));
-            }),
+                Some(page)
+            }
+            // Only blocks kept for atomic requests are left, if any.
+            Some(None) if !self.types.on() || !ask.may_use_kept() => None,
+            Some(None) => self.alloc_direct(machine, ask),
             // Somebody drains these lists right now; the owner never waits.
             None => self.alloc_direct(machine, ask),
         }
@@ -254,8 +284,10 @@ impl<M: Machine> Zone<M> {
         if !pcp.reserve(list, wanted) {
             wanted = 0; // No memory for the list: the caller finds it empty.
         }
+        let mut part = Part::first(Site::Refill, machine.this_cpu());
         while wanted > 0 {
-            let moved = self.take_hold(machine, pcp, list, ask.wanted(), wanted);
+            let moved = self.take_hold(machine, pcp, (list, part), ask.wanted(), wanted);
+            part = part.after(moved.pages);
             if moved.blocks == 0 {
                 break; // The zone is empty.
             }
@@ -271,8 +303,8 @@ impl<M: Machine> Zone<M> {
             return None;
         }
         let mut gauge = self.gauge(machine, Site::AllocDirect);
-        let page = self.buddy.with(machine, Site::AllocDirect, |buddy| {
-            let page = buddy.take_wanted(self.frames(), ask.wanted(), &mut Stage::default())?;
+        let page = self.locked(machine, Site::AllocDirect, |buddy| {
+            let page = self.take_direct(buddy, ask)?;
             // Under the lock: a free buddy's tag must not be seen on a page that was given away.
             self.tags
                 .set(page, tag::handed_out(ask.order, ask.mobility));
@@ -285,7 +317,28 @@ impl<M: Machine> Zone<M> {
             gauge.stop(machine);
             Some(page)
         })?;
-        self.note_hold(machine, Site::AllocDirect, gauge.moved);
+        let part = Part::first(Site::AllocDirect, machine.this_cpu());
+        self.note_hold(machine, part, gauge.moved);
         Some(page)
+    }
+
+    /// A block from blocks kept for atomic requests, if it is for one, or else as any other; and as
+    /// the last thing from kept blocks too for a request that has a right to reserves.
+    fn take_direct(&self, buddy: &mut Buddy, ask: Ask) -> Option<u32> {
+        let kept = |buddy: &mut Buddy| buddy.take(self.frames(), ask.order, Mobility::HighAtomic);
+        if ask.keeps_block()
+            && let Some(page) = kept(buddy)
+        {
+            return Some(page);
+        }
+        buddy
+            .take_wanted(self.frames(), ask.wanted(), &mut Stage::default())
+            .or_else(|| {
+                if ask.may_use_kept() {
+                    kept(buddy)
+                } else {
+                    None
+                }
+            })
     }
 }

@@ -5,6 +5,7 @@
 //! waits (it goes to the zone directly).
 
 use super::free::Excess;
+use super::hold::Part;
 use super::pcp::{Expiry, Pcp};
 use super::zone::Zone;
 use super::{PageAllocator, SeedError};
@@ -149,7 +150,7 @@ impl<M: Machine> Zone<M> {
         let slot = self.slot(cpu);
         slot.pcp.with(machine, site, |pcp| {
             let excess = decide(pcp).unwrap_or_default();
-            let left = self.spill_hold(machine, pcp, site, excess);
+            let left = self.spill_hold(machine, pcp, Part::first(site, cpu), excess);
             slot.count.set(machine, i64::from(pcp.count()));
             left
         })

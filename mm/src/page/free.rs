@@ -6,13 +6,14 @@
 //!
 //! Locks: pcp lock, then zone lock, by `spill_hold`; zone lock alone by `free_direct`.
 
-use super::holds::Leftover;
+use super::hold::Part;
+use super::holds::{Leftover, Limit};
 use super::mobility::Mobility;
 use super::pcp::{Mood, Pcp, list_of};
 use super::zone::{Slot, Zone};
 use super::{FreeError, PageAllocator, tag};
 use crate::event::Event;
-use crate::machine::{CpuLock, LocalWord, Lock, Machine, Tags};
+use crate::machine::{CpuLock, LocalWord, Machine, Tags};
 use crate::site::{Site, Work};
 use crate::units::{CpuId, Order, Pfn};
 
@@ -201,7 +202,7 @@ impl<M: Machine> Zone<M> {
                         list,
                         given: 0,
                     };
-                    self.spill_hold(machine, pcp, Site::Spill, excess)
+                    self.spill_hold(machine, pcp, Part::first(Site::Spill, cpu), excess)
                 });
                 slot.count.set(machine, i64::from(pcp.count()));
                 left
@@ -232,7 +233,8 @@ impl<M: Machine> Zone<M> {
             let here = machine.this_cpu() == cpu;
             let held = here.then(|| {
                 slot.pcp.try_local(machine, Site::Spill, |pcp| {
-                    let left = self.spill_hold(machine, pcp, Site::Spill, left);
+                    let part = Part::first(Site::Spill, cpu);
+                    let left = self.spill_hold(machine, pcp, part, left);
                     slot.count.set(machine, i64::from(pcp.count()));
                     left
                 })
@@ -265,7 +267,7 @@ impl<M: Machine> Zone<M> {
         &self,
         machine: &M,
         pcp: &mut Pcp,
-        site: Site,
+        part: Part,
         excess: Excess,
     ) -> Excess {
         let Excess {
@@ -276,11 +278,16 @@ impl<M: Machine> Zone<M> {
         if wanted == 0 || pcp.count() == 0 {
             return Excess { pages: 0, ..excess };
         }
-        let moved = self.give_hold(machine, pcp, site, wanted, &mut list).pages;
+        let part = part.after(given);
+        let moved = self.give_hold(machine, pcp, part, wanted, &mut list).pages;
         let left = if pcp.count() == 0 {
             0
         } else {
-            wanted.saturating_sub(moved)
+            let counted = match self.holds.limit(part.site(), self.sizes(machine).batch) {
+                Limit::About(most) if !self.holds.counts_excess() => moved.min(most.0),
+                _ => moved,
+            };
+            wanted.saturating_sub(counted)
         };
         Excess {
             pages: left,
@@ -293,12 +300,13 @@ impl<M: Machine> Zone<M> {
     #[cold]
     fn free_direct(&self, machine: &M, page: u32, order: Order) {
         let mut gauge = self.gauge(machine, Site::FreeDirect);
-        self.buddy.with(machine, Site::FreeDirect, |buddy| {
+        self.locked(machine, Site::FreeDirect, |buddy| {
             buddy.give(self.frames(), page, order);
             gauge.moved(machine, order);
             gauge.stop(machine);
         });
-        self.note_hold(machine, Site::FreeDirect, gauge.moved);
+        let part = Part::first(Site::FreeDirect, machine.this_cpu());
+        self.note_hold(machine, part, gauge.moved);
     }
 
     /// Pushes pages until one makes the lists too long; returns by how many pages, and its list.

@@ -9,7 +9,7 @@
 use core::sync::atomic::Ordering::Relaxed;
 
 use super::blocks::Blocks;
-use super::buddy::{Stage, Wanted};
+use super::buddy::{Buddy, Stage, Wanted};
 use super::holds::{Limit, Unit};
 use super::pcp::Pcp;
 use super::tag;
@@ -17,16 +17,28 @@ use super::zone::Zone;
 use crate::event::Event;
 use crate::machine::{Lock, Machine, Tags, Word};
 use crate::site::{Site, Work};
-use crate::units::{Nanos, Order, Pages};
+use crate::units::{CpuId, Nanos, Order, Pages};
 use crate::vmstat::counters::ZoneItem;
 
 impl<M: Machine> Zone<M> {
+    /// Runs `f` with the zone lock held.
+    #[inline]
+    pub(super) fn locked<R>(&self, machine: &M, site: Site, f: impl FnOnce(&mut Buddy) -> R) -> R {
+        self.buddy.with(machine, site, |buddy| {
+            let done = f(buddy);
+            if self.types.on() {
+                self.note_kept(machine, buddy.free_kept());
+            }
+            done
+        })
+    }
+
     /// Moves up to `wanted` blocks of `what` to the cold end of a list.
     pub(super) fn take_hold(
         &self,
         machine: &M,
         pcp: &mut Pcp,
-        list: usize,
+        (list, part): (usize, Part),
         what: Wanted,
         wanted: u32,
     ) -> Moved {
@@ -37,7 +49,7 @@ impl<M: Machine> Zone<M> {
             self.take_pages(machine, pcp, list, what, wanted)
         };
         if moved.blocks > 0 {
-            self.note_hold(machine, Site::Refill, moved);
+            self.note_hold(machine, part, moved);
         }
         moved
     }
@@ -53,7 +65,7 @@ impl<M: Machine> Zone<M> {
         let order = what.order;
         let mut stage = Stage::default();
         let mut gauge = self.gauge(machine, Site::Refill);
-        self.buddy.with(machine, Site::Refill, |buddy| {
+        self.locked(machine, Site::Refill, |buddy| {
             gauge.start(machine);
             while gauge.moved.blocks < wanted && gauge.admits(machine, order) {
                 let Some(page) = buddy.take_wanted(self.frames(), what, &mut stage) else {
@@ -80,7 +92,7 @@ impl<M: Machine> Zone<M> {
         let mut stage = Stage::default();
         let mut gauge = self.gauge(machine, Site::Refill);
         let mut blocks = Blocks::new();
-        self.buddy.with(machine, Site::Refill, |buddy| {
+        self.locked(machine, Site::Refill, |buddy| {
             gauge.start(machine);
             while !blocks.is_full() {
                 let room = gauge.room(machine).min(wanted - gauge.moved.pages);
@@ -114,13 +126,13 @@ impl<M: Machine> Zone<M> {
         &self,
         machine: &M,
         pcp: &mut Pcp,
-        site: Site,
+        part: Part,
         wanted: u32,
         list: &mut usize,
     ) -> Moved {
         match self.holds.unit() {
-            Unit::Pages => self.give_pages(machine, pcp, site, wanted, list),
-            Unit::Blocks => self.give_blocks(machine, pcp, site, wanted, list),
+            Unit::Pages => self.give_pages(machine, pcp, part, wanted, list),
+            Unit::Blocks => self.give_blocks(machine, pcp, part, wanted, list),
         }
     }
 
@@ -128,12 +140,12 @@ impl<M: Machine> Zone<M> {
         &self,
         machine: &M,
         pcp: &mut Pcp,
-        site: Site,
+        part: Part,
         wanted: u32,
         list: &mut usize,
     ) -> Moved {
-        let mut gauge = self.gauge(machine, site);
-        self.buddy.with(machine, site, |buddy| {
+        let mut gauge = self.gauge(machine, part.site);
+        self.locked(machine, part.site, |buddy| {
             gauge.start(machine);
             while gauge.moved.pages < wanted {
                 let Some(coldest) = pcp.coldest(list) else {
@@ -150,7 +162,7 @@ impl<M: Machine> Zone<M> {
             }
             gauge.stop(machine);
         });
-        self.note_hold(machine, site, gauge.moved);
+        self.note_hold(machine, part, gauge.moved);
         gauge.moved
     }
 
@@ -158,12 +170,12 @@ impl<M: Machine> Zone<M> {
         &self,
         machine: &M,
         pcp: &mut Pcp,
-        site: Site,
+        mut part: Part,
         wanted: u32,
         list: &mut usize,
     ) -> Moved {
         let mut blocks = Blocks::new();
-        let mut planned = self.gauge(machine, site);
+        let mut planned = self.gauge(machine, part.site);
         while planned.moved.pages < wanted && !blocks.is_full() {
             let Some(coldest) = pcp.coldest(list) else {
                 break;
@@ -182,8 +194,8 @@ impl<M: Machine> Zone<M> {
         let mut rest = blocks.iter().peekable();
         // Ends: each hold gives at least one block.
         while rest.peek().is_some() {
-            let mut gauge = self.gauge(machine, site);
-            self.buddy.with(machine, site, |buddy| {
+            let mut gauge = self.gauge(machine, part.site);
+            self.locked(machine, part.site, |buddy| {
                 gauge.start(machine);
                 while let Some((page, order)) = rest.next_if(|_| gauge.has_time(machine)) {
                     buddy.give(self.frames(), page, order);
@@ -192,7 +204,8 @@ impl<M: Machine> Zone<M> {
                 }
                 gauge.stop(machine);
             });
-            self.note_hold(machine, site, gauge.moved);
+            self.note_hold(machine, part, gauge.moved);
+            part.further = true;
         }
         planned.moved
     }
@@ -212,8 +225,9 @@ impl<M: Machine> Zone<M> {
     }
 
     /// Counts `pages` more or fewer free pages and tells observers of the hold.
-    pub(super) fn note_hold(&self, machine: &M, site: Site, moved: Moved) {
+    pub(super) fn note_hold(&self, machine: &M, part: Part, moved: Moved) {
         let Moved { pages, blocks } = moved;
+        let Part { site, cpu, further } = part;
         let delta = match site {
             Site::Refill | Site::AllocDirect => -i64::from(pages),
             _ => i64::from(pages),
@@ -224,6 +238,8 @@ impl<M: Machine> Zone<M> {
         machine.emit(Event::ZoneHold {
             zone,
             site,
+            cpu,
+            further,
             pages,
             blocks,
             batch,
@@ -246,6 +262,40 @@ impl<M: Machine> Zone<M> {
             started: Nanos(0),
             moved: Moved::default(),
             unspent: 0,
+        }
+    }
+}
+
+/// The operation that a hold is part of.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Part {
+    site: Site,
+    /// Whose page lists.
+    cpu: CpuId,
+    /// There was a hold before this one in the same operation.
+    further: bool,
+}
+
+impl Part {
+    /// The first hold, or the only one.
+    pub(super) const fn first(site: Site, cpu: CpuId) -> Self {
+        Self {
+            site,
+            cpu,
+            further: false,
+        }
+    }
+
+    /// Where the lock is taken.
+    pub(super) const fn site(self) -> Site {
+        self.site
+    }
+
+    /// The first hold if nothing was `moved` by the operation yet, else one that follows it.
+    pub(super) const fn after(self, moved: u32) -> Self {
+        Self {
+            further: moved > 0,
+            ..self
         }
     }
 }

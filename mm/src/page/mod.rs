@@ -19,8 +19,11 @@ mod carve;
 mod drain;
 mod error;
 mod free;
+#[cfg(test)]
+mod grouped_tests;
 mod hold;
 pub mod holds;
+mod kept;
 mod last_resort;
 mod layout;
 mod links;

@@ -3,6 +3,7 @@
 
 use proptest::prelude::*;
 
+use super::Mobility;
 use super::holds::FlushFrom;
 use super::pcp::{Mood, Pcp};
 use super::sizing::Sizes;

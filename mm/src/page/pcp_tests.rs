@@ -126,6 +126,44 @@ fn high_order_frees_in_a_row_flush() {
 }
 
 #[test]
+fn linux_6_12_flushes_after_a_batch_in_a_row() {
+    let mut pcp = Pcp {
+        high: 5000,
+        ..Pcp::default()
+    };
+    let mood = Mood {
+        flush_from: FlushFrom::Batch,
+        large_cache: false,
+        ..mood()
+    };
+    let order = Order::new(3).expect("small");
+    let frees: Vec<u32> = (0..9)
+        .map(|block| {
+            assert!(pcp.push(9, order, block * 8));
+            pcp.note_free(order, &mood)
+        })
+        .collect();
+    // 64 pages in a row after eight blocks; then the next one flushes.
+    assert_eq!(frees, [0, 0, 0, 0, 0, 0, 0, 0, 72]);
+}
+
+#[test]
+fn lists_are_numbered_as_linux_numbers_them() {
+    let list = |order, mobility| list_of(Order::new(order).expect("small"), mobility);
+    for (order, first) in [(0, 0), (1, 3), (2, 6), (3, 9)] {
+        let lists = Mobility::ALL.map(|mobility| list(order, mobility));
+        let expected = [first, first + 1, first + 2, first + 1].map(Some);
+        assert_eq!(lists, expected, "kept blocks' pages are listed as movable");
+    }
+    let huge = Mobility::ALL.map(|mobility| list(9, mobility));
+    assert_eq!(huge, [12, 13, 12, 13].map(Some));
+    assert_eq!(list(4, Mobility::Movable), None);
+    for at in 0..LISTS {
+        assert_eq!(list_of(order_of(at), mobility_of(at)), Some(at));
+    }
+}
+
+#[test]
 fn decay_takes_an_eighth_and_never_more_than_one_drain() {
     let mut pcp = Pcp {
         high: 8000,

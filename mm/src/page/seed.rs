@@ -11,12 +11,16 @@ use core::fmt;
 use super::carve::{FreeBlocks, Piece, Plan, plan};
 use super::mobility::Mobility;
 use super::pcp::{Pcp, list_of};
+use super::sizing::Sizes;
+use super::watermark::Watermarks;
 use super::zone::Zone;
 use super::{FreeError, PageAllocator, tag};
-use crate::machine::{CpuLock, LocalWord, Lock, Machine, Tags};
+use crate::machine::{CpuLock, LocalWord, Machine, Tags};
 use crate::site::Site;
-use crate::units::{CpuId, Order, Pages, Pfn};
+use crate::tunables::Knob;
+use crate::units::{CpuId, Nanos, Order, Pages, Pfn};
 use crate::vmstat::counters::ZoneItem;
+use crate::vmstat::threshold;
 
 /// A block of some type: one that is in use, or one on a CPU's list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -126,6 +130,30 @@ impl<M: Machine> PageAllocator<M> {
         self.zone_at(zone)?.seed_lists(machine, cpu, state)
     }
 
+    /// Sets watermarks and list sizes to those of another machine, whatever the formulas say; they
+    /// hold until a knob or the number of CPUs changes.
+    ///
+    /// # Errors
+    /// When there is no such zone.
+    pub fn seed_sizes(
+        &self,
+        machine: &M,
+        zone: u32,
+        marks: Watermarks,
+        sizes: Sizes,
+    ) -> Result<(), SeedError> {
+        let zone = self.zone_at(zone)?;
+        let scale = self.tunable(machine, Knob::BatchScaleMax);
+        let hold = Nanos(self.tunable(machine, Knob::HoldTimeMax));
+        let online = self.cpus.online(machine);
+        let normal = threshold::normal(online, zone.managed);
+        let distance = marks.low.saturating_sub(marks.min);
+        let drift = threshold::drift_mark(online, normal, distance, marks.high);
+        zone.set_watermarks(machine, marks, drift);
+        zone.set_sizes(machine, sizes, scale, hold);
+        Ok(())
+    }
+
     /// What `cpu`'s lists in a zone are like, or `None` if there is no such zone. Waits for the CPU
     /// if it uses them right now.
     pub fn list_state(&self, machine: &M, zone: u32, cpu: CpuId) -> Option<ListState> {
@@ -153,7 +181,7 @@ impl<M: Machine> PageAllocator<M> {
 impl<M: Machine> Zone<M> {
     fn seed_free(&self, machine: &M, free: &FreeBlocks) -> Result<Vec<TypedBlock>, SeedError> {
         let frames = self.frames();
-        let plan = self.buddy.with(machine, Site::Control, |buddy| {
+        let plan = self.locked(machine, Site::Control, |buddy| {
             if buddy.free() != self.managed {
                 return Err(SeedError::NotFresh(self.index));
             }

@@ -14,7 +14,7 @@ use super::layout::{Layout, LayoutError, ZoneKind};
 use super::mobility::Grouping;
 use super::sizing::Sizes;
 use super::watermark::{self, Share};
-use super::zone::Zone;
+use super::zone::{Policy, Zone};
 use super::{LastResort, NO_ZONE, PageAllocator, Reclaimer};
 use crate::cpus::{Cpus, Hotplug};
 use crate::design::Design;
@@ -89,13 +89,13 @@ impl<M: Machine> PageAllocator<M> {
         let zones: Vec<Zone<M>> = (0..)
             .zip(&layout.zones)
             .map(|(index, zone)| {
-                Zone::new(
-                    machine,
-                    index,
-                    zone,
-                    layout.metadata,
-                    (design.holds, grouping, cache_slice),
-                )
+                let policy = Policy {
+                    holds: design.holds,
+                    grouping,
+                    cache_slice,
+                    stays_unmixed: grouping.block().is_some() && layout.stays_unmixed(zone),
+                };
+                Zone::new(machine, index, zone, layout.metadata, policy)
             })
             .collect();
         let this = CpuId(0);

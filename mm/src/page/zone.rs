@@ -35,6 +35,8 @@ pub(crate) struct Zone<M: Machine> {
     pub(super) slots: Box<[Slot<M>]>,
     pub(super) holds: &'static dyn Holds,
     flush_from: FlushFrom,
+    /// A request asks lower zones of the node before it takes from a block of another type here.
+    pub(super) stays_unmixed: bool,
     pub(crate) counters: Counters<M>,
     pub(super) settings: Settings<M>,
 }
@@ -64,6 +66,8 @@ pub(super) struct Settings<M: Machine> {
     drift_mark: M::Word,
     /// Seen below its high watermark; frees clear it.
     below_high: M::Word,
+    /// Free pages of blocks kept for atomic requests.
+    pub(super) free_kept: M::Word,
     reclaiming: M::Word,
     /// A CPU's slice of data cache, in pages.
     cache_slice: Pages,
@@ -83,6 +87,7 @@ impl<M: Machine> Settings<M> {
             reserve: core::array::from_fn(|_| word(0)),
             drift_mark: word(0),
             below_high: word(0),
+            free_kept: word(0),
             reclaiming: word(0),
             cache_slice,
         }
@@ -99,8 +104,14 @@ impl<M: Machine> Zone<M> {
         index: u32,
         layout: &ZoneLayout,
         metadata: Metadata,
-        (holds, grouping, cache_slice): (&'static dyn Holds, Grouping, Pages),
+        policy: Policy,
     ) -> Self {
+        let Policy {
+            holds,
+            grouping,
+            cache_slice,
+            stays_unmixed,
+        } = policy;
         const { tag::fresh_is_free::<M::Tags>() };
         let topology = machine.topology();
         let on_node = |cpu: &CpuId| topology.place(*cpu).node == layout.node;
@@ -126,6 +137,7 @@ impl<M: Machine> Zone<M> {
             slots: topology.ids().map(|cpu| Slot::new(machine, cpu)).collect(),
             holds,
             flush_from: holds.flush_from(),
+            stays_unmixed,
             counters: Counters::new(machine, 0),
             settings: Settings::new(machine, cache_slice),
         };
@@ -225,6 +237,7 @@ impl<M: Machine> Zone<M> {
             return true;
         }
         let free = self.free_pages(machine);
+        let free = free.saturating_sub(self.out_of_bounds(machine, ask));
         let reserve = Settings::<M>::pages(machine, &self.settings.reserve[ask.class as usize]);
         let ok = |mark| watermark::allows(free, ask.order.pages(), mark, reserve, ask.urgency);
         let marks = self.watermarks(machine);
@@ -249,6 +262,7 @@ impl<M: Machine> Zone<M> {
         let low = self.watermarks(machine).low;
         let mark = Pages(low.0.saturating_add(count.0));
         let free = self.free_pages(machine);
+        let free = free.saturating_sub(self.out_of_bounds(machine, ask));
         watermark::allows(free, Pages(1), mark, reserve, ask.urgency)
     }
 
@@ -298,6 +312,16 @@ impl<M: Machine> Slot<M> {
             owed: machine.local_word(cpu, 0),
         }
     }
+}
+
+/// How a zone is to be run.
+#[derive(Clone, Copy)]
+pub(super) struct Policy {
+    pub(super) holds: &'static dyn Holds,
+    pub(super) grouping: Grouping,
+    pub(super) cache_slice: Pages,
+    /// A request asks lower zones of the node before it takes from a block of another type here.
+    pub(super) stays_unmixed: bool,
 }
 
 /// What a request asks of a zone.

@@ -32,6 +32,9 @@ pub(super) struct Shortage {
     pub(super) tasks: Vec<Task>,
     /// Where memory was short.
     pub(super) place: Place,
+    /// Whether the choice was read: what follows, up to the next shortage, is of something else, as
+    /// of an allocation that fails.
+    chosen: bool,
     /// The process that was chosen, and all that were told to die with it, in order.
     pub(super) killed: Vec<u32>,
 }
@@ -96,10 +99,24 @@ fn message(line: &str) -> &str {
 impl Shortage {
     /// Takes what `line` says; most lines say nothing that matters here.
     fn read(&mut self, line: &str) {
+        if let Some(pid) = number(line, ": Killed process ") {
+            self.kills_who_asks |= line.contains("(oom_kill_allocating_task)");
+            // A group that dies together has its first victim told twice.
+            if !self.killed.contains(&pid) {
+                self.killed.push(pid);
+            }
+        } else if !self.chosen {
+            self.read_report(line);
+        }
+    }
+
+    /// What comes before the choice.
+    fn read_report(&mut self, line: &str) {
         if let Some(row) = Task::read(line) {
             self.tasks.push(row);
         } else if let Some(choice) = line.strip_prefix("oom-kill:") {
             self.place = place(choice);
+            self.chosen = true;
         } else if line.starts_with("CPU: ") {
             self.asked_by = self.asked_by.or_else(|| number(line, "PID: "));
         } else if line.starts_with("memory: usage ") {
@@ -114,12 +131,6 @@ impl Shortage {
             self.reserved = count.parse().unwrap_or(0);
         } else if let Some(zone) = line.strip_prefix("Node ") {
             self.add_zone(zone);
-        } else if let Some(pid) = number(line, ": Killed process ") {
-            self.kills_who_asks |= line.contains("(oom_kill_allocating_task)");
-            // A group that dies together has its first victim told twice.
-            if !self.killed.contains(&pid) {
-                self.killed.push(pid);
-            }
         }
     }
 
@@ -241,6 +252,20 @@ mod tests {
         assert_eq!(policy, Place::Nodes(vec![2]));
         let group = of("MEMCG", "nodemask=(null),oom_memcg=/a/b,task_memcg=/a/b/c");
         assert_eq!(group, Place::Group("/a/b".to_owned()));
+    }
+
+    #[test]
+    fn an_allocation_that_fails_between_two_shortages_belongs_to_neither() {
+        let log = "a invoked oom-killer: gfp_mask=0x0, order=0, oom_score_adj=0\n\
+            Node 0 DMA present:4000kB\n\
+            oom-kill:constraint=CONSTRAINT_NONE,nodemask=(null)\n\
+            Out of memory: Killed process 4 (b)\n\
+            b: page allocation failure: order:0\n\
+            Node 0 DMA present:4000kB\n\
+            7 pages RAM\n";
+        let all = parse(log);
+        assert_eq!(all[0].present, [(0, 1000)]);
+        assert_eq!((all[0].ram, &all[0].killed[..]), (0, &[4][..]));
     }
 
     #[test]

@@ -33,7 +33,8 @@ impl Judge for Kills {
 
     fn judge(&self, recording: &Recording) -> Option<Judgement> {
         let shortages = log::shortages(recording);
-        let marked = marked(recording);
+        let logged: Vec<u32> = shortages.iter().flat_map(|it| it.killed.clone()).collect();
+        let (marked, by_themselves) = marked(recording, &logged);
         if shortages.is_empty() && marked.is_empty() {
             return None;
         }
@@ -47,20 +48,31 @@ impl Judge for Kills {
             comparison.look(shortage, &population, &spent, selecting);
             spent.extend(&shortage.killed);
         }
-        let logged: Vec<u32> = shortages.iter().flat_map(|it| it.killed.clone()).collect();
         comparison.check_events(&logged, &marked);
+        if by_themselves > 0 {
+            comparison.notes.push(format!(
+                "Marked without a choice, as they were dying already when they asked for memory: \
+                 {by_themselves}. Plimsoll marks such processes as well."
+            ));
+        }
         Some(comparison.judgement(selecting, unreadable))
     }
 }
 
-/// The victims in the order of their events.
-fn marked(recording: &Recording) -> Vec<u32> {
-    let events = recording.events.iter();
-    let victims = events.filter_map(|event| match event.what {
-        What::MarkVictim { victim } => Some(victim),
-        _ => None,
-    });
-    victims.collect()
+/// The victims in the order of their events; and how many threads were marked that were dying already
+/// when they asked for memory, and that the log does not name.
+fn marked(recording: &Recording, logged: &[u32]) -> (Vec<u32>, usize) {
+    let (mut marked, mut by_themselves) = (Vec::new(), 0);
+    for event in &recording.events {
+        match event.what {
+            What::MarkVictim { victim } if victim == event.pid && !logged.contains(&victim) => {
+                by_themselves += 1;
+            }
+            What::MarkVictim { victim } => marked.push(victim),
+            _ => {}
+        }
+    }
+    (marked, by_themselves)
 }
 
 /// How the kernel of this release selects: by cheap looks before 6.18.

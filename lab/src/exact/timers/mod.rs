@@ -41,11 +41,7 @@ impl Judge for Timers<'_> {
     }
 
     fn judge(&self, recording: &Recording) -> Option<Judgement> {
-        let clock = Clock::of(&recording.header)?;
-        let chain = Chain::of(recording);
-        if chain.armed.is_empty() {
-            return None;
-        }
+        let (clock, chain) = taken(recording)?;
         let mut judgement = self.compare(&clock, &chain);
         judgement.tables.push(lateness(&chain));
         judgement
@@ -53,6 +49,22 @@ impl Judge for Timers<'_> {
             .extend(crowding::table(clock.hz, &recording.header, &chain));
         Some(judgement)
     }
+}
+
+impl Timers<'_> {
+    /// The firings alone, without what they come to and what a simulated machine shows.
+    #[must_use]
+    pub fn firings(&self, recording: &Recording) -> Option<Judgement> {
+        let (clock, chain) = taken(recording)?;
+        Some(self.compare(&clock, &chain))
+    }
+}
+
+/// The firings of a recording; `None` if it has none, or does not say how often the kernel ticked.
+fn taken(recording: &Recording) -> Option<(Clock, Chain)> {
+    let clock = Clock::of(&recording.header)?;
+    let chain = Chain::of(recording);
+    (!chain.armed.is_empty()).then_some((clock, chain))
 }
 
 /// What the recorded kernel's time is made of.

@@ -53,10 +53,7 @@ fn expired(now: u64) -> What {
 }
 
 fn judge(events: Vec<(u64, u32, u32, What)>) -> Option<Judgement> {
-    let recording = recording(events);
-    let clock = Clock::of(&recording.header)?;
-    let chain = Chain::of(&recording);
-    (!chain.armed.is_empty()).then(|| Timers::OURS.compare(&clock, &chain))
+    Timers::OURS.firings(&recording(events))
 }
 
 #[test]

@@ -22,6 +22,7 @@ pub use parameter::{BadParameter, Kind, Parameter, Values};
 
 use super::init;
 use super::op::Op;
+use super::worker::pin;
 use crate::boot::Stage;
 
 /// A load that the guest brings along.
@@ -92,6 +93,8 @@ impl Load {
     /// If the kernel refuses anything that is asked of it.
     pub fn run(&self, values: &Values) -> io::Result<()> {
         let guest = Guest::here()?;
+        // What leads a load stays out of the way of the CPUs that work. Workers begin here too, and then move.
+        pin(0)?;
         if values.text(SETTLE.name) == "yes" {
             settle::settle(&guest)?;
         }

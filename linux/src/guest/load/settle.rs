@@ -33,8 +33,10 @@ pub(super) fn settle(guest: &Guest) -> io::Result<()> {
     use_lists(guest, PAGES_AFTER)?;
     fs::write(FRACTION, "0")?;
     mark("high is free again")?;
-    leave("zoneinfo settled", &fs::read_to_string("/proc/zoneinfo")?)?;
-    mark("settled")
+    // The note comes at once: what happens before it is part of the state that the text tells.
+    let zoneinfo = fs::read_to_string("/proc/zoneinfo")?;
+    mark("settled")?;
+    leave("zoneinfo settled", &zoneinfo)
 }
 
 fn use_lists(guest: &Guest, pages: usize) -> io::Result<()> {

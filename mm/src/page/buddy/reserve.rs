@@ -15,6 +15,7 @@ impl Buddy {
     }
 
     /// Pages of all blocks kept for atomic requests.
+    #[cfg(test)]
     pub(in crate::page) fn kept(&self) -> Pages {
         self.kept
     }
