@@ -149,8 +149,8 @@ fn waits_are_those_that_perf_would_count() {
 #[test]
 fn what_does_not_fit_counts_as_lost_and_what_fits_is_the_beginning() {
     let (whole, cut) = (
-        run("ours", usize::MAX).recording,
-        run("ours", 1000).recording,
+        run(LIGHT, "ours", usize::MAX).recording,
+        run(LIGHT, "ours", 1000).recording,
     );
     assert_eq!(cut.events.len(), 1000);
     let lost: u64 = cut.header.lost.iter().map(|(_, count)| count).sum();
