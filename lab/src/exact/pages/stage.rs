@@ -105,7 +105,7 @@ impl Stage {
         for (list, &count) in (0..).map(ListId).zip(&start.blocks) {
             for _ in 0..count {
                 let pfn = self
-                    .from_stock(zone, list.order())
+                    .take_stock(zone, list.order())
                     .ok_or("the zone is too small")?;
                 blocks.push(typed(pfn, list));
             }
