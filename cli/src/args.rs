@@ -12,6 +12,9 @@ use clap::{Parser, Subcommand, ValueEnum};
 use plimsoll_lab::Card;
 use plimsoll_lab::bench::Size;
 
+#[cfg(target_os = "linux")]
+use crate::linux_args::{Guest, Linux};
+
 /// The memory manager of a many-core machine: reproduce published results, replay recordings,
 /// compare designs.
 #[derive(Debug, Parser)]
@@ -29,6 +32,8 @@ pub(crate) enum Command {
     Compare(Compare),
     /// Runs a recording of page allocations again, on a machine of any size
     Replay(Replay),
+    /// Shows a recording as tables, or two recordings side by side
+    Show(Show),
     /// Records what this computer's kernel does with its memory: Linux, as root
     #[cfg(target_os = "linux")]
     Record(Record),
@@ -38,6 +43,13 @@ pub(crate) enum Command {
     Designs,
     /// Measures how fast Plimsoll itself is
     Bench(Bench),
+    /// Boots a Linux kernel with many CPUs in QEMU and records it
+    #[cfg(target_os = "linux")]
+    Linux(Linux),
+    /// What runs inside a booted kernel
+    #[cfg(target_os = "linux")]
+    #[command(hide = true)]
+    Guest(Guest),
 }
 
 #[derive(Debug, clap::Args)]
@@ -84,6 +96,8 @@ pub(crate) struct Compare {
     #[arg(long, default_value = "mid")]
     pub(crate) card: CardName,
     #[command(flatten)]
+    pub(crate) record: RecordRun,
+    #[command(flatten)]
     pub(crate) output: Output,
 }
 
@@ -92,8 +106,17 @@ pub(crate) struct Replay {
     /// What `plimsoll record` wrote, or `perf script` printed (plain, .gz or .zst); - for stdin
     pub(crate) file: String,
     /// The machine to run it on: a name that `plimsoll machines` lists, or a profile file
-    #[arg(long, value_name = "NAME|FILE")]
-    pub(crate) machine: String,
+    #[arg(long, value_name = "NAME|FILE", required_unless_present = "exact")]
+    pub(crate) machine: Option<String>,
+    /// Compares every decision of Plimsoll with the recorded kernel's instead
+    #[arg(long, conflicts_with_all = ["machine", "scale", "a", "b", "seed", "seeds", "jobs", "card"])]
+    pub(crate) exact: bool,
+    /// Exact: only this subject
+    #[arg(long, value_name = "SUBJECT", requires = "exact")]
+    pub(crate) only: Option<String>,
+    /// Exact: the design to compare; that of the recorded kernel's version if not given
+    #[arg(long, value_name = "DESIGN", requires = "exact")]
+    pub(crate) design: Option<String>,
     /// Repeats the recording on so many disjoint sets of CPUs
     #[arg(long, value_name = "N", default_value = "1")]
     pub(crate) scale: NonZeroU32,
@@ -111,6 +134,25 @@ pub(crate) struct Replay {
     /// The card of costs
     #[arg(long, default_value = "mid")]
     pub(crate) card: CardName,
+    #[command(flatten)]
+    pub(crate) record: RecordRun,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Show {
+    /// A recording, or two to lay side by side; - for stdin
+    #[arg(required = true, num_args = 1..=2, value_name = "FILE")]
+    pub(crate) files: Vec<String>,
+    /// Shows only this table, with all its rows: contentions, moves, holds, cpus, firings,
+    /// crowding, shepherd, reaping, victims or events
+    #[arg(long, value_name = "NAME")]
+    pub(crate) table: Option<String>,
+    /// Counts only waits for locks of which a function in the call chain contains this; several
+    /// with commas, as `perf lock contention -S`
+    #[arg(long, value_name = "TEXT", value_delimiter = ',')]
+    pub(crate) caller: Vec<String>,
     #[command(flatten)]
     pub(crate) output: Output,
 }
@@ -136,6 +178,9 @@ pub(crate) struct Record {
     /// Records changes of resident pages too: one more event for most page faults
     #[arg(long)]
     pub(crate) rss: bool,
+    /// Records where holds of a zone's lock end, by a probe: then `plimsoll show` has pages per hold
+    #[arg(long)]
+    pub(crate) holds: bool,
     /// Adds the files of this folder as texts at the end; the command finds it as PLIMSOLL_TEXTS
     #[arg(long, value_name = "FOLDER")]
     pub(crate) texts: Option<PathBuf>,
@@ -208,6 +253,15 @@ impl Runs {
         let cpus = || thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
         self.jobs.unwrap_or_else(cpus)
     }
+}
+
+/// Whether a simulated run becomes a recording too.
+#[derive(Debug, clap::Args)]
+pub(crate) struct RecordRun {
+    /// Writes the run of the first seed to a file that `plimsoll show` reads; of several designs,
+    /// each to a file with its name before the ending
+    #[arg(long, value_name = "FILE")]
+    pub(crate) record: Option<PathBuf>,
 }
 
 /// Where results go, and how they read.

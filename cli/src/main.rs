@@ -5,7 +5,10 @@
 
 mod args;
 mod command;
+#[cfg(target_os = "linux")]
+mod linux_args;
 mod output;
+mod recordings;
 
 use std::io;
 use std::panic::{self, AssertUnwindSafe};
@@ -44,11 +47,16 @@ fn run(args: Args) -> anyhow::Result<()> {
         Command::Reproduce(args) => command::reproduce::run(args),
         Command::Compare(args) => command::compare::run(args),
         Command::Replay(args) => command::replay::run(args),
+        Command::Show(args) => command::show::run(args),
         #[cfg(target_os = "linux")]
         Command::Record(args) => command::record::run(args),
         Command::Machines(args) => command::machines::run(&args),
         Command::Designs => command::designs::run(),
         Command::Bench(args) => command::bench::run(&args),
+        #[cfg(target_os = "linux")]
+        Command::Linux(args) => command::linux::run(args),
+        #[cfg(target_os = "linux")]
+        Command::Guest(args) => command::guest::run(args),
     }
 }
 
@@ -71,7 +79,9 @@ fn is_bad_input(error: &anyhow::Error) -> bool {
 #[cfg(target_os = "linux")]
 fn is_refused_recording(cause: &(dyn std::error::Error + 'static)) -> bool {
     let refused = cause.downcast_ref::<plimsoll_linux::record::RecordError>();
+    let boot = cause.downcast_ref::<plimsoll_linux::boot::Error>();
     refused.is_some_and(plimsoll_linux::record::RecordError::is_bad_input)
+        || boot.is_some_and(plimsoll_linux::boot::Error::is_bad_input)
 }
 
 #[cfg(not(target_os = "linux"))]

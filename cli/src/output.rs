@@ -7,6 +7,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use plimsoll_lab::exact::Outcome;
 use plimsoll_lab::report::{Report, json, markdown, table};
 use tempfile::NamedTempFile;
 
@@ -50,7 +51,7 @@ impl Sink {
             Some(file) => {
                 // A link stays, and what it leads to is replaced.
                 let file = fs::canonicalize(&file).unwrap_or(file);
-                writable(&file)?;
+                writable(&file, "--output")?;
                 Target::File(file)
             }
         };
@@ -63,20 +64,36 @@ impl Sink {
 
     /// Writes one more report, and its warnings to standard error.
     pub(crate) fn write(&mut self, report: &Report) -> anyhow::Result<()> {
-        for warning in &report.warnings {
-            anstream::eprintln!("warning: {warning}");
-        }
+        warn(&report.warnings);
+        self.write_text(|format, width| match format {
+            Format::Table => table::render(report, width),
+            Format::Markdown => markdown::render(report),
+            Format::Json => json::render(report) + "\n",
+        })
+    }
+
+    /// The same for what an exact replay found.
+    pub(crate) fn write_exact(&mut self, outcome: &Outcome) -> anyhow::Result<()> {
+        warn(&outcome.warnings);
+        self.write_text(|format, width| match format {
+            Format::Table => outcome.render(width),
+            Format::Markdown => outcome.render_markdown(),
+            Format::Json => json::render_exact(outcome) + "\n",
+        })
+    }
+
+    /// Writes one more text, which `render` makes in a format for lines of so many characters.
+    pub(crate) fn write_text(
+        &mut self,
+        render: impl FnOnce(Format, usize) -> String,
+    ) -> anyhow::Result<()> {
         // A blank line between two reports that people read; JSON is one line each.
         let gap = if self.written.is_empty() || self.format == Format::Json {
             ""
         } else {
             "\n"
         };
-        let text = match self.format {
-            Format::Table => table::render(report, self.width()),
-            Format::Markdown => markdown::render(report),
-            Format::Json => json::render(report) + "\n",
-        };
+        let text = render(self.format, self.width());
         let text = format!("{gap}{text}");
         self.written.push_str(&text);
         match &self.target {
@@ -107,20 +124,30 @@ pub(crate) fn print(text: &str) -> anyhow::Result<()> {
     Ok(stdout.flush()?)
 }
 
+fn warn(warnings: &[String]) {
+    for warning in warnings {
+        anstream::eprintln!("warning: {warning}");
+    }
+}
+
 /// Replaces `file` as a whole: readers see the old text or the new one, never half of either.
 fn replace(file: &Path, text: &str) -> anyhow::Result<()> {
     let write = || -> io::Result<()> {
         let mut draft = NamedTempFile::new_in(folder(file))?;
         draft.write_all(text.as_bytes())?;
         draft.as_file().sync_all()?;
-        // Temporary files are private; a result is as readable as any file, or as it was.
-        let permissions = fs::metadata(file).map(|old| old.permissions());
-        let permissions = permissions.or_else(|_| public_permissions(draft.as_file()))?;
-        draft.as_file().set_permissions(permissions)?;
+        make_public(draft.as_file(), file)?;
         draft.persist(file)?;
         Ok(())
     };
     write().with_context(|| format!("cannot write {}", file.display()))
+}
+
+/// Temporary files are private; what replaces `file` is as readable as any file, or as that was.
+pub(crate) fn make_public(draft: &fs::File, file: &Path) -> io::Result<()> {
+    let permissions = fs::metadata(file).map(|old| old.permissions());
+    let permissions = permissions.or_else(|_| public_permissions(draft))?;
+    draft.set_permissions(permissions)
 }
 
 #[cfg(unix)]
@@ -134,10 +161,11 @@ fn public_permissions(draft: &fs::File) -> io::Result<fs::Permissions> {
     Ok(draft.metadata()?.permissions())
 }
 
-fn writable(file: &Path) -> anyhow::Result<()> {
+/// Whether `file`, which `option` names, can be written.
+pub(crate) fn writable(file: &Path, option: &str) -> anyhow::Result<()> {
     let cannot = |why: &dyn fmt::Display| {
         BadInput(format!(
-            "cannot write to {}: {why}; name another --output",
+            "cannot write to {}: {why}; name another {option}",
             file.display()
         ))
     };
@@ -155,7 +183,8 @@ fn writable(file: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn folder(file: &Path) -> &Path {
+/// The folder that `file` is in.
+pub(crate) fn folder(file: &Path) -> &Path {
     let folder = file
         .parent()
         .filter(|folder| !folder.as_os_str().is_empty());
@@ -206,7 +235,7 @@ mod tests {
             folder.path().to_owned(),
             folder.path().join("no/such/results.md"),
         ] {
-            let error = writable(&file).expect_err("not writable");
+            let error = writable(&file, "--output").expect_err("not writable");
             assert!(error.is::<BadInput>(), "{error}");
         }
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);

@@ -2,5 +2,8 @@
 
 #[test]
 fn every_session_prints_what_it_says() {
-    trycmd::TestCases::new().case("tests/cmd/*.trycmd");
+    let sessions = trycmd::TestCases::new();
+    sessions.case("tests/cmd/*.trycmd");
+    // With variables of the environment, which a session cannot set.
+    sessions.case("tests/cmd/*.toml");
 }

@@ -6,8 +6,10 @@ use std::num::NonZeroUsize;
 
 use plimsoll_mm::machine::Machine;
 use plimsoll_mm::units::{CpuId, Nanos};
+use plimsoll_recording::Recording;
 use plimsoll_sim::profile::{Card, Profile};
 
+use crate::as_recording::{self, Recordings};
 use crate::cases::Case;
 use crate::compare::{Comparison, Sample};
 use crate::designs::{self, Named};
@@ -94,13 +96,15 @@ pub struct ContestOptions {
     pub jobs: NonZeroUsize,
     /// The card of costs.
     pub card: Card,
+    /// Whether the run of the first seed is recorded, and how many events it may have.
+    pub record: Option<usize>,
 }
 
 /// Runs a workload under each design and reports locks and page lists.
 ///
 /// # Errors
 /// For an unknown workload, machine or design, or a bad profile.
-pub fn run(options: &ContestOptions, progress: &Progress) -> Result<Report, Error> {
+pub fn run(options: &ContestOptions, progress: &Progress) -> Result<(Report, Recordings), Error> {
     let workload = find(&options.workload)?;
     let profile = machines::load(&options.machine, options.card)?;
     let names: Vec<&str> = options.designs.iter().map(String::as_str).collect();
@@ -117,17 +121,23 @@ pub fn run(options: &ContestOptions, progress: &Progress) -> Result<Report, Erro
         determinism: Determinism::Trust,
     };
     let (runs, kept) = Comparison::run_keeping(&designs, &lab_options, progress, |case| {
-        measure(workload, &profile, workers, length, case)
+        let record = options.record.filter(|_| case.seed == options.seeds[0]);
+        measure(workload, &profile, workers, length, case, record)
     })?;
 
     let mut report = Report::new(workload.name, &profile.name, options.card, &runs);
     report.rows = runs.rows(|_, _| None);
     report.verdicts = runs.verdicts(0);
     let mut lists = Vec::new();
-    for (design, (stats, holds)) in designs.iter().zip(&kept) {
-        report.tables.push(locks::table(&design.name, stats));
-        lists.extend(holds.rows(&design.name));
+    let mut recordings = Vec::new();
+    for (design, kept) in designs.iter().zip(kept) {
+        report
+            .tables
+            .extend(locks::tables(&design.name, &kept.stats));
+        lists.extend(kept.holds.rows(&design.name));
+        recordings.extend(kept.recording.map(|of| (design.name.clone(), of)));
     }
+    report.warnings = as_recording::warnings(&recordings, "shorten --length-ms");
     report.tables.push(Table {
         title: "Pages between lists and zones, first seed".to_owned(),
         note: String::new(),
@@ -139,7 +149,7 @@ pub fn run(options: &ContestOptions, progress: &Progress) -> Result<Report, Erro
         human(length.0 as f64, Unit::Nanos),
         workload.about,
     );
-    Ok(report)
+    Ok((report, recordings))
 }
 
 /// The workload called `name`.
@@ -149,16 +159,30 @@ fn find(name: &str) -> Result<&'static Workload, Error> {
     found.ok_or_else(|| Error::unknown("workload", name, &names))
 }
 
+/// What one run gave besides its sample.
+struct Kept {
+    stats: plimsoll_sim::Stats,
+    holds: HoldLog,
+    recording: Option<Recording>,
+}
+
 fn measure(
     workload: &Workload,
     profile: &Profile,
     workers: u32,
     length: Nanos,
     case: &Case<Named>,
-) -> (Sample, (plimsoll_sim::Stats, HoldLog)) {
+    record: Option<usize>,
+) -> (Sample, Kept) {
     let room = Room::new(profile, case.design.design, case.seed);
+    let recorder = record.map(|events_max| room.record(events_max));
     (workload.start)(&room, workers, length);
     room.sim.run_until(length);
+    let recording = recorder.map(|recorder| {
+        let release = format!("{} on {}", case.design.name, profile.name);
+        let command = format!("{}, {workers} workers, seed {}", workload.name, case.seed);
+        recorder.finish(&room.sim, release, command)
+    });
     let (stats, log) = room.finish();
     let mut metrics = locks::metrics(&stats, &log.holds);
     let refreshes = Metric::neither("refreshes", Unit::Count);
@@ -169,7 +193,12 @@ fn measure(
         hash: stats.hash,
         metrics,
     };
-    (sample, (stats, log.holds))
+    let kept = Kept {
+        stats,
+        holds: log.holds,
+        recording,
+    };
+    (sample, kept)
 }
 
 /// Workers spread evenly over the machine; more than CPUs share them.

@@ -3,6 +3,7 @@
 //! Start at [`experiment`] to see what can be asked, at [`compare`] to measure designs against
 //! each other, and at [`report`] for what comes out.
 
+pub mod as_recording;
 pub mod bench;
 pub mod cases;
 pub mod compare;
@@ -21,6 +22,7 @@ pub mod replay;
 pub mod report;
 pub mod room;
 mod selftest;
+pub mod show;
 pub mod stats;
 pub mod trace;
 pub mod validate;

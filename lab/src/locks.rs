@@ -1,5 +1,5 @@
-//! Locks of one run: as metrics, and in the shape of `perf lock contention` with what that cannot
-//! show.
+//! Waits for locks, of a simulated run or of a recording, as `perf lock contention` prints them; of a
+//! simulated run also what that cannot show, and the metrics of a comparison.
 
 use plimsoll_mm::site::{LockClass, Site};
 use plimsoll_sim::{LockStats, Stats};
@@ -7,11 +7,82 @@ use plimsoll_sim::{LockStats, Stats};
 use crate::holds::HoldLog;
 use crate::metric::{Metric, Unit};
 use crate::report::Table;
+use crate::report::figures::{Figures, Line, Measure, Stand};
 use crate::report::value::human;
 
-/// Every lock that was taken, by class and call site; most waited for first.
+/// Waits for one kind of lock at one caller.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LockRow {
+    /// How many and how long.
+    pub waits: Waits,
+    /// The kind of lock, as `perf lock contention` calls it.
+    pub kind: String,
+    /// The function that asked for the lock.
+    pub caller: String,
+}
+
+/// How many waits there were, and how long they took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Waits {
+    /// Waits.
+    pub count: u64,
+    /// All of them together.
+    pub total_ns: u64,
+    /// The longest.
+    pub max_ns: u64,
+}
+
+impl Waits {
+    /// Counts one more.
+    pub fn add(&mut self, wait_ns: u64) {
+        self.count += 1;
+        self.total_ns += wait_ns;
+        self.max_ns = self.max_ns.max(wait_ns);
+    }
+
+    /// Counts those of `other` too.
+    pub fn merge(&mut self, other: &Self) {
+        self.count += other.count;
+        self.total_ns += other.total_ns;
+        self.max_ns = self.max_ns.max(other.max_ns);
+    }
+}
+
+/// The columns of `perf lock contention`, a row for each of `rows`.
 #[must_use]
-pub fn table(design: &str, stats: &Stats) -> Table {
+pub fn contentions(rows: &[LockRow]) -> Figures {
+    let line = |row: &LockRow| {
+        let Waits {
+            count,
+            total_ns,
+            max_ns,
+        } = row.waits;
+        let average_ns = total_ns.checked_div(count).unwrap_or(0);
+        let times = [total_ns, max_ns, average_ns].map(|ns| ns as f64);
+        let values = [count as f64].into_iter().chain(times);
+        Line::full(vec![row.kind.clone(), row.caller.clone()], values)
+    };
+    Figures {
+        name: "contentions",
+        title: "Waits for locks, by caller",
+        note: String::new(),
+        keys: vec!["type", "caller"],
+        same: 2,
+        keys_stand: Stand::Behind,
+        measures: vec![
+            Measure::new("contended", "contended", Unit::Count),
+            Measure::new("total wait", "total_wait_ns", Unit::Nanos),
+            Measure::new("max wait", "max_wait_ns", Unit::Nanos),
+            Measure::new("avg wait", "avg_wait_ns", Unit::Nanos),
+        ],
+        lines: rows.iter().map(line).collect(),
+    }
+}
+
+/// The locks of a simulated run: waits as `perf lock contention` prints them, and what it cannot
+/// show. Both with the most waited for first.
+#[must_use]
+pub fn tables(design: &str, stats: &Stats) -> [Table; 2] {
     let pairs = LockClass::ALL
         .iter()
         .flat_map(|class| Site::ALL.iter().map(move |site| (*class, *site)));
@@ -20,39 +91,45 @@ pub fn table(design: &str, stats: &Stats) -> Table {
         .filter(|(_, _, lock)| lock.acquisitions > 0)
         .collect();
     rows.sort_by_key(|(class, site, lock)| (std::cmp::Reverse(lock.wait_total), *class, *site));
+    [waits(design, &rows), beyond_perf(design, &rows)]
+}
+
+fn waits(design: &str, rows: &[(LockClass, Site, &LockStats)]) -> Table {
+    let waited = rows.iter().filter(|(_, _, lock)| lock.contentions > 0);
+    let row = |(class, site, lock): &(LockClass, Site, &LockStats)| LockRow {
+        waits: Waits {
+            count: lock.contentions,
+            total_ns: lock.wait_total.0,
+            max_ns: lock.wait_max.map_or(0, |longest| longest.wait.0),
+        },
+        kind: class.name().to_owned(),
+        caller: site.name().to_owned(),
+    };
+    let rows: Vec<LockRow> = waited.map(row).collect();
+    let mut table = contentions(&rows).table(usize::MAX);
+    table.title = format!("Waits for locks under {design}, first seed");
+    table
+}
+
+fn beyond_perf(design: &str, rows: &[(LockClass, Site, &LockStats)]) -> Table {
+    let count = |count: u64| human(count as f64, Unit::Count);
     let row = |(class, site, lock): &(LockClass, Site, &LockStats)| {
-        let nanos = |ns: u64| human(ns as f64, Unit::Nanos);
-        let count = |count: u64| human(count as f64, Unit::Count);
-        let average = |total: u64, of: u64| nanos(total.checked_div(of).unwrap_or(0));
         vec![
-            count(lock.contentions),
-            count(lock.perf_contentions),
-            nanos(lock.wait_total.0),
-            nanos(lock.wait_max.map_or(0, |longest| longest.wait.0)),
-            average(lock.wait_total.0, lock.contentions),
             count(lock.acquisitions),
-            nanos(lock.hold_max.0),
+            count(lock.perf_contentions),
+            human(lock.hold_max.0 as f64, Unit::Nanos),
             class.name().to_owned(),
             site.name().to_owned(),
         ]
     };
     Table {
-        title: format!("Locks under {design}, first seed"),
-        note: "`in perf`: without the first waiter, which perf lock contention does not see."
-            .to_owned(),
-        columns: [
-            "contended",
-            "in perf",
-            "total wait",
-            "max wait",
-            "avg wait",
-            "acquired",
-            "max hold",
-            "lock",
-            "caller",
-        ]
-        .map(str::to_owned)
-        .to_vec(),
+        title: format!("Locks taken under {design}, first seed"),
+        note:
+            "`in perf`: waits without the first waiter's, which perf lock contention does not see."
+                .to_owned(),
+        columns: ["acquired", "in perf", "max hold", "type", "caller"]
+            .map(str::to_owned)
+            .to_vec(),
         rows: rows.iter().map(row).collect(),
     }
 }

@@ -19,6 +19,7 @@ use plimsoll_mm::vmstat::Manager;
 use plimsoll_sim::profile::Profile;
 use plimsoll_sim::{Faults, Sim, SimOptions, Stats};
 
+use crate::as_recording::Recorder;
 use crate::holds::HoldLog;
 
 /// A machine, its memory manager, and what was seen.
@@ -28,6 +29,7 @@ pub struct Room {
     /// Its memory manager.
     pub mm: Rc<Manager<Sim>>,
     log: Rc<RefCell<Log>>,
+    recorder: Rc<RefCell<Option<Recorder>>>,
     /// How it is managed.
     pub design: Design,
 }
@@ -124,6 +126,7 @@ impl Room {
             sim,
             mm: Rc::new(mm),
             log: Rc::default(),
+            recorder: Rc::default(),
             design,
         };
         room.watch();
@@ -157,13 +160,25 @@ impl Room {
         self.log.take();
     }
 
+    /// Writes down from now on what a kernel would have printed, up to `events_max` events.
+    #[must_use]
+    pub fn record(&self, events_max: usize) -> Recorder {
+        let recorder = Recorder::attach(&self.sim, events_max);
+        self.recorder.replace(Some(recorder.clone()));
+        recorder
+    }
+
     fn watch(&self) {
         let (mm, log) = (Rc::clone(&self.mm), Rc::clone(&self.log));
+        let recorder = Rc::clone(&self.recorder);
         self.sim.on_job(move |sim, job| {
             if job == Job::VmstatUpdate {
                 log.borrow_mut().start(sim.now(), sim.this_cpu());
             }
+            let recorder = recorder.borrow().clone();
+            recorder.iter().for_each(|it| it.job_starts(sim, job));
             mm.run(sim, job);
+            recorder.iter().for_each(|it| it.job_ends(sim, job));
         });
         let mm = Rc::clone(&self.mm);
         self.sim.on_idle(move |sim| mm.quiet(sim));

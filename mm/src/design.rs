@@ -9,7 +9,7 @@ use core::fmt;
 
 use crate::counter::Counting;
 use crate::oom::Selecting;
-use crate::page::holds::{Batched, Bounded, BoundedPages, Holds, Unbatched};
+use crate::page::holds::{Batched, Bounded, BoundedPages, Holds, Lists612, Lists618, Unbatched};
 use crate::space::reap::Reaping;
 use crate::vmstat::schedule::{
     Aligned, Phased, PhasedWheel, RoundJiffies, Schedule, Slowed, Stretched,
@@ -47,7 +47,14 @@ pub const SCHEDULES: [&dyn Schedule; 6] = [
 pub const SHEPHERDS: [&dyn Shepherd; 2] = [&AtOnce, &AtPhase];
 
 /// Every hold policy.
-pub const HOLDS: [&dyn Holds; 4] = [&Unbatched, &Batched, &BoundedPages, &Bounded];
+pub const HOLDS: [&dyn Holds; 6] = [
+    &Unbatched,
+    &Lists612,
+    &Lists618,
+    &Batched,
+    &BoundedPages,
+    &Bounded,
+];
 
 impl Default for Design {
     fn default() -> Self {
@@ -56,8 +63,36 @@ impl Default for Design {
 }
 
 impl Design {
-    /// Linux 6.18, before the changes compared here.
-    pub const LINUX: Self = Self {
+    /// Linux 6.12, as of 6.12.117: the sums by which a victim is chosen are cheap ones.
+    pub const LINUX_6_12: Self = Self {
+        holds: &Lists612,
+        reaping: Reaping::Ascending,
+        selecting: Selecting::Approximate,
+        ..Self::LINUX_6_18
+    };
+
+    /// Linux 6.18, as of 6.18.44.
+    pub const LINUX_6_18: Self = Self {
+        schedule: &RoundJiffies,
+        shepherd: &AtOnce,
+        holds: &Lists618,
+        counting: Counting::Flat,
+        reaping: Reaping::DescendingByVma,
+        selecting: Selecting::Precise,
+    };
+
+    /// Linux 6.19: spills too take one batch per hold.
+    pub const LINUX_6_19: Self = Self {
+        holds: &Batched,
+        ..Self::LINUX_6_18
+    };
+
+    /// The newest Linux that was checked against a real kernel.
+    pub const LINUX: Self = Self::LINUX_6_18;
+
+    /// Linux without any of the changes compared here, whatever release first had each: what
+    /// published measurements of these changes started from.
+    pub const UNPATCHED: Self = Self {
         schedule: &RoundJiffies,
         shepherd: &AtOnce,
         holds: &Unbatched,
@@ -88,8 +123,12 @@ impl Design {
     };
 
     /// The named starting points.
-    pub const BASES: [(&'static str, Self); 3] = [
+    pub const BASES: [(&'static str, Self); 7] = [
         ("linux", Self::LINUX),
+        ("linux-6.12", Self::LINUX_6_12),
+        ("linux-6.18", Self::LINUX_6_18),
+        ("linux-6.19", Self::LINUX_6_19),
+        ("unpatched", Self::UNPATCHED),
         ("patched", Self::PATCHED),
         ("ours", Self::OURS),
     ];
@@ -216,7 +255,7 @@ mod tests {
         let design = Design::named("linux+phased+shepherd-phased").expect("known");
         assert_eq!(design.schedule.name(), "phased");
         assert_eq!(design.shepherd.name(), "shepherd-phased");
-        assert_eq!(design.holds.name(), "unbatched");
+        assert_eq!(design.holds.name(), "lists-6.18");
         let error = Design::named("linux+faster").expect_err("unknown");
         assert_eq!(error, BadName::Unknown("faster".into()));
     }

@@ -27,6 +27,24 @@ pub enum Event {
         /// Its size.
         order: Order,
     },
+    /// A block was taken from a zone's free lists, under the zone lock (Linux:
+    /// `kmem:mm_page_alloc_zone_locked`).
+    ZoneLocked {
+        /// Its first frame.
+        pfn: Pfn,
+        /// Its size.
+        order: Order,
+        /// Whether it goes to a per-CPU list; else to whoever asked.
+        listed: bool,
+    },
+    /// A block went from a per-CPU list to its zone's free lists, under the zone lock (Linux:
+    /// `kmem:mm_page_pcpu_drain`).
+    PcpuDrain {
+        /// Its first frame.
+        pfn: Pfn,
+        /// Its size.
+        order: Order,
+    },
     /// One hold of a zone lock ended (Linux counts these in `free_pcppages_bulk` and
     /// `rmqueue_bulk`).
     ZoneHold {
@@ -34,6 +52,11 @@ pub enum Event {
         zone: u32,
         /// Who held it.
         site: Site,
+        /// The CPU between whose page lists and the zone pages were moved: another than the holder's
+        /// in a drain. The holder's own for a block that went past the lists.
+        cpu: CpuId,
+        /// The hold goes on with the refill, spill, decay or drain of the one before on these lists.
+        further: bool,
         /// Pages moved during the hold.
         pages: Pages,
         /// How many blocks they were.
@@ -69,7 +92,8 @@ pub enum Event {
     MarkVictim(ProcessId),
     /// The reaper's delay has passed, and the process still has memory (Linux: `oom:wake_reaper`).
     WakeReaper(ProcessId),
-    /// The reaper makes an attempt (Linux: `oom:start_task_reaping`, once it has the lock).
+    /// The reaper begins to empty a victim, with the lock of its mappings (Linux:
+    /// `oom:start_task_reaping`).
     StartTaskReaping(ProcessId),
     /// An attempt has ended in which something was emptied (Linux: `oom:finish_task_reaping`).
     FinishTaskReaping(ProcessId),

@@ -31,3 +31,4 @@ pub mod topology;
 pub mod tunables;
 pub mod units;
 pub mod vmstat;
+pub mod wheel;

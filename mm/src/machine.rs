@@ -322,7 +322,8 @@ impl Job {
 pub enum Due {
     /// At once; an idle CPU is woken for it.
     Now,
-    /// When this many jiffies have passed, by the timer wheel: late by up to its granularity.
+    /// When this many jiffies have passed, by the timer wheel: one jiffy later or up to its
+    /// granularity, as [`Wheel::fires_at`](crate::wheel::Wheel::fires_at) says.
     Wheel(Jiffies),
     /// At this point of the clock, by a high-resolution timer.
     At(Nanos),

@@ -20,6 +20,10 @@ pub struct Event {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Symbol(pub u32);
 
+/// The text of a [`What::Mark`] where a hold of a zone's lock ends: made from a probe, for there is no
+/// tracepoint.
+pub const HOLD_ENDS: &str = "plimsoll: zone lock released";
+
 /// What happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]

@@ -72,6 +72,19 @@ impl Kallsyms {
         found.map_or_else(|| format!("{address:#x}"), |(_, name)| name.clone())
     }
 
+    /// From where to where the function with this name goes, with the parts that a compiler has made
+    /// of it (`name.isra.0`, `name.cold`). Up to the next function; the last one has no end.
+    #[must_use]
+    pub fn extents(&self, name: &str) -> Vec<(u64, u64)> {
+        let is_part = |known: &str| {
+            let rest = known.strip_prefix(name);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        };
+        let pairs = self.functions.windows(2);
+        let parts = pairs.filter(|pair| is_part(&pair[0].1));
+        parts.map(|pair| (pair[0].0, pair[1].0)).collect()
+    }
+
     /// Where the function with this name begins.
     #[must_use]
     pub fn address(&self, name: &str) -> Option<u64> {
@@ -94,6 +107,15 @@ mod tests {
         assert_eq!(kallsyms.name(0x1000), "0x1000");
         assert_eq!(kallsyms.address("second"), Some(0xffff_ffff_8100_2000));
         assert!(Kallsyms::parse("0000000000000000 T hidden\n").is_empty());
+    }
+
+    #[test]
+    fn a_function_goes_up_to_the_next_and_has_parts() {
+        let text = "10 t drain\n20 t drain.isra.0\n30 t drains\n40 T other\n50 t drain.cold\n";
+        let kallsyms = Kallsyms::parse(text);
+        assert_eq!(kallsyms.extents("drain"), [(0x10, 0x20), (0x20, 0x30)]);
+        assert_eq!(kallsyms.extents("other"), [(0x40, 0x50)]);
+        assert_eq!(kallsyms.extents("none"), []);
     }
 
     #[test]

@@ -5,12 +5,14 @@ use plimsoll_lab::progress::Progress;
 
 use crate::args::Compare;
 use crate::output::Sink;
+use crate::recordings::Shelf;
 
 /// As many as an experiment runs.
 const SEEDS: u64 = 8;
 
 pub(crate) fn run(args: Compare) -> anyhow::Result<()> {
     let jobs = args.runs.jobs();
+    let shelf = Shelf::open(args.record)?;
     let options = ContestOptions {
         workload: args.workload,
         machine: args.machine,
@@ -20,10 +22,13 @@ pub(crate) fn run(args: Compare) -> anyhow::Result<()> {
         seeds: (1..=args.runs.seeds.unwrap_or(SEEDS)).collect(),
         jobs,
         card: args.card.into(),
+        record: shelf.events_max(),
     };
     let mut sink = Sink::open(args.output)?;
     let progress = Progress::new();
-    let report = contest::run(&options, &progress);
+    let run = contest::run(&options, &progress);
     progress.finish();
-    sink.write(&report?)
+    let (report, recordings) = run?;
+    sink.write(&report)?;
+    shelf.write(&recordings)
 }

@@ -3,8 +3,15 @@
 pub(crate) mod bench;
 pub(crate) mod compare;
 pub(crate) mod designs;
+#[cfg(target_os = "linux")]
+pub(crate) mod guest;
+#[cfg(target_os = "linux")]
+pub(crate) mod linux;
+#[cfg(target_os = "linux")]
+pub(crate) mod linux_build;
 pub(crate) mod machines;
 #[cfg(target_os = "linux")]
 pub(crate) mod record;
 pub(crate) mod replay;
 pub(crate) mod reproduce;
+pub(crate) mod show;

@@ -1,6 +1,6 @@
 //! `plimsoll record`: what this computer's kernel does with its memory.
 
-use plimsoll_linux::record::{self, Options, Progress, Reading, Rss};
+use plimsoll_linux::record::{self, Holds, Options, Progress, Reading, Rss};
 use std::io::{self, IsTerminal};
 
 use crate::args::Record;
@@ -18,6 +18,11 @@ pub(crate) fn run(args: Record) -> anyhow::Result<()> {
             Reading::Meanwhile
         },
         rss: if args.rss { Rss::Wanted } else { Rss::Spared },
+        holds: if args.holds {
+            Holds::Wanted
+        } else {
+            Holds::Spared
+        },
         texts: args.texts,
     };
     // The command's own output goes to the same terminal; a line of ours would cut into it.

@@ -1,33 +1,56 @@
 //! `plimsoll replay`: a recording, again, on another machine.
 
+use plimsoll_lab::exact::{self, ExactOptions};
 use plimsoll_lab::progress::Progress;
 use plimsoll_lab::replay::{self, ReplayOptions};
 
 use crate::args::Replay;
 use crate::output::Sink;
+use crate::recordings::Shelf;
 
 /// As many as an experiment runs.
 const SEEDS: u64 = 8;
 
 pub(crate) fn run(args: Replay) -> anyhow::Result<()> {
+    if args.exact {
+        return exact(args);
+    }
     let jobs = args.runs.jobs();
     let seeds = match args.seed {
         Some(seed) => vec![seed],
         None => (1..=args.runs.seeds.unwrap_or(SEEDS)).collect(),
     };
+    let shelf = Shelf::open(args.record)?;
     let options = ReplayOptions {
         file: args.file,
-        machine: args.machine,
+        machine: args.machine.unwrap_or_default(),
         scale: args.scale,
         a: args.a,
         b: args.b,
         seeds,
         jobs,
         card: args.card.into(),
+        record: shelf.events_max(),
     };
     let mut sink = Sink::open(args.output)?;
     let progress = Progress::new();
-    let report = replay::run(&options, &progress);
+    let run = replay::run(&options, &progress);
     progress.finish();
-    sink.write(&report?)
+    let (report, recordings) = run?;
+    sink.write(&report)?;
+    shelf.write(&recordings)
+}
+
+/// Whether anything differs is a finding, not a failure.
+fn exact(args: Replay) -> anyhow::Result<()> {
+    let options = ExactOptions {
+        file: args.file,
+        only: args.only,
+        design: args.design,
+    };
+    let mut sink = Sink::open(args.output)?;
+    let progress = Progress::new();
+    let outcome = exact::run(&options, &progress);
+    progress.finish();
+    sink.write_exact(&outcome?)
 }

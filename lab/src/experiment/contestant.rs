@@ -90,7 +90,7 @@ impl Contestant {
     pub(super) fn design(&self) -> Design {
         let linux = Design {
             reaping: self.reaping,
-            ..Design::LINUX
+            ..Design::UNPATCHED
         };
         if !self.bounded {
             return linux;

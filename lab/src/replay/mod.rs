@@ -11,8 +11,9 @@ use std::num::{NonZeroU32, NonZeroUsize};
 
 use plimsoll_sim::profile::{Card, Profile};
 
-use self::perform::Performed;
+use self::perform::{Performed, Scene};
 use self::plan::Plan;
+use crate::as_recording::{self, Recordings};
 use crate::compare::Comparison;
 use crate::designs;
 use crate::error::Error;
@@ -45,6 +46,8 @@ pub struct ReplayOptions {
     pub jobs: NonZeroUsize,
     /// The card of costs.
     pub card: Card,
+    /// Whether the run of the first seed is recorded, and how many events it may have.
+    pub record: Option<usize>,
 }
 
 /// Replays a recording and reports its lock and page-list tables.
@@ -52,7 +55,7 @@ pub struct ReplayOptions {
 /// # Errors
 /// For an unknown machine or design, a bad profile, a bad recording, or more copies than the
 /// machine has CPUs for.
-pub fn run(options: &ReplayOptions, progress: &Progress) -> Result<Report, Error> {
+pub fn run(options: &ReplayOptions, progress: &Progress) -> Result<(Report, Recordings), Error> {
     // Names first: a slip must not cost the time to read a recording.
     let profile = machines::load(&options.machine, options.card)?;
     let a = options.a.as_deref().unwrap_or("linux");
@@ -65,15 +68,16 @@ pub fn run(options: &ReplayOptions, progress: &Progress) -> Result<Report, Error
     progress.start(format!("replay on {}", profile.name));
     let (runs, performed) =
         Comparison::run_keeping(&designs, &of_replay(options), progress, |case| {
-            perform::run(
-                &plan,
-                &profile,
-                case.design.design,
-                options.scale.get(),
-                case.seed,
-            )
+            let record = options.record.filter(|_| case.seed == options.seeds[0]);
+            let scene = Scene {
+                profile: &profile,
+                scale: options.scale.get(),
+                file: &options.file,
+                record,
+            };
+            perform::run(&plan, &scene, case)
         })?;
-    let performed: Vec<(&str, Performed)> = designs
+    let mut performed: Vec<(&str, Performed)> = designs
         .iter()
         .map(|design| design.name.as_str())
         .zip(performed)
@@ -84,12 +88,20 @@ pub fn run(options: &ReplayOptions, progress: &Progress) -> Result<Report, Error
     report.verdicts = runs.verdicts(0);
     report.tables = recording.summary.tables();
     for (name, performed) in &performed {
-        report.tables.push(locks::table(name, &performed.stats));
+        report.tables.extend(locks::tables(name, &performed.stats));
     }
     report.tables.push(lists(&recording, options, &performed));
     report.finding = finding(&plan, options, &performed);
     report.warnings = recording.warnings.iter().map(ToString::to_string).collect();
-    Ok(report)
+    let taken = performed
+        .iter_mut()
+        .filter_map(|(name, performed)| Some(((*name).to_owned(), performed.recording.take()?)));
+    let recordings: Recordings = taken.collect();
+    let shorter = "replay fewer copies or a shorter recording";
+    report
+        .warnings
+        .extend(as_recording::warnings(&recordings, shorter));
+    Ok((report, recordings))
 }
 
 fn of_replay(options: &ReplayOptions) -> Options {

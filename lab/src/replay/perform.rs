@@ -3,19 +3,21 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use plimsoll_mm::design::Design;
 use plimsoll_mm::machine::Machine;
 use plimsoll_mm::page::Request;
 use plimsoll_mm::site::Work;
 use plimsoll_mm::units::{CpuId, Nanos, Order, Pfn};
 use plimsoll_mm::vmstat::Manager;
+use plimsoll_recording::Recording;
 use plimsoll_sim::profile::Profile;
 use plimsoll_sim::{Sim, Stats};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::plan::{Plan, Step, What};
+use crate::cases::Case;
 use crate::compare::Sample;
+use crate::designs::Named;
 use crate::holds::HoldLog;
 use crate::locks;
 use crate::room::Room;
@@ -38,6 +40,19 @@ pub(super) struct Performed {
     pub(super) dropped: u64,
     /// How far behind the recording the slowest CPU ended.
     pub(super) lag: Nanos,
+    /// The run as a recording, if it was to be one.
+    pub(super) recording: Option<Recording>,
+}
+
+/// Where a plan is performed.
+pub(super) struct Scene<'a> {
+    pub(super) profile: &'a Profile,
+    /// How many copies run side by side.
+    pub(super) scale: u32,
+    /// The recording's name.
+    pub(super) file: &'a str,
+    /// How many events a recording of this run may have, if it is to be recorded.
+    pub(super) record: Option<usize>,
 }
 
 /// What the CPUs of one copy share.
@@ -56,14 +71,10 @@ struct Tally {
     lag: Cell<u64>,
 }
 
-pub(super) fn run(
-    plan: &Plan,
-    profile: &Profile,
-    design: Design,
-    scale: u32,
-    seed: u64,
-) -> (Sample, Performed) {
-    let room = Room::new(profile, design, seed);
+pub(super) fn run(plan: &Plan, scene: &Scene<'_>, case: &Case<Named>) -> (Sample, Performed) {
+    let (scale, seed) = (scene.scale, case.seed);
+    let room = Room::new(scene.profile, case.design.design, seed);
+    let recorder = scene.record.map(|events_max| room.record(events_max));
     let streams: Rc<Vec<Vec<Step>>> = Rc::new(plan.streams.clone());
     let tally = Rc::new(Tally::default());
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
@@ -87,6 +98,11 @@ pub(super) fn run(
         }
     }
     room.sim.run();
+    let recording = recorder.map(|recorder| {
+        let release = format!("{} on {}", case.design.name, scene.profile.name);
+        let command = format!("replay of {}, {scale} times, seed {seed}", scene.file);
+        recorder.finish(&room.sim, release, command)
+    });
     let (stats, log) = room.finish();
     let sample = Sample {
         hash: stats.hash,
@@ -98,6 +114,7 @@ pub(super) fn run(
         failed: tally.failed.get(),
         dropped: tally.dropped.get(),
         lag: Nanos(tally.lag.get()),
+        recording,
     };
     (sample, performed)
 }

@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use super::{Report, Row, Table, VerdictRow};
 use crate::bench::{self, Found};
+use crate::exact::{Judgement, Outcome};
 
 /// The version of the shape, raised when a key changes its meaning.
 const SCHEMA: u32 = 1;
@@ -42,6 +43,54 @@ pub fn render_bench(name: &str, found: &Found) -> String {
         tables: found.tables.iter().map(TableObject::of).collect(),
     };
     serde_json::to_string(&object).expect("text and numbers always serialise")
+}
+
+/// Renders what an exact replay found, without a newline.
+///
+/// # Panics
+/// Never: as [`render`].
+#[must_use]
+pub fn render_exact(outcome: &Outcome) -> String {
+    let object = ExactObject {
+        schema: SCHEMA,
+        exact: &outcome.title,
+        subjects: outcome.judgements.iter().map(SubjectObject::of).collect(),
+    };
+    serde_json::to_string(&object).expect("text and numbers always serialise")
+}
+
+#[derive(Serialize)]
+struct ExactObject<'a> {
+    schema: u32,
+    exact: &'a str,
+    subjects: Vec<SubjectObject<'a>>,
+}
+
+#[derive(Serialize)]
+struct SubjectObject<'a> {
+    subject: &'a str,
+    unit: &'a str,
+    compared: u64,
+    identical: u64,
+    set_aside: u64,
+    first_difference: &'a [String],
+    tables: Vec<TableObject<'a>>,
+    notes: &'a [String],
+}
+
+impl<'a> SubjectObject<'a> {
+    fn of(judgement: &'a Judgement) -> Self {
+        Self {
+            subject: &judgement.subject,
+            unit: judgement.unit,
+            compared: judgement.compared,
+            identical: judgement.identical,
+            set_aside: judgement.set_aside,
+            first_difference: &judgement.first_difference,
+            tables: judgement.tables.iter().map(TableObject::of).collect(),
+            notes: &judgement.notes,
+        }
+    }
 }
 
 #[derive(Serialize)]

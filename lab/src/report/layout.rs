@@ -72,12 +72,7 @@ pub(super) fn tables(tables: &[Table]) -> Vec<Block> {
     for table in tables {
         blocks.push(Block::Grid(Grid {
             caption: table.title.clone(),
-            columns: table
-                .columns
-                .iter()
-                .enumerate()
-                .map(text_column(&table.rows))
-                .collect(),
+            columns: columns(table),
             rows: table.rows.clone(),
         }));
         if !table.note.is_empty() {
@@ -111,6 +106,21 @@ fn seed_list(seeds: &[u64]) -> String {
             format!("{} seeds ({})", seeds.len(), seeds_text.join(", "))
         }
     }
+}
+
+/// The first column says what a row is of and stands left, unless that is what the last one does.
+fn columns(table: &Table) -> Vec<Column> {
+    let columns = table.columns.iter().enumerate();
+    let mut columns: Vec<Column> = columns.map(text_column(&table.rows)).collect();
+    let named_last = columns.len() > 1 && columns.last().is_some_and(|it| it.align == Align::Left);
+    let all_digits = |row: &Vec<String>| {
+        let cell = row.first().map_or("", String::as_str);
+        cell.starts_with(|c: char| c.is_ascii_digit())
+    };
+    if named_last && table.rows.iter().all(all_digits) {
+        columns[0].align = Align::Right;
+    }
+    columns
 }
 
 /// Numbers stand right, so that digits line up; a column with any other text stands left.

@@ -3,6 +3,7 @@
 //! A report is data; measuring fills it and the files beside this one render it. A number
 //! never travels without its unit, its interval and the seeds behind it.
 
+pub mod figures;
 pub mod json;
 mod layout;
 pub mod markdown;

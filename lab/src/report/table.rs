@@ -1,7 +1,10 @@
 //! A report for people at a terminal, in columns without rules, so that it can be pasted into
 //! a mail and quoted.
 
-use comfy_table::{Cell, CellAlignment, ContentArrangement, LineStyle, Row, Table, presets};
+use comfy_table::{
+    Cell, CellAlignment, ColumnConstraint, ContentArrangement, LineStyle, Row, Table, Width,
+    presets,
+};
 
 use super::Report;
 use super::layout::{self, Align, Block, Grid, blocks};
@@ -50,8 +53,11 @@ fn draw(grid: &Grid, width: usize) -> String {
             Cell::new(cell).set_alignment(alignment(column.align))
         })));
     }
-    for column in table.column_iter_mut() {
+    for (nth, column) in table.column_iter_mut().enumerate() {
         column.set_padding((0, 2));
+        // Lines break between words only, if need be beyond the width.
+        let word = u16::try_from(longest_word(grid, nth) + 2).unwrap_or(u16::MAX);
+        column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(word)));
     }
     // So is that of the rule.
     let rule_end = |line: &str| {
@@ -68,6 +74,14 @@ fn draw(grid: &Grid, width: usize) -> String {
         .chain(lines)
         .collect::<Vec<_>>()
         .join("\n")
+}
+
+/// The characters of the longest word in a column and its head.
+fn longest_word(grid: &Grid, nth: usize) -> usize {
+    let cells = grid.rows.iter().filter_map(|row| row.get(nth));
+    let texts = cells.chain(grid.columns.get(nth).map(|column| &column.head));
+    let words = texts.flat_map(|text| text.split_whitespace());
+    words.map(|word| word.chars().count()).max().unwrap_or(0)
 }
 
 fn alignment(align: Align) -> CellAlignment {
@@ -179,6 +193,24 @@ mod tests {
         Most of the gain is due to the phase: with the same period and the shepherd left
         alone, contentions fall as far as with all three changes together.
         ");
+    }
+
+    #[test]
+    fn a_table_that_is_too_wide_breaks_between_words_only() {
+        let word = "free_frozen_page_commit".repeat(2);
+        let row = |text: &str| vec!["some words to wrap".to_owned(), text.to_owned()];
+        let wide = crate::report::Table {
+            title: String::new(),
+            note: String::new(),
+            columns: ["what", "caller"].map(str::to_owned).to_vec(),
+            rows: vec![row(&word), row("short")],
+        };
+        let text = render_tables(&[wide], 50);
+        assert!(text.contains(&word), "{text}");
+        assert!(
+            text.lines().all(|line| line.chars().count() <= 56),
+            "{text}"
+        );
     }
 
     #[test]

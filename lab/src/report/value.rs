@@ -29,6 +29,12 @@ pub fn human_ratio(ratio: &Estimate) -> String {
     format!("{median} [{low}–{high}]")
 }
 
+/// B over A without an interval: `0.134`; nothing over nothing is no ratio.
+#[must_use]
+pub fn ratio_of(a: f64, b: f64) -> String {
+    three_digits(b / a)
+}
+
 fn three_digits(value: f64) -> String {
     let decimals = if value < 10.0 { 3 } else { 1 };
     plain(value, decimals)
@@ -193,6 +199,13 @@ mod tests {
             human_estimate(&estimate, Unit::Pages),
             "1,500,000 [900,000–2,100,000]"
         );
+    }
+
+    #[test]
+    fn a_ratio_has_three_digits_and_nothing_over_nothing_is_none() {
+        let shown = [(8.0, 1.0), (1.0, 12.0), (0.0, 2.0), (0.0, 0.0)];
+        let shown = shown.map(|(a, b)| ratio_of(a, b));
+        assert_eq!(shown, ["0.125", "12.0", "∞", "–"]);
     }
 
     #[test]

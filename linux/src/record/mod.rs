@@ -12,6 +12,7 @@
 mod convert;
 mod error;
 mod events;
+mod holds;
 mod kernel;
 mod pressure;
 mod readers;
@@ -27,6 +28,7 @@ use std::time::Duration;
 
 pub use error::RecordError;
 pub use events::Rss;
+pub use holds::Holds;
 pub use session::record;
 pub use summary::{Counts, Summary};
 
@@ -47,6 +49,8 @@ pub struct Options {
     pub reading: Reading,
     /// Whether changes of resident pages are recorded.
     pub rss: Rss,
+    /// Whether ends of zone-lock holds are recorded.
+    pub holds: Holds,
     /// A folder whose files become texts of the recording once the command has ended.
     pub texts: Option<PathBuf>,
 }

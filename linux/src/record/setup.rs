@@ -1,4 +1,4 @@
-//! Getting the kernel ready: an instance with buffers, clock, events and the probe.
+//! Getting the kernel ready: an instance with buffers, clock, events and probes.
 
 use std::fs;
 use std::num::NonZeroU32;
@@ -6,8 +6,7 @@ use std::num::NonZeroU32;
 use plimsoll_recording::ring::Formats;
 use plimsoll_recording::{Header, Kallsyms};
 
-use super::events;
-use super::{Options, RecordError, kernel};
+use super::{Holds, Options, RecordError, events, holds, kernel};
 use crate::tracefs::{Instance, NoProbe, Probe, Tracefs};
 
 /// A CPU's ring buffer by default: about half a million events.
@@ -16,12 +15,12 @@ const BUFFER_MIB: u64 = 16;
 /// All buffers together take at most this part of free memory by default.
 const MEMORY_PART: u64 = 8;
 
-/// The kernel, ready to be switched on. Dropped in this order: the probe cannot go before the
-/// instance that uses it, nor tracefs before both.
+/// The kernel, ready to be switched on. Dropped in this order: probes cannot go before the
+/// instance that uses them, nor tracefs before both.
 #[derive(Debug)]
 pub(super) struct Setup {
     pub(super) instance: Instance,
-    _probe: Option<Probe>,
+    _probes: [Option<Probe>; 2],
     _tracefs: Tracefs,
     pub(super) cpus: Vec<u32>,
     pub(super) sub_buffer_bytes: usize,
@@ -33,7 +32,8 @@ pub(super) struct Setup {
 impl Setup {
     pub(super) fn new(options: &Options) -> Result<Self, RecordError> {
         let tracefs = Tracefs::find()?;
-        let probe = Probe::set(&tracefs);
+        let bulk_end = Probe::bulk(&tracefs);
+        let hold_end = (options.holds == Holds::Wanted).then(|| Probe::hold_end(&tracefs));
         let instance = Instance::create(&tracefs)?;
         let cpus = instance.cpus();
         let cpus =
@@ -47,15 +47,19 @@ impl Setup {
         let chosen = events::enable(&instance, options.rss, &kallsyms);
         header.recorded = chosen.recorded;
         header.missing.extend(chosen.missing);
-        bulk(&instance, probe.as_ref(), &mut header);
+        bulk(&instance, bulk_end.as_ref(), &mut header);
+        if let Some(probe) = &hold_end {
+            holds::enable(&instance, probe.as_ref(), &kallsyms, &mut header);
+        }
         header
             .texts
             .push(("trace_clock".to_owned(), "mono".to_owned()));
-        let (formats, sub_buffer_bytes) = formats(&tracefs, probe.as_ref().ok())?;
+        let probes = [bulk_end.ok(), hold_end.and_then(Result::ok)];
+        let (formats, sub_buffer_bytes) = formats(&tracefs, &probes)?;
         header.command = command(options);
         Ok(Self {
             instance,
-            _probe: probe.ok(),
+            _probes: probes,
             _tracefs: tracefs,
             cpus,
             sub_buffer_bytes,
@@ -132,11 +136,11 @@ fn bulk(instance: &Instance, probe: Result<&Probe, &NoProbe>, header: &mut Heade
 }
 
 /// How events are laid out, and how large a sub-buffer is.
-fn formats(tracefs: &Tracefs, probe: Option<&Probe>) -> Result<(Formats, usize), RecordError> {
+fn formats(tracefs: &Tracefs, probes: &[Option<Probe>]) -> Result<(Formats, usize), RecordError> {
     let unknown = |error: &dyn ToString| RecordError::Formats(error.to_string());
     let mut formats = Formats::default();
     let events = events::formats().map(str::to_owned);
-    for event in events.chain(probe.map(Probe::event)) {
+    for event in events.chain(probes.iter().flatten().map(Probe::event)) {
         // An event that the kernel lacks has been told already.
         if let Ok(text) = tracefs.read(&format!("events/{event}/format")) {
             formats.add(&text).map_err(|error| unknown(&error))?;

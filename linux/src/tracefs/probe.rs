@@ -1,4 +1,5 @@
-//! The probe at the end of `alloc_pages_bulk`, which has no tracepoint.
+//! Probes where the kernel has no tracepoint: at the end of `alloc_pages_bulk`, and where a lock that
+//! interrupts are off under is released.
 
 use std::fs::OpenOptions;
 use std::io::{self, Write};
@@ -7,14 +8,32 @@ use std::process;
 
 use crate::tracefs::Tracefs;
 
-/// The function has had several names; the newest first.
-const FUNCTIONS: [&str; 2] = ["alloc_pages_bulk_noprof", "__alloc_pages_bulk"];
+/// Bulk allocations. The function has had several names; the newest first.
+const BULK: Kind = Kind {
+    name: "bulkret",
+    places: &[
+        ("r", "alloc_pages_bulk_noprof ret=$retval:u64"),
+        ("r", "__alloc_pages_bulk ret=$retval:u64"),
+    ],
+};
+/// Releases of locks. At the beginning of a function the caller's address is on top of the stack of an x86 CPU.
+const HOLD_END: Kind = Kind {
+    name: "holdend",
+    places: &[("p", "_raw_spin_unlock_irqrestore caller=$stack0:x64")],
+};
+
+/// A kind of probe, and where it can be: the first place that the kernel takes.
+struct Kind {
+    name: &'static str,
+    places: &'static [(&'static str, &'static str)],
+}
 
 /// A probe; removed when it is dropped, which must be after the instance that uses it.
 #[derive(Debug)]
 pub(crate) struct Probe {
     file: PathBuf,
     group: String,
+    name: &'static str,
 }
 
 /// Why there is no probe.
@@ -27,17 +46,30 @@ pub(crate) enum NoProbe {
 }
 
 impl Probe {
-    /// Sets the probe.
-    pub(crate) fn set(tracefs: &Tracefs) -> Result<Self, NoProbe> {
+    /// Sets the probe at the end of bulk allocations.
+    pub(crate) fn bulk(tracefs: &Tracefs) -> Result<Self, NoProbe> {
+        Self::set(tracefs, &BULK)
+    }
+
+    /// Sets the probe where a lock is released; its field `caller` is where from.
+    pub(crate) fn hold_end(tracefs: &Tracefs) -> Result<Self, NoProbe> {
+        if !cfg!(target_arch = "x86_64") {
+            return Err(NoProbe::Unsupported);
+        }
+        Self::set(tracefs, &HOLD_END)
+    }
+
+    fn set(tracefs: &Tracefs, kind: &Kind) -> Result<Self, NoProbe> {
         let file = tracefs.root().join("kprobe_events");
         if !file.exists() {
             return Err(NoProbe::Unsupported);
         }
         let group = format!("plimsoll_{}", process::id());
-        let probe = Self { file, group };
+        let name = kind.name;
+        let probe = Self { file, group, name };
         let mut refused = io::Error::from(io::ErrorKind::NotFound);
-        for function in FUNCTIONS {
-            let line = format!("r:{}/bulkret {function} ret=$retval:u64\n", probe.group);
+        for (at, place) in kind.places {
+            let line = format!("{at}:{}/{name} {place}\n", probe.group);
             match probe.append(&line) {
                 Ok(()) => return Ok(probe),
                 Err(error) => refused = error,
@@ -48,7 +80,7 @@ impl Probe {
 
     /// Its event, as a folder below `events`.
     pub(crate) fn event(&self) -> String {
-        format!("{}/bulkret", self.group)
+        format!("{}/{}", self.group, self.name)
     }
 
     fn append(&self, line: &str) -> io::Result<()> {
@@ -59,6 +91,6 @@ impl Probe {
 
 impl Drop for Probe {
     fn drop(&mut self) {
-        let _ = self.append(&format!("-:{}/bulkret\n", self.group));
+        let _ = self.append(&format!("-:{}/{}\n", self.group, self.name));
     }
 }

@@ -14,7 +14,8 @@ use plimsoll_mm::event::Event;
 use plimsoll_mm::machine::{Due, Job, JobState, Machine, WhenIdle};
 use plimsoll_mm::site::{LockClass, Work};
 use plimsoll_mm::topology::Topology;
-use plimsoll_mm::units::{CpuId, Hz, Nanos, Pages};
+use plimsoll_mm::units::{CpuId, Hz, Jiffies, Nanos, Pages};
+use plimsoll_mm::wheel::Wheel;
 
 use crate::affinity::{self, CpuMask};
 use crate::cpu::{self, Entered, HostId, PinError};
@@ -244,36 +245,31 @@ impl Machine for Host {
     }
 }
 
-/// When a job deferred at `now` is to run. The wheel rounds up to the tick, no further.
+/// When a job deferred at `now` is to run.
 fn due_at(due: Due, now: Nanos) -> Nanos {
     match due {
         Due::Now => now,
         Due::At(at) => at,
-        Due::Wheel(ticks) => {
-            let tick_ns = Nanos::SECOND.0 / u64::from(HZ.get());
-            let elapsed = ticks.0.saturating_mul(tick_ns).saturating_add(now.0);
-            Nanos(
-                elapsed
-                    .checked_next_multiple_of(tick_ns)
-                    .unwrap_or(u64::MAX),
-            )
+        Due::Wheel(ahead) => {
+            let clock = HZ.jiffies(now);
+            let expires = Jiffies(clock.0.saturating_add(ahead.0));
+            HZ.nanos(Wheel::new(HZ).fires_at(clock, expires))
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use plimsoll_mm::units::Jiffies;
-
     use super::*;
 
     #[test]
-    fn the_wheel_rounds_up_to_the_tick() {
-        let at = |ticks, now| due_at(Due::Wheel(Jiffies(ticks)), Nanos(now)).0;
-        assert_eq!(at(0, 5_000_000), 5_000_000);
-        assert_eq!(at(2, 5_000_000), 7_000_000);
+    fn a_timer_of_the_wheel_fires_a_tick_after_its_jiffy_or_a_step() {
+        let at = |ahead, now| due_at(Due::Wheel(Jiffies(ahead)), Nanos(now)).0;
+        assert_eq!(at(0, 5_000_000), 6_000_000);
+        assert_eq!(at(2, 5_000_000), 8_000_000);
         assert_eq!(at(2, 5_000_001), 8_000_000);
-        assert_eq!(at(u64::MAX, 1), u64::MAX);
+        assert_eq!(at(1000, 5_000_000), 1_024_000_000);
+        assert!(at(u64::MAX, 1) > 10 * 24 * 3600 * Nanos::SECOND.0);
     }
 
     #[test]

@@ -16,6 +16,12 @@ fn churn_against_churn() {
 }
 
 #[test]
+fn two_mobilities() {
+    run_law(&laws::grouped::stealing_against_freeing(), 2, ROUNDS);
+    run_law(&laws::grouped::claiming_against_freeing(), 2, ROUNDS / 4);
+}
+
+#[test]
 fn double_free_is_refused() {
     run_law(&laws::double_free_is_refused(), 2, ROUNDS);
 }

@@ -194,7 +194,7 @@ fn threads_neither_share_nor_lose_pages() {
 fn nor_do_they_while_workers_refresh_every_other_millisecond() {
     for (seed, design) in [
         (10, Design::OURS),
-        (11, Design::LINUX),
+        (11, Design::UNPATCHED),
         (12, Design::PATCHED),
     ] {
         let stage = std::sync::Arc::new(Stage::new(design));

@@ -12,6 +12,19 @@ fn loom_drain_against_local() {
 }
 
 #[test]
+fn shuttle_two_mobilities() {
+    let stealing = laws::grouped::stealing_against_freeing();
+    shuttle::run_law(&stealing, 2, SCHEDULES);
+    let claiming = laws::grouped::claiming_against_freeing();
+    shuttle::run_law(&claiming, 2, SCHEDULES / 10);
+}
+
+#[test]
+fn loom_two_mobilities() {
+    loom::run_law(&laws::grouped::stealing_against_freeing(), 2);
+}
+
+#[test]
 fn loom_double_free_is_refused() {
     loom::run_law(&laws::double_free_is_refused(), 2);
 }

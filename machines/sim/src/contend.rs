@@ -27,6 +27,7 @@ use crate::random::cpu_id;
 use crate::record::LOCK;
 use crate::stats::LongestWait;
 use crate::tree::{NEVER, key, time_of};
+use crate::wait::Access;
 
 /// The start of a waiter that does not know it yet.
 const UNKNOWN: u64 = u64::MAX;
@@ -264,8 +265,12 @@ impl Queue {
         };
         // The first waiter of a queued spinlock is invisible; every waiter of a mutex is traced.
         let traced = behind || self.class.sleeps();
-        sim.record.lock(self.class, site).waited(wait, traced);
-        sim.cpu().record_wait(self.class, start - asked);
+        let access = if self.class.sleeps() {
+            Access::Sleep
+        } else {
+            Access::Spin
+        };
+        sim.waited((self.class, site), access, wait, traced);
         let section = self.begin(sim);
         // Others may have parked before this section began: its end has to look for them.
         let seen = parked || self.class.sleeps();

@@ -24,7 +24,9 @@ use crate::profile::Profile;
 use crate::random::cpu_id;
 use crate::record::Record;
 use crate::task::Task;
+use crate::tick::PERCENT_MAX;
 use crate::tree::{CPUS_MAX, NEVER, Tree, cpu_of, key, time_of};
+use crate::wait::WaitObserver;
 
 /// What is called for each event.
 pub(crate) type Observer = Box<dyn FnMut(&Sim, CpuId, Nanos, &Event)>;
@@ -75,6 +77,7 @@ pub(crate) struct Inner {
     pub(crate) on_job: RefCell<Option<JobHandler>>,
     pub(crate) on_idle: RefCell<Option<IdleHandler>>,
     pub(crate) observers: RefCell<Vec<Observer>>,
+    pub(crate) wait_observers: RefCell<Vec<WaitObserver>>,
     pub(crate) observed: Cell<bool>,
     pub(crate) pages_observed: Cell<bool>,
     pub(crate) halt: Cell<bool>,
@@ -94,6 +97,10 @@ impl Inner {
         assert!(
             cpus <= CPUS_MAX,
             "a simulated machine has at most {CPUS_MAX} CPUs"
+        );
+        assert!(
+            options.late_ticks_percent <= PERCENT_MAX,
+            "at most {PERCENT_MAX} % of ticks come before they are counted"
         );
         let prices = Prices::new(&profile.costs, &profile.topology, &profile.speed_percent);
         let ceremonial = options.strict || options.lock_model == LockModel::ReleaseEvent;
@@ -120,6 +127,7 @@ impl Inner {
             on_job: RefCell::default(),
             on_idle: RefCell::default(),
             observers: RefCell::default(),
+            wait_observers: RefCell::default(),
             observed: Cell::new(false),
             pages_observed: Cell::new(false),
             halt: Cell::new(false),

@@ -9,13 +9,13 @@ use std::cmp::Reverse;
 use plimsoll_mm::machine::{Due, Job, JobState, WhenIdle};
 use plimsoll_mm::site::Work;
 use plimsoll_mm::units::{CpuId, Jiffies, Nanos};
+use plimsoll_mm::wheel::Wheel;
 
 use crate::cpu::{Cpu, Waits};
 use crate::engine::Inner;
 use crate::handle::Sim;
 use crate::record::{JOB, bump};
 use crate::tree::TIME_MAX_NS;
-use crate::wheel;
 
 impl Inner {
     pub(crate) fn defer(&self, target: CpuId, job: Job, due: Due, idle: WhenIdle) {
@@ -39,7 +39,7 @@ impl Inner {
         let now = self.now();
         let at = match due {
             Due::Now => now,
-            Due::Wheel(ahead) => self.wheel_fires_at(now, ahead),
+            Due::Wheel(ahead) => self.wheel_fires_at(target, now, ahead),
             Due::At(at) => at.0.max(now),
         };
         assert!(at < TIME_MAX_NS, "virtual time ends after 26 days");
@@ -55,9 +55,11 @@ impl Inner {
         }
     }
 
-    fn wheel_fires_at(&self, now: u64, ahead: Jiffies) -> u64 {
-        let fires = wheel::fires_at(self.hz.jiffies(Nanos(now)), ahead);
-        let late = self.timer_delay();
+    fn wheel_fires_at(&self, target: usize, now: u64, ahead: Jiffies) -> u64 {
+        let clock = self.hz.jiffies(Nanos(now));
+        let expires = Jiffies(clock.0.saturating_add(ahead.0));
+        let fires = Wheel::new(self.hz).fires_at(clock, expires);
+        let late = self.timer_delay() + u64::from(self.comes_before_its_count(target, fires));
         self.hz.nanos(Jiffies(fires.0 + late)).0.max(now)
     }
 

@@ -33,8 +33,9 @@ mod spend;
 mod stats;
 mod tags;
 mod task;
+mod tick;
 mod tree;
-mod wheel;
+mod wait;
 mod word;
 
 pub use crate::cpu_lock::SimCpuLock;
@@ -50,4 +51,5 @@ pub use crate::rw_lock::SimRwLock;
 pub use crate::stats::{CpuWaits, HIST_BINS, LockStats, LongestWait, Stats};
 pub use crate::tags::SimTags;
 pub use crate::task::TaskId;
+pub use crate::wait::{Access, Wait};
 pub use crate::word::{SimField, SimLocalWord, SimWord};

@@ -64,3 +64,9 @@ pub(crate) fn below(rng: &mut Xoshiro256PlusPlus, cpus: usize) -> usize {
 pub(crate) const fn cpu_id(index: usize) -> CpuId {
     CpuId(index as u32)
 }
+
+/// A draw that depends on nothing but the seed, a tick and a lane.
+pub(crate) fn of_tick(seed: u64, tick: u64, lane: u64) -> u64 {
+    let of = |state: u64| Xoshiro256PlusPlus::seed_from_u64(state).next_u64();
+    of(of(of(seed) ^ tick) ^ lane)
+}

@@ -233,6 +233,16 @@ impl Sim {
                     self.tell(|| Event::PageFree { pfn, order });
                 }
             }
+            Event::ZoneLocked { pfn, order, listed } => {
+                if self.0.pages_observed.get() {
+                    self.tell(|| Event::ZoneLocked { pfn, order, listed });
+                }
+            }
+            Event::PcpuDrain { pfn, order } => {
+                if self.0.pages_observed.get() {
+                    self.tell(|| Event::PcpuDrain { pfn, order });
+                }
+            }
             other => self.note_slow(other),
         }
     }
@@ -263,7 +273,10 @@ impl Sim {
 /// What an event is, and how much of it there was.
 fn kind_of(event: Event) -> u64 {
     match event {
-        Event::PageAlloc { .. } | Event::PageFree { .. } => 0,
+        Event::PageAlloc { .. }
+        | Event::PageFree { .. }
+        | Event::ZoneLocked { .. }
+        | Event::PcpuDrain { .. } => 0,
         Event::ZoneHold {
             zone,
             site,

@@ -22,6 +22,7 @@ use crate::engine::Inner;
 use crate::record::LOCK;
 use crate::stats::LongestWait;
 use crate::tree::time_of;
+use crate::wait::Access;
 
 /// The start of a waiter that has not been admitted.
 const UNKNOWN: u64 = u64::MAX;
@@ -118,7 +119,7 @@ impl RwQueue {
         if start.is_none() {
             sim.record.lock(self.class, site).gave_up();
         }
-        start.map(|blocker| self.begin_late(sim, site, request.asked, blocker))
+        start.map(|blocker| self.begin_late(sim, (site, role), request.asked, blocker))
     }
 
     /// Gets in if that takes no waiting.
@@ -237,7 +238,13 @@ impl RwQueue {
     }
 
     /// The same after a wait.
-    fn begin_late(&self, sim: &Inner, site: Site, asked: u64, blocker: (CpuId, Site)) -> Stay {
+    fn begin_late(
+        &self,
+        sim: &Inner,
+        (site, role): (Site, Role),
+        asked: u64,
+        blocker: (CpuId, Site),
+    ) -> Stay {
         let stay = Self::begin(sim, site);
         let wait = LongestWait {
             wait: Nanos(stay.start - asked),
@@ -246,8 +253,11 @@ impl RwQueue {
             blocker: blocker.0,
             blocker_site: blocker.1,
         };
-        sim.record.lock(self.class, site).waited(wait, true);
-        sim.cpu().record_wait(self.class, stay.start - asked);
+        let access = match role {
+            Role::Reader => Access::Read,
+            Role::Writer => Access::Write,
+        };
+        sim.waited((self.class, site), access, wait, true);
         stay
     }
 

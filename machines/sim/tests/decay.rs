@@ -3,6 +3,7 @@
 mod support;
 
 use plimsoll_mm::design::{Design, HOLDS};
+use plimsoll_mm::page::holds::Limit;
 use plimsoll_mm::page::{Config, Layout, ZoneKind, ZoneLayout};
 use plimsoll_mm::site::Site;
 use plimsoll_mm::topology::{CpuPlace, Topology};
@@ -71,7 +72,7 @@ fn high_falls_by_an_eighth_per_interval_and_never_by_more_than_2016_pages() {
             assert!(capped > 0, "the limit was met");
         });
         let decays = small.holds(Site::Decay);
-        let limit = if holds.name() == "unbatched" {
+        let limit = if holds.limit(Site::Decay, Pages(63)) == Limit::None {
             ONE_DRAIN
         } else {
             63

@@ -29,6 +29,14 @@ fn churn_against_churn() {
 }
 
 #[test]
+fn two_mobilities() {
+    let stealing = laws::grouped::stealing_against_freeing();
+    run_law(&stealing, &machine(), seeds());
+    let claiming = laws::grouped::claiming_against_freeing();
+    run_law(&claiming, &machine(), seeds());
+}
+
+#[test]
 fn double_free_is_refused() {
     run_law(&laws::double_free_is_refused(), &machine(), seeds());
 }

@@ -131,7 +131,7 @@ fn crowd(hz: u32, cpus: u32) -> usize {
     let linux = Design {
         schedule: &RoundJiffies,
         shepherd: &AtOnce,
-        ..Design::LINUX
+        ..Design::UNPATCHED
     };
     let small = busy(cpus, hz, linux);
     run_on(&small, 12);

@@ -9,6 +9,7 @@ pub mod budget;
 pub mod counter;
 mod dying;
 pub mod frontier;
+pub mod grouped;
 pub mod oom;
 pub mod parts;
 pub mod reaping;
@@ -155,7 +156,7 @@ pub fn drain_against_local<M: Machine>() -> Law<M, FewPages<M>> {
 pub fn churn_against_churn<M: Machine>() -> Law<M, FewPages<M>> {
     Law {
         name: "no page is lost or shared when CPUs allocate and free at once",
-        setup: |machine| few_pages(machine, Design::LINUX),
+        setup: |machine| few_pages(machine, Design::UNPATCHED),
         bodies: vec![|machine, few| few.churn(machine), |machine, few| {
             few.churn(machine);
             few.pages.drain_all(machine);

@@ -264,11 +264,15 @@ fn attempt<M: Machine>(memory: Memory<'_, M>, entry: &mut Entry<M>) -> Attempt {
         entry.awake = true;
         machine.emit(Event::WakeReaper(id));
     }
-    machine.emit(Event::StartTaskReaping(id));
-    let reaped = space.try_reap(memory);
-    machine.emit(match reaped {
-        Reaped::Busy => Event::SkipTaskReaping(id),
-        Reaped::All | Reaped::Partly | Reaped::GaveWay => Event::FinishTaskReaping(id),
+    let mut started = false;
+    let reaped = space.try_reap_after(memory, || {
+        started = true;
+        machine.emit(Event::StartTaskReaping(id));
+    });
+    machine.emit(if started {
+        Event::FinishTaskReaping(id)
+    } else {
+        Event::SkipTaskReaping(id)
     });
     match reaped {
         Reaped::All => Attempt::Done(How::Emptied),

@@ -6,6 +6,10 @@
 //!
 //! Locks: pcp lock, then zone lock, by `refill`; zone lock alone by `alloc_direct`.
 
+use super::buddy::{Buddy, Stage};
+use super::hold::Part;
+use super::kept::Kept;
+use super::mobility::Mobility;
 use super::pcp::{Pcp, list_of};
 use super::watermark::Urgency;
 use super::zone::{Ask, Mark, Zone};
@@ -49,6 +53,7 @@ impl<M: Machine> PageAllocator<M> {
             order,
             class,
             urgency,
+            mobility,
             ..
         } = request;
         let ask = Ask {
@@ -56,8 +61,14 @@ impl<M: Machine> PageAllocator<M> {
             class,
             urgency,
             mark,
+            mobility,
+            unmixed: false,
         };
         let first = self.first_zone(machine, request)?;
+        let ask = Ask {
+            unmixed: mark == Mark::Low && first.stays_unmixed,
+            ..ask
+        };
         match first.alloc(machine, ask) {
             None => self.try_further_zones(machine, request, ask),
             found => found,
@@ -67,9 +78,22 @@ impl<M: Machine> PageAllocator<M> {
     #[cold]
     #[inline(never)]
     fn try_further_zones(&self, machine: &M, request: Request, ask: Ask) -> Option<Pfn> {
-        self.zonelist(machine, request)
-            .skip(1)
-            .find_map(|zone| zone.alloc(machine, ask))
+        let mut further = self.zonelist(machine, request).skip(1);
+        if !ask.unmixed {
+            return further.find_map(|zone| zone.alloc(machine, ask));
+        }
+        // Other zones of the node first; then all again, and better a mixed block than another
+        // node's memory.
+        let first = self.first_zone(machine, request)?;
+        let on_node = further.take_while(|zone| zone.node == first.node);
+        let mixed = Ask {
+            unmixed: false,
+            ..ask
+        };
+        on_node
+            .map(|zone| (zone, ask))
+            .chain(self.zonelist(machine, request).map(|zone| (zone, mixed)))
+            .find_map(|(zone, ask)| zone.alloc(machine, ask))
     }
 
     /// Below the low watermark everywhere: min watermark, then drain, then reclaim.
@@ -150,13 +174,16 @@ impl<M: Machine> PageAllocator<M> {
         }
         for _round in 0..RECLAIM_ROUNDS_MAX {
             let got = self.reclaim(machine, request.order, tried);
+            if got > Pages::ZERO {
+                self.give_kept(machine, request, Kept::Few);
+            }
             // Not `drain_all`: that one leaves it to a drain under way, which may not have come to
             // the pages this allocation needs, and there is no later chance.
             tried.drained += self.drain_each(machine);
             if let Some(pfn) = attempt() {
                 return Some(pfn);
             }
-            if got == Pages::ZERO {
+            if got == Pages::ZERO && !self.give_kept(machine, request, Kept::All) {
                 break;
             }
         }
@@ -194,10 +221,17 @@ impl<M: Machine> Zone<M> {
     /// A block from this CPU's list or from the zone.
     #[inline(always)]
     pub(super) fn alloc(&self, machine: &M, ask: Ask) -> Option<Pfn> {
-        let page = match list_of(ask.order) {
+        let ask = Ask {
+            mobility: self.types.served_as(ask.mobility),
+            ..ask
+        };
+        let page = match list_of(ask.order, ask.mobility) {
             Some(list) => self.alloc_listed(machine, list, ask)?,
             None => self.alloc_direct(machine, ask)?,
         };
+        if ask.keeps_block() && self.types.on() {
+            self.keep_block(machine, page, ask.order);
+        }
         Some(self.pfn(page))
     }
 
@@ -220,7 +254,14 @@ impl<M: Machine> Zone<M> {
             },
         );
         match taken {
-            Some(page) => page.inspect(|&page| self.tags.set(page, tag::allocated(ask.order))),
+            Some(Some(page)) => {
+                self.tags
+                    .set(page, tag::handed_out(ask.order, ask.mobility));
+                Some(page)
+            }
+            // Only blocks kept for atomic requests are left, if any.
+            Some(None) if !self.types.on() || !ask.may_use_kept() => None,
+            Some(None) => self.alloc_direct(machine, ask),
             // Somebody drains these lists right now; the owner never waits.
             None => self.alloc_direct(machine, ask),
         }
@@ -229,23 +270,24 @@ impl<M: Machine> Zone<M> {
     #[cold]
     #[inline(never)]
     fn refill_and_pop(&self, machine: &M, pcp: &mut Pcp, list: usize, ask: Ask) -> Option<u32> {
-        self.refill(machine, pcp, list, ask);
+        if self.allows(machine, ask) {
+            self.refill(machine, pcp, list, ask);
+        }
         pcp.pop(list, ask.order)
     }
 
     /// Moves blocks from the zone to an empty list, in as many holds as the policy wants (Linux:
     /// `rmqueue_bulk`).
     #[cold]
-    fn refill(&self, machine: &M, pcp: &mut Pcp, list: usize, ask: Ask) {
-        if !self.allows(machine, ask) {
-            return;
-        }
+    pub(super) fn refill(&self, machine: &M, pcp: &mut Pcp, list: usize, ask: Ask) {
         let mut wanted = pcp.refill_blocks(ask.order, &self.mood(machine));
         if !pcp.reserve(list, wanted) {
             wanted = 0; // No memory for the list: the caller finds it empty.
         }
+        let mut part = Part::first(Site::Refill, machine.this_cpu());
         while wanted > 0 {
-            let moved = self.take_hold(machine, pcp, (list, ask.order), wanted);
+            let moved = self.take_hold(machine, pcp, (list, part), ask.wanted(), wanted);
+            part = part.after(moved.pages);
             if moved.blocks == 0 {
                 break; // The zone is empty.
             }
@@ -261,15 +303,42 @@ impl<M: Machine> Zone<M> {
             return None;
         }
         let mut gauge = self.gauge(machine, Site::AllocDirect);
-        let page = self.buddy.with(machine, Site::AllocDirect, |buddy| {
-            let page = buddy.take(&self.tags, ask.order)?;
+        let page = self.locked(machine, Site::AllocDirect, |buddy| {
+            let page = self.take_direct(buddy, ask)?;
             // Under the lock: a free buddy's tag must not be seen on a page that was given away.
-            self.tags.set(page, tag::allocated(ask.order));
+            self.tags
+                .set(page, tag::handed_out(ask.order, ask.mobility));
+            machine.emit(Event::ZoneLocked {
+                pfn: self.pfn(page),
+                order: ask.order,
+                listed: false,
+            });
             gauge.moved(machine, ask.order);
             gauge.stop(machine);
             Some(page)
         })?;
-        self.note_hold(machine, Site::AllocDirect, gauge.moved);
+        let part = Part::first(Site::AllocDirect, machine.this_cpu());
+        self.note_hold(machine, part, gauge.moved);
         Some(page)
+    }
+
+    /// A block from blocks kept for atomic requests, if it is for one, or else as any other; and as
+    /// the last thing from kept blocks too for a request that has a right to reserves.
+    fn take_direct(&self, buddy: &mut Buddy, ask: Ask) -> Option<u32> {
+        let kept = |buddy: &mut Buddy| buddy.take(self.frames(), ask.order, Mobility::HighAtomic);
+        if ask.keeps_block()
+            && let Some(page) = kept(buddy)
+        {
+            return Some(page);
+        }
+        buddy
+            .take_wanted(self.frames(), ask.wanted(), &mut Stage::default())
+            .or_else(|| {
+                if ask.may_use_kept() {
+                    kept(buddy)
+                } else {
+                    None
+                }
+            })
     }
 }

@@ -9,6 +9,7 @@ use proptest::prelude::*;
 
 use super::buddy::Buddy;
 use super::links::Metadata;
+use super::mobility::{BlockTypes, Frames, Grouping, Mobility};
 use super::tag;
 use crate::machine::Tags;
 use crate::units::{Order, Pages};
@@ -47,19 +48,45 @@ impl Tags for TestTags {
     }
 }
 
-fn zone(pages: u32, metadata: Metadata) -> (Buddy, TestTags) {
-    let tags = TestTags::new(pages);
+/// What the free lists know of the pages of a small zone.
+pub(super) struct Known {
+    pub(super) tags: TestTags,
+    pub(super) types: BlockTypes<TestTags>,
+}
+
+impl Known {
+    pub(super) fn frames(&self) -> Frames<'_, TestTags> {
+        Frames {
+            tags: &self.tags,
+            types: &self.types,
+        }
+    }
+}
+
+/// A zone of `pages` free pages.
+pub(super) fn grouped(pages: u32, metadata: Metadata, grouping: Grouping) -> (Buddy, Known) {
+    let known = Known {
+        tags: TestTags::new(pages),
+        types: BlockTypes::with(grouping, Pages(pages), |blocks| TestTags::new(blocks.0)),
+    };
     let mut buddy = Buddy::new(Pages(pages), metadata);
     for page in (0..pages).step_by(1024) {
         if page + 1024 <= pages {
-            buddy.give_fresh(page);
+            buddy.give_fresh(page, known.types.of(page));
         } else {
-            (page..pages).for_each(|at| tags.set(at, tag::HOLE));
-            (page..pages).for_each(|at| buddy.give(&tags, at, Order::ZERO));
+            (page..pages).for_each(|at| known.tags.set(at, tag::HOLE));
+            (page..pages).for_each(|at| buddy.give(known.frames(), at, Order::ZERO));
         }
     }
-    (buddy, tags)
+    (buddy, known)
 }
+
+fn zone(pages: u32, metadata: Metadata) -> (Buddy, Known) {
+    grouped(pages, metadata, Grouping::Off)
+}
+
+/// The type of everything if pages are not grouped.
+const ANY: Mobility = Mobility::Unmovable;
 
 /// The number of free blocks of each order if everything free is merged as far as it goes.
 fn merged(free: &BTreeSet<u32>, pages: u32) -> [u32; Order::COUNT] {
@@ -99,7 +126,7 @@ proptest! {
         lazily in any::<bool>(),
     ) {
         let metadata = if lazily { Metadata::WhenSplit } else { Metadata::Eager };
-        let (mut buddy, tags) = zone(pages, metadata);
+        let (mut buddy, known) = zone(pages, metadata);
         let mut free: BTreeSet<u32> = (0..pages).collect();
         let mut held: Vec<(u32, Order)> = vec![];
         for op in ops {
@@ -107,10 +134,10 @@ proptest! {
                 Op::Take(order) => {
                     let order = Order::new(order).expect("up to 10");
                     let exists = merged(&free, pages)[order.index()..].iter().any(|&n| n > 0);
-                    let taken = buddy.take(&tags, order);
+                    let taken = buddy.take(known.frames(), order, ANY);
                     prop_assert_eq!(taken.is_some(), exists, "a block is found when there is one");
                     if let Some(page) = taken {
-                        tags.set(page, tag::allocated(order));
+                        known.tags.set(page, tag::allocated(order));
                         prop_assert_eq!(page % order.pages().0, 0);
                         for at in page..page + order.pages().0 {
                             prop_assert!(free.remove(&at), "page {} was free", at);
@@ -120,7 +147,7 @@ proptest! {
                 }
                 Op::Give(nth) if !held.is_empty() => {
                     let (page, order) = held.swap_remove(nth % held.len());
-                    buddy.give(&tags, page, order);
+                    buddy.give(known.frames(), page, order);
                     free.extend(page..page + order.pages().0);
                 }
                 Op::Give(_) => {}
@@ -134,29 +161,29 @@ proptest! {
 
 #[test]
 fn a_block_that_will_soon_merge_goes_to_the_tail() {
-    let (mut buddy, tags) = zone(1024, Metadata::Eager);
+    let (mut buddy, known) = zone(1024, Metadata::Eager);
     let pages: Vec<u32> = (0..8)
-        .filter_map(|_| buddy.take(&tags, Order::ZERO))
+        .filter_map(|_| buddy.take(known.frames(), Order::ZERO, ANY))
         .collect();
     assert_eq!(pages, [0, 1, 2, 3, 4, 5, 6, 7]);
     pages
         .iter()
-        .for_each(|&page| tags.set(page, tag::allocated(Order::ZERO)));
+        .for_each(|&page| known.tags.set(page, tag::allocated(Order::ZERO)));
     // Page 5's free: its pair's buddy, pages 6 and 7, is taken, so it goes to the head.
-    buddy.give(&tags, 5, Order::ZERO);
+    buddy.give(known.frames(), 5, Order::ZERO);
     // Pages 0 and 1 merge; then page 2 is likely to merge with them, so it goes to the tail.
-    buddy.give(&tags, 0, Order::ZERO);
-    buddy.give(&tags, 1, Order::ZERO);
-    buddy.give(&tags, 2, Order::ZERO);
-    assert_eq!(buddy.take(&tags, Order::ZERO), Some(5));
-    assert_eq!(buddy.take(&tags, Order::ZERO), Some(2));
+    buddy.give(known.frames(), 0, Order::ZERO);
+    buddy.give(known.frames(), 1, Order::ZERO);
+    buddy.give(known.frames(), 2, Order::ZERO);
+    assert_eq!(buddy.take(known.frames(), Order::ZERO, ANY), Some(5));
+    assert_eq!(buddy.take(known.frames(), Order::ZERO, ANY), Some(2));
 }
 
 #[test]
 fn a_split_puts_upper_halves_at_the_heads() {
-    let (mut buddy, tags) = zone(2048, Metadata::WhenSplit);
-    assert_eq!(buddy.take(&tags, Order::ZERO), Some(0));
+    let (mut buddy, known) = zone(2048, Metadata::WhenSplit);
+    assert_eq!(buddy.take(known.frames(), Order::ZERO, ANY), Some(0));
     let blocks: Vec<u32> = Order::all().map(|order| buddy.blocks(order)).collect();
     assert_eq!(blocks, [1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]);
-    assert_eq!(buddy.take(&tags, Order::HUGE), Some(512));
+    assert_eq!(buddy.take(known.frames(), Order::HUGE, ANY), Some(512));
 }

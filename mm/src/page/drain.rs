@@ -4,10 +4,11 @@
 //! in turn, then the zone lock. A drain blocks on another CPU's pcp lock; that CPU itself never
 //! waits (it goes to the zone directly).
 
-use super::PageAllocator;
 use super::free::Excess;
+use super::hold::Part;
 use super::pcp::{Expiry, Pcp};
 use super::zone::Zone;
+use super::{PageAllocator, SeedError};
 use crate::machine::{CpuLock, LocalWord, Lock, Machine};
 use crate::site::{Site, Work};
 use crate::units::{CpuId, Pages};
@@ -43,6 +44,25 @@ impl<M: Machine> PageAllocator<M> {
         self.zones
             .iter()
             .fold(Pages::ZERO, |total, zone| total + zone.drain(machine, cpu))
+    }
+}
+
+impl<M: Machine> PageAllocator<M> {
+    /// Gives one CPU's lists in one zone back (Linux: `drain_pages_zone`).
+    ///
+    /// # Errors
+    /// When there is no zone of that index.
+    pub fn drain_lists(&self, machine: &M, zone: u32, cpu: CpuId) -> Result<Pages, SeedError> {
+        Ok(self.zone_at(zone)?.drain(machine, cpu))
+    }
+
+    /// Lowers how much `cpu` may keep on its lists in one zone, and gives back what is above, as
+    /// vmstat work does in all zones (Linux: `decay_pcp_high`). Returns how many pages went back.
+    ///
+    /// # Errors
+    /// When there is no zone of that index.
+    pub fn decay_lists(&self, machine: &M, zone: u32, cpu: CpuId) -> Result<Pages, SeedError> {
+        Ok(self.zone_at(zone)?.decay(machine, cpu).pages)
     }
 }
 
@@ -130,7 +150,7 @@ impl<M: Machine> Zone<M> {
         let slot = self.slot(cpu);
         slot.pcp.with(machine, site, |pcp| {
             let excess = decide(pcp).unwrap_or_default();
-            let left = self.spill_hold(machine, pcp, site, excess);
+            let left = self.spill_hold(machine, pcp, Part::first(site, cpu), excess);
             slot.count.set(machine, i64::from(pcp.count()));
             left
         })

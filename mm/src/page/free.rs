@@ -6,12 +6,14 @@
 //!
 //! Locks: pcp lock, then zone lock, by `spill_hold`; zone lock alone by `free_direct`.
 
-use super::holds::Leftover;
+use super::hold::Part;
+use super::holds::{Leftover, Limit};
+use super::mobility::Mobility;
 use super::pcp::{Mood, Pcp, list_of};
 use super::zone::{Slot, Zone};
 use super::{FreeError, PageAllocator, tag};
 use crate::event::Event;
-use crate::machine::{CpuLock, LocalWord, Lock, Machine, Tags};
+use crate::machine::{CpuLock, LocalWord, Machine, Tags};
 use crate::site::{Site, Work};
 use crate::units::{CpuId, Order, Pfn};
 
@@ -28,10 +30,27 @@ impl<M: Machine> PageAllocator<M> {
         let (zone, page) = self.locate(pfn).ok_or(FreeError::OutsideZones(pfn))?;
         zone.reclaim_tag(page, order)?;
         machine.emit(Event::PageFree { pfn, order });
-        match list_of(order) {
-            Some(list) => zone.free_listed(machine, &[page], (list, order)),
-            None => zone.free_direct(machine, page, order),
-        }
+        zone.free_block(machine, page, order, None);
+        Ok(())
+    }
+
+    /// Takes back a block as [`PageAllocator::free`] does, onto this CPU's list of `mobility`
+    /// instead of that of the type its block has. For who replays what another allocator did, whose
+    /// blocks lay elsewhere. Without grouping by mobility the type makes no difference.
+    ///
+    /// # Errors
+    /// When `pfn` does not head a block handed out with `order`; nothing is changed then.
+    pub fn free_as(
+        &self,
+        machine: &M,
+        pfn: Pfn,
+        order: Order,
+        mobility: Mobility,
+    ) -> Result<(), FreeError> {
+        let (zone, page) = self.locate(pfn).ok_or(FreeError::OutsideZones(pfn))?;
+        zone.reclaim_tag(page, order)?;
+        machine.emit(Event::PageFree { pfn, order });
+        zone.free_block(machine, page, order, Some(mobility));
         Ok(())
     }
 
@@ -61,7 +80,7 @@ impl<M: Machine> PageAllocator<M> {
                 run[len] = page;
                 len += 1;
             }
-            zone.free_listed(machine, &run[..len], (0, Order::ZERO));
+            zone.free_listed(machine, &run[..len], (Order::ZERO, None));
             if let Some(error) = refused {
                 return Err(error);
             }
@@ -76,14 +95,34 @@ impl<M: Machine> PageAllocator<M> {
     /// # Errors
     /// When `pfn` does not head a block handed out with `order`; nothing is changed then.
     pub fn split(&self, machine: &M, pfn: Pfn, order: Order) -> Result<(), FreeError> {
-        let (zone, page) = self.locate(pfn).ok_or(FreeError::OutsideZones(pfn))?;
-        let single = tag::allocated(Order::ZERO);
-        // Its first page in one step: of two callers who split or free the block one is told.
-        zone.retag(page, order, single)?;
-        for inside in page + 1..page + order.pages().0 {
-            zone.tags.set(inside, single);
-        }
+        self.split_to(machine, pfn, order, Order::ZERO)?;
         machine.emit(Event::PageSplit { pfn, order });
+        Ok(())
+    }
+
+    /// Makes blocks of order `to`, each handed out by itself, of a block handed out with `order`.
+    /// No observer is told; nothing happens if `to` is not less than `order`.
+    ///
+    /// # Errors
+    /// When `pfn` does not head a block handed out with `order`; nothing is changed then.
+    pub fn split_to(
+        &self,
+        _machine: &M,
+        pfn: Pfn,
+        order: Order,
+        to: Order,
+    ) -> Result<(), FreeError> {
+        let (zone, page) = self.locate(pfn).ok_or(FreeError::OutsideZones(pfn))?;
+        let to = to.min(order);
+        let part = if zone.tags.get(page) == tag::movable(order) {
+            tag::movable(to)
+        } else {
+            tag::allocated(to)
+        };
+        // Its first page in one step: of two callers who split or free the block one is told.
+        zone.retag(page, order, part)?;
+        let parts = (page..page + order.pages().0).step_by(to.pages().0 as usize);
+        parts.skip(1).for_each(|at| zone.tags.set(at, part));
         Ok(())
     }
 }
@@ -99,7 +138,7 @@ pub(super) struct Excess {
 impl<M: Machine> Zone<M> {
     /// Takes the block from the caller, who must have had it with `order`.
     #[inline]
-    fn reclaim_tag(&self, page: u32, order: Order) -> Result<(), FreeError> {
+    pub(super) fn reclaim_tag(&self, page: u32, order: Order) -> Result<(), FreeError> {
         // Replaced in one step, so that of two callers who free the same block one is told.
         self.retag(page, order, tag::listed(order))
     }
@@ -108,7 +147,11 @@ impl<M: Machine> Zone<M> {
     #[inline]
     fn retag(&self, page: u32, order: Order, new: u8) -> Result<(), FreeError> {
         let pfn = self.pfn(page);
-        match self.tags.replace(page, tag::allocated(order), new) {
+        let mut replaced = self.tags.replace(page, tag::allocated(order), new);
+        if replaced == Err(tag::movable(order)) {
+            replaced = self.tags.replace(page, tag::movable(order), new);
+        }
+        match replaced {
             Ok(()) => Ok(()),
             Err(found) => Err(match tag::allocated_order(found) {
                 Some(allocated) => FreeError::WrongOrder {
@@ -121,9 +164,29 @@ impl<M: Machine> Zone<M> {
         }
     }
 
-    /// Puts `pages`, all blocks of one order, on this CPU's list and spills what is too much.
+    /// Takes back a block that is tagged as listed, onto the list of `forced` or else of the type
+    /// its block has.
     #[inline]
-    fn free_listed(&self, machine: &M, pages: &[u32], (list, order): (usize, Order)) {
+    fn free_block(&self, machine: &M, page: u32, order: Order, forced: Option<Mobility>) {
+        match list_of(order, Mobility::Unmovable) {
+            Some(_) => self.free_listed(machine, &[page], (order, forced)),
+            None => self.free_direct(machine, page, order),
+        }
+    }
+
+    /// The list of a page that comes back.
+    #[inline]
+    fn list_for(&self, page: u32, (order, forced): (Order, Option<Mobility>)) -> usize {
+        let mobility = match forced {
+            Some(mobility) => self.types.served_as(mobility),
+            None => self.types.of(page),
+        };
+        list_of(order, mobility).unwrap_or(0)
+    }
+
+    /// Puts `pages`, all blocks of one order, on this CPU's lists and spills what is too much.
+    #[inline]
+    fn free_listed(&self, machine: &M, pages: &[u32], (order, forced): (Order, Option<Mobility>)) {
         let mut rest = pages;
         while let Some(&first) = rest.first() {
             let cpu = machine.this_cpu();
@@ -131,15 +194,15 @@ impl<M: Machine> Zone<M> {
             let mut pushed = 0;
             let excess = slot.pcp.try_local(machine, Site::PcpFree, |pcp| {
                 let mood = self.mood(machine);
-                let excess = push_run(pcp, rest, (list, order), &mood, &mut pushed);
-                let left = excess.map(|pages| {
+                let excess = self.push_run(pcp, rest, (order, forced), &mood, &mut pushed);
+                let left = excess.map(|(pages, list)| {
                     let owed = u32::try_from(slot.owed.take(machine)).unwrap_or(0);
                     let excess = Excess {
                         pages: pages + owed,
                         list,
                         given: 0,
                     };
-                    self.spill_hold(machine, pcp, Site::Spill, excess)
+                    self.spill_hold(machine, pcp, Part::first(Site::Spill, cpu), excess)
                 });
                 slot.count.set(machine, i64::from(pcp.count()));
                 left
@@ -170,7 +233,8 @@ impl<M: Machine> Zone<M> {
             let here = machine.this_cpu() == cpu;
             let held = here.then(|| {
                 slot.pcp.try_local(machine, Site::Spill, |pcp| {
-                    let left = self.spill_hold(machine, pcp, Site::Spill, left);
+                    let part = Part::first(Site::Spill, cpu);
+                    let left = self.spill_hold(machine, pcp, part, left);
                     slot.count.set(machine, i64::from(pcp.count()));
                     left
                 })
@@ -203,7 +267,7 @@ impl<M: Machine> Zone<M> {
         &self,
         machine: &M,
         pcp: &mut Pcp,
-        site: Site,
+        part: Part,
         excess: Excess,
     ) -> Excess {
         let Excess {
@@ -214,11 +278,16 @@ impl<M: Machine> Zone<M> {
         if wanted == 0 || pcp.count() == 0 {
             return Excess { pages: 0, ..excess };
         }
-        let moved = self.give_hold(machine, pcp, site, wanted, &mut list).pages;
+        let part = part.after(given);
+        let moved = self.give_hold(machine, pcp, part, wanted, &mut list).pages;
         let left = if pcp.count() == 0 {
             0
         } else {
-            wanted.saturating_sub(moved)
+            let counted = match self.holds.limit(part.site(), self.sizes(machine).batch) {
+                Limit::About(most) if !self.holds.counts_excess() => moved.min(most.0),
+                _ => moved,
+            };
+            wanted.saturating_sub(counted)
         };
         Excess {
             pages: left,
@@ -231,41 +300,44 @@ impl<M: Machine> Zone<M> {
     #[cold]
     fn free_direct(&self, machine: &M, page: u32, order: Order) {
         let mut gauge = self.gauge(machine, Site::FreeDirect);
-        self.buddy.with(machine, Site::FreeDirect, |buddy| {
-            buddy.give(&self.tags, page, order);
+        self.locked(machine, Site::FreeDirect, |buddy| {
+            buddy.give(self.frames(), page, order);
             gauge.moved(machine, order);
             gauge.stop(machine);
         });
-        self.note_hold(machine, Site::FreeDirect, gauge.moved);
+        let part = Part::first(Site::FreeDirect, machine.this_cpu());
+        self.note_hold(machine, part, gauge.moved);
     }
-}
 
-/// Pushes pages until one makes the lists too long; returns by how many pages.
-#[inline]
-fn push_run(
-    pcp: &mut Pcp,
-    pages: &[u32],
-    (list, order): (usize, Order),
-    mood: &Mood,
-    pushed: &mut u32,
-) -> Option<u32> {
-    let mut pages = pages;
-    if order == Order::ZERO {
-        let quiet = pages.len().min(pcp.quiet_frees(mood) as usize);
-        if pcp.push_quietly(&pages[..quiet], mood) {
-            *pushed += u32::try_from(quiet).unwrap_or(0);
-            pages = &pages[quiet..];
+    /// Pushes pages until one makes the lists too long; returns by how many pages, and its list.
+    #[inline]
+    fn push_run(
+        &self,
+        pcp: &mut Pcp,
+        pages: &[u32],
+        (order, forced): (Order, Option<Mobility>),
+        mood: &Mood,
+        pushed: &mut u32,
+    ) -> Option<(u32, usize)> {
+        let mut pages = pages;
+        if order == Order::ZERO && !self.types.on() {
+            let quiet = pages.len().min(pcp.quiet_frees(mood) as usize);
+            if pcp.push_quietly(&pages[..quiet], mood) {
+                *pushed += u32::try_from(quiet).unwrap_or(0);
+                pages = &pages[quiet..];
+            }
         }
+        for &page in pages {
+            let list = self.list_for(page, (order, forced));
+            if !pcp.push(list, order, page) {
+                return None;
+            }
+            *pushed += 1;
+            let excess = pcp.note_free(order, mood);
+            if excess > 0 {
+                return Some((excess, list));
+            }
+        }
+        None
     }
-    for &page in pages {
-        if !pcp.push(list, order, page) {
-            return None;
-        }
-        *pushed += 1;
-        let excess = pcp.note_free(order, mood);
-        if excess > 0 {
-            return Some(excess);
-        }
-    }
-    None
 }

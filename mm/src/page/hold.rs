@@ -9,6 +9,7 @@
 use core::sync::atomic::Ordering::Relaxed;
 
 use super::blocks::Blocks;
+use super::buddy::{Buddy, Stage, Wanted};
 use super::holds::{Limit, Unit};
 use super::pcp::Pcp;
 use super::tag;
@@ -16,26 +17,39 @@ use super::zone::Zone;
 use crate::event::Event;
 use crate::machine::{Lock, Machine, Tags, Word};
 use crate::site::{Site, Work};
-use crate::units::{Nanos, Order, Pages};
+use crate::units::{CpuId, Nanos, Order, Pages};
 use crate::vmstat::counters::ZoneItem;
 
 impl<M: Machine> Zone<M> {
-    /// Moves up to `wanted` blocks of `order` to the cold end of a list.
+    /// Runs `f` with the zone lock held.
+    #[inline]
+    pub(super) fn locked<R>(&self, machine: &M, site: Site, f: impl FnOnce(&mut Buddy) -> R) -> R {
+        self.buddy.with(machine, site, |buddy| {
+            let done = f(buddy);
+            if self.types.on() {
+                self.note_kept(machine, buddy.free_kept());
+            }
+            done
+        })
+    }
+
+    /// Moves up to `wanted` blocks of `what` to the cold end of a list.
     pub(super) fn take_hold(
         &self,
         machine: &M,
         pcp: &mut Pcp,
-        (list, order): (usize, Order),
+        (list, part): (usize, Part),
+        what: Wanted,
         wanted: u32,
     ) -> Moved {
         // Only single pages can be cut from larger blocks without anybody noticing.
-        let moved = if self.holds.unit() == Unit::Blocks && order == Order::ZERO {
-            self.take_blocks(machine, pcp, list, wanted)
+        let moved = if self.holds.unit() == Unit::Blocks && what.order == Order::ZERO {
+            self.take_blocks(machine, pcp, list, what, wanted)
         } else {
-            self.take_pages(machine, pcp, (list, order), wanted)
+            self.take_pages(machine, pcp, list, what, wanted)
         };
         if moved.blocks > 0 {
-            self.note_hold(machine, Site::Refill, moved);
+            self.note_hold(machine, part, moved);
         }
         moved
     }
@@ -44,18 +58,22 @@ impl<M: Machine> Zone<M> {
         &self,
         machine: &M,
         pcp: &mut Pcp,
-        (list, order): (usize, Order),
+        list: usize,
+        what: Wanted,
         wanted: u32,
     ) -> Moved {
+        let order = what.order;
+        let mut stage = Stage::default();
         let mut gauge = self.gauge(machine, Site::Refill);
-        self.buddy.with(machine, Site::Refill, |buddy| {
+        self.locked(machine, Site::Refill, |buddy| {
             gauge.start(machine);
             while gauge.moved.blocks < wanted && gauge.admits(machine, order) {
-                let Some(page) = buddy.take(&self.tags, order) else {
+                let Some(page) = buddy.take_wanted(self.frames(), what, &mut stage) else {
                     break;
                 };
                 self.tags.set(page, tag::listed(order));
                 pcp.push_cold(list, order, page);
+                self.note_taken(machine, page, order);
                 gauge.moved(machine, order);
             }
             gauge.stop(machine);
@@ -63,21 +81,30 @@ impl<M: Machine> Zone<M> {
         gauge.moved
     }
 
-    fn take_blocks(&self, machine: &M, pcp: &mut Pcp, list: usize, wanted: u32) -> Moved {
+    fn take_blocks(
+        &self,
+        machine: &M,
+        pcp: &mut Pcp,
+        list: usize,
+        what: Wanted,
+        wanted: u32,
+    ) -> Moved {
+        let mut stage = Stage::default();
         let mut gauge = self.gauge(machine, Site::Refill);
         let mut blocks = Blocks::new();
-        self.buddy.with(machine, Site::Refill, |buddy| {
+        self.locked(machine, Site::Refill, |buddy| {
             gauge.start(machine);
             while !blocks.is_full() {
                 let room = gauge.room(machine).min(wanted - gauge.moved.pages);
                 let Some((page, order)) = (room > 0)
-                    .then(|| buddy.take_up_to(&self.tags, room))
+                    .then(|| buddy.take_wanted_up_to(self.frames(), what, &mut stage, room))
                     .flatten()
                 else {
                     break;
                 };
                 self.tags.set(page, tag::listed(order));
                 blocks.push(page, order);
+                self.note_taken(machine, page, order);
                 gauge.moved(machine, order);
             }
             gauge.stop(machine);
@@ -99,13 +126,13 @@ impl<M: Machine> Zone<M> {
         &self,
         machine: &M,
         pcp: &mut Pcp,
-        site: Site,
+        part: Part,
         wanted: u32,
         list: &mut usize,
     ) -> Moved {
         match self.holds.unit() {
-            Unit::Pages => self.give_pages(machine, pcp, site, wanted, list),
-            Unit::Blocks => self.give_blocks(machine, pcp, site, wanted, list),
+            Unit::Pages => self.give_pages(machine, pcp, part, wanted, list),
+            Unit::Blocks => self.give_blocks(machine, pcp, part, wanted, list),
         }
     }
 
@@ -113,12 +140,12 @@ impl<M: Machine> Zone<M> {
         &self,
         machine: &M,
         pcp: &mut Pcp,
-        site: Site,
+        part: Part,
         wanted: u32,
         list: &mut usize,
     ) -> Moved {
-        let mut gauge = self.gauge(machine, site);
-        self.buddy.with(machine, site, |buddy| {
+        let mut gauge = self.gauge(machine, part.site);
+        self.locked(machine, part.site, |buddy| {
             gauge.start(machine);
             while gauge.moved.pages < wanted {
                 let Some(coldest) = pcp.coldest(list) else {
@@ -128,12 +155,14 @@ impl<M: Machine> Zone<M> {
                 if !gauge.admits(machine, order) {
                     break;
                 }
-                buddy.give(&self.tags, coldest.take(), order);
+                let page = coldest.take();
+                buddy.give(self.frames(), page, order);
+                self.note_given(machine, page, order);
                 gauge.moved(machine, order);
             }
             gauge.stop(machine);
         });
-        self.note_hold(machine, site, gauge.moved);
+        self.note_hold(machine, part, gauge.moved);
         gauge.moved
     }
 
@@ -141,12 +170,12 @@ impl<M: Machine> Zone<M> {
         &self,
         machine: &M,
         pcp: &mut Pcp,
-        site: Site,
+        mut part: Part,
         wanted: u32,
         list: &mut usize,
     ) -> Moved {
         let mut blocks = Blocks::new();
-        let mut planned = self.gauge(machine, site);
+        let mut planned = self.gauge(machine, part.site);
         while planned.moved.pages < wanted && !blocks.is_full() {
             let Some(coldest) = pcp.coldest(list) else {
                 break;
@@ -165,23 +194,40 @@ impl<M: Machine> Zone<M> {
         let mut rest = blocks.iter().peekable();
         // Ends: each hold gives at least one block.
         while rest.peek().is_some() {
-            let mut gauge = self.gauge(machine, site);
-            self.buddy.with(machine, site, |buddy| {
+            let mut gauge = self.gauge(machine, part.site);
+            self.locked(machine, part.site, |buddy| {
                 gauge.start(machine);
                 while let Some((page, order)) = rest.next_if(|_| gauge.has_time(machine)) {
-                    buddy.give(&self.tags, page, order);
+                    buddy.give(self.frames(), page, order);
+                    self.note_given(machine, page, order);
                     gauge.moved(machine, order);
                 }
                 gauge.stop(machine);
             });
-            self.note_hold(machine, site, gauge.moved);
+            self.note_hold(machine, part, gauge.moved);
+            part.further = true;
         }
         planned.moved
     }
 
+    /// Tells observers of a block that goes from the zone to a page list.
+    #[inline]
+    fn note_taken(&self, machine: &M, page: u32, order: Order) {
+        let (pfn, listed) = (self.pfn(page), true);
+        machine.emit(Event::ZoneLocked { pfn, order, listed });
+    }
+
+    /// Tells observers of a block that goes from a page list to the zone.
+    #[inline]
+    fn note_given(&self, machine: &M, page: u32, order: Order) {
+        let pfn = self.pfn(page);
+        machine.emit(Event::PcpuDrain { pfn, order });
+    }
+
     /// Counts `pages` more or fewer free pages and tells observers of the hold.
-    pub(super) fn note_hold(&self, machine: &M, site: Site, moved: Moved) {
+    pub(super) fn note_hold(&self, machine: &M, part: Part, moved: Moved) {
         let Moved { pages, blocks } = moved;
+        let Part { site, cpu, further } = part;
         let delta = match site {
             Site::Refill | Site::AllocDirect => -i64::from(pages),
             _ => i64::from(pages),
@@ -192,6 +238,8 @@ impl<M: Machine> Zone<M> {
         machine.emit(Event::ZoneHold {
             zone,
             site,
+            cpu,
+            further,
             pages,
             blocks,
             batch,
@@ -214,6 +262,40 @@ impl<M: Machine> Zone<M> {
             started: Nanos(0),
             moved: Moved::default(),
             unspent: 0,
+        }
+    }
+}
+
+/// The operation that a hold is part of.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Part {
+    site: Site,
+    /// Whose page lists.
+    cpu: CpuId,
+    /// There was a hold before this one in the same operation.
+    further: bool,
+}
+
+impl Part {
+    /// The first hold, or the only one.
+    pub(super) const fn first(site: Site, cpu: CpuId) -> Self {
+        Self {
+            site,
+            cpu,
+            further: false,
+        }
+    }
+
+    /// Where the lock is taken.
+    pub(super) const fn site(self) -> Site {
+        self.site
+    }
+
+    /// The first hold if nothing was `moved` by the operation yet, else one that follows it.
+    pub(super) const fn after(self, moved: u32) -> Self {
+        Self {
+            further: moved > 0,
+            ..self
         }
     }
 }

@@ -142,6 +142,13 @@ impl Layout {
         self
     }
 
+    /// Whether requests go to lower memory of the same node rather than mix types in `zone`'s blocks
+    /// (Linux: `alloc_flags_nofragment`): normal memory above DMA32.
+    pub(super) fn stays_unmixed(&self, zone: &ZoneLayout) -> bool {
+        let below = |it: &ZoneLayout| it.kind == ZoneKind::Dma32 && it.node == zone.node;
+        zone.kind == ZoneKind::Normal && self.zones.iter().any(below)
+    }
+
     /// Whether it can be managed.
     ///
     /// # Errors

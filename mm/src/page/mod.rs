@@ -5,7 +5,7 @@
 //! free  ──> pcp list of this CPU ──(≥ high)── spill ──> free lists      ──> drain ──> reclaimers ──> last resort
 //! ```
 //!
-//! `buddy`, `links`, `tag`: the free lists. `pcp`, `sizing`, `watermark`: decisions, no locks.
+//! `buddy`, `links`, `tag`, `mobility`: the free lists. `pcp`, `sizing`, `watermark`: decisions, no locks.
 //! `zone`: one zone. `hold`, `blocks`: what moves under one hold of its lock. `alloc`, `free`, `drain`: the three ways pages move. `last_resort`: what
 //! follows when none are left. `holds`: the variants.
 
@@ -14,17 +14,24 @@ mod blocks;
 mod buddy;
 #[cfg(test)]
 mod buddy_tests;
+mod bulk;
+mod carve;
 mod drain;
 mod error;
 mod free;
+#[cfg(test)]
+mod grouped_tests;
 mod hold;
 pub mod holds;
+mod kept;
 mod last_resort;
 mod layout;
 mod links;
+mod mobility;
 mod pcp;
 #[cfg(test)]
 mod pcp_props;
+mod seed;
 mod setup;
 pub mod sizing;
 mod tag;
@@ -36,11 +43,14 @@ use ::alloc::vec::Vec;
 use core::fmt;
 use core::sync::atomic::Ordering::Relaxed;
 
+pub use self::carve::FreeBlocks;
 pub use self::error::{AllocError, FreeError, NoKill, Tried};
 pub(crate) use self::free::FREE_BATCH;
 pub use self::last_resort::{LastResort, Relief};
 pub use self::layout::{Layout, LayoutError, ZoneKind, ZoneLayout};
 pub use self::links::Metadata;
+pub use self::mobility::{Grouping, Mobility};
+pub use self::seed::{ListState, SeedError, TypedBlock};
 pub use self::setup::Config;
 use self::sizing::Sizes;
 use self::watermark::{Urgency, Watermarks};
@@ -62,6 +72,8 @@ pub struct PageAllocator<M: Machine> {
     zones: Vec<Zone<M>>,
     /// For each node and kind, the zones to ask, best first.
     zonelists: Vec<[Vec<u32>; ZoneKind::ALL.len()]>,
+    /// For each zone, itself: the zones to ask by a request for that zone.
+    alone: Vec<u32>,
     /// For each CPU and kind, the zone to ask first, or `NO_ZONE`.
     nearest: Vec<[u32; ZoneKind::ALL.len()]>,
     reclaimers: Vec<Box<dyn Reclaimer<M>>>,
@@ -81,12 +93,18 @@ pub struct Request {
     pub class: ZoneKind,
     /// How far below a watermark the request may go.
     pub urgency: Urgency,
-    /// The node to start from, or `LOCAL`. A plain number keeps a request in one register.
+    /// Which blocks of memory its pages belong in, if the zones group pages.
+    pub mobility: Mobility,
+    /// The node to start from, or `LOCAL`, or `ONLY_ZONE` and a zone. A plain number keeps a
+    /// request in one register.
     node: u32,
 }
 
 /// This CPU's node.
 const LOCAL: u32 = u32::MAX;
+
+/// Added to the index of the only zone to ask. No machine has so many nodes.
+const ONLY_ZONE: u32 = 1 << 31;
 
 /// More than any zone's index.
 const NO_ZONE: u32 = u32::MAX;
@@ -99,8 +117,30 @@ impl Request {
             order,
             class: ZoneKind::Normal,
             urgency: Urgency::Normal,
+            mobility: Mobility::Unmovable,
             node: LOCAL,
         }
+    }
+
+    /// The same from the zone of this index alone, in the order of the layout; its `class` counts for
+    /// the reserve only. Refused with [`AllocError::NoSuchZone`] if there is none.
+    #[must_use]
+    pub const fn from_zone(self, zone: u32) -> Self {
+        Self {
+            node: ONLY_ZONE | zone,
+            ..self
+        }
+    }
+
+    /// The same for pages of which may be done what `mobility` says (Linux: `gfp_migratetype`).
+    /// [`Mobility::HighAtomic`] is for blocks only and means [`Mobility::Unmovable`] here.
+    #[must_use]
+    pub const fn of_mobility(self, mobility: Mobility) -> Self {
+        let mobility = match mobility {
+            Mobility::HighAtomic => Mobility::Unmovable,
+            other => other,
+        };
+        Self { mobility, ..self }
     }
 
     /// The same from `node` on.
@@ -148,6 +188,8 @@ pub struct ZoneView {
     pub free: Pages,
     /// Free blocks of each order.
     pub blocks: [u32; Order::COUNT],
+    /// The same by the type of the block they are in: all unmovable if pages are not grouped.
+    pub blocks_by_mobility: [[u32; Order::COUNT]; Mobility::COUNT],
     /// Pages on CPUs' lists.
     pub listed: Pages,
     /// What the counter of free pages says, differentials included.
@@ -262,23 +304,34 @@ impl<M: Machine> PageAllocator<M> {
 
     #[inline]
     fn zonelist(&self, machine: &M, request: Request) -> impl Iterator<Item = &Zone<M>> {
-        let node = match request.node {
-            LOCAL => machine.topology().place(machine.this_cpu()).node,
-            node => NodeId(node),
-        }
-        .index();
-        let node = node.min(self.zonelists.len() - 1);
-        let list = &self.zonelists[node][request.class as usize];
+        let from = |node: NodeId| {
+            let node = node.index().min(self.zonelists.len() - 1);
+            &*self.zonelists[node][request.class as usize]
+        };
+        let list = match request.node {
+            LOCAL => from(machine.topology().place(machine.this_cpu()).node),
+            only if only & ONLY_ZONE != 0 => {
+                let zone = (only & !ONLY_ZONE) as usize;
+                self.alone.get(zone..=zone).unwrap_or_default()
+            }
+            node => from(NodeId(node)),
+        };
         list.iter().map(|&zone| &self.zones[zone as usize])
     }
 }
 
 impl<M: Machine> Zone<M> {
     fn view(&self, machine: &M) -> ZoneView {
-        let (free, blocks) = self.buddy.with(machine, Site::Control, |buddy| {
+        let (free, blocks, blocks_by_mobility) = self.buddy.with(machine, Site::Control, |buddy| {
             let mut blocks = [0; Order::COUNT];
             Order::all().for_each(|order| blocks[order.index()] = buddy.blocks(order));
-            (buddy.free(), blocks)
+            let of = |mobility| {
+                let mut blocks = [0; Order::COUNT];
+                Order::all()
+                    .for_each(|order| blocks[order.index()] = buddy.blocks_of(order, mobility));
+                blocks
+            };
+            (buddy.free(), blocks, Mobility::ALL.map(of))
         });
         let listed: i64 = self.slots.iter().map(|slot| slot.count.read(machine)).sum();
         ZoneView {
@@ -287,6 +340,7 @@ impl<M: Machine> Zone<M> {
             managed: self.managed,
             free,
             blocks,
+            blocks_by_mobility,
             listed: Pages(u32::try_from(listed).unwrap_or(0)),
             counted_free: self
                 .counters

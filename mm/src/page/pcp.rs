@@ -8,29 +8,49 @@
 
 use alloc::collections::VecDeque;
 
+use super::holds::FlushFrom;
+use super::mobility::Mobility;
+use super::seed::{ListState, TypedBlock};
 use super::sizing::Sizes;
-use crate::units::Order;
+use crate::units::{Order, Pages, Pfn};
 
-/// Orders with a list of their own: 0 to 3, and that of huge pages.
-pub(super) const LISTS: usize = 5;
+/// Lists of a CPU in a zone: orders 0 to 3 by three mobilities each, and huge pages that can or
+/// cannot be moved. Without grouping by mobility only those of unmovable pages are used.
+pub(super) const LISTS: usize = 14;
 
-/// The list of `order`, or `None` when blocks of that order bypass the lists.
+const HUGE_UNMOVABLE: usize = 12;
+const HUGE_MOVABLE: usize = 13;
+
+/// The list of `order` and `mobility`, or `None` when blocks of that order bypass the lists (Linux:
+/// `order_to_pindex`).
 #[inline]
-pub(super) const fn list_of(order: Order) -> Option<usize> {
+pub(super) const fn list_of(order: Order, mobility: Mobility) -> Option<usize> {
+    let mobility = mobility.listed();
     match order.index() {
-        small @ 0..=3 => Some(small),
-        9 => Some(4),
+        small @ 0..=3 => Some(small * 3 + mobility.index()),
+        9 if matches!(mobility, Mobility::Movable) => Some(HUGE_MOVABLE),
+        9 => Some(HUGE_UNMOVABLE),
         _ => None,
     }
 }
 
-fn order_of(list: usize) -> Order {
-    let order = if list == 4 {
+/// The size of the blocks on a list (Linux: `pindex_to_order`).
+pub(super) fn order_of(list: usize) -> Order {
+    let order = if list >= HUGE_UNMOVABLE {
         Order::HUGE.get()
     } else {
-        u8::try_from(list).unwrap_or(0)
+        u8::try_from(list / 3).unwrap_or(0)
     };
     Order::new(order).expect("lists are of small orders")
+}
+
+/// The mobility of the blocks on a list; of huge pages only whether they can be moved.
+fn mobility_of(list: usize) -> Mobility {
+    match list {
+        HUGE_UNMOVABLE => Mobility::Unmovable,
+        HUGE_MOVABLE => Mobility::Movable,
+        small => Mobility::OF_REQUESTS[small % 3],
+    }
 }
 
 /// What a decision depends on besides the lists.
@@ -45,6 +65,21 @@ pub(super) struct Mood {
     pub(super) reclaiming: bool,
     /// The CPU's slice of data cache holds more than three batches.
     pub(super) large_cache: bool,
+    /// How many pages freed in a row make frees of several pages empty the lists.
+    pub(super) flush_from: FlushFrom,
+}
+
+impl Mood {
+    #[inline]
+    fn flush_from(&self) -> u32 {
+        let Sizes {
+            batch, high_min, ..
+        } = self.sizes;
+        match self.flush_from {
+            FlushFrom::Batch => batch.0,
+            FlushFrom::BatchAndHalfMin => batch.0 + high_min.0 / 2,
+        }
+    }
 }
 
 /// One CPU's lists in one zone. In this order, all that single pages need is in one cache line.
@@ -76,6 +111,34 @@ impl Pcp {
     #[cfg(test)]
     pub(super) fn high(&self) -> u32 {
         self.high
+    }
+
+    /// What the lists are like, with frames told by `pfn`.
+    pub(super) fn state(&self, pfn: impl Fn(u32) -> Pfn) -> ListState {
+        let block = |list: usize, page: u32| TypedBlock {
+            pfn: pfn(page),
+            order: order_of(list),
+            mobility: mobility_of(list),
+        };
+        let blocks = self.lists.iter().enumerate();
+        ListState {
+            high: Pages(self.high),
+            alloc_factor: self.alloc_factor,
+            free_count: Pages(self.free_count),
+            freed_high_order: self.freed_high_order,
+            blocks: blocks
+                .flat_map(|(list, pages)| pages.iter().map(move |&page| (list, page)))
+                .map(|(list, page)| block(list, page))
+                .collect(),
+        }
+    }
+
+    /// Takes everything but the blocks from `state`.
+    pub(super) fn set_state(&mut self, state: &ListState) {
+        self.high = state.high.0;
+        self.alloc_factor = state.alloc_factor;
+        self.free_count = state.free_count.0;
+        self.freed_high_order = state.freed_high_order;
     }
 
     /// The hottest block of a list.
@@ -163,7 +226,7 @@ impl Pcp {
         let high_order = (1..=3).contains(&order.get());
         let flush = high_order
             && self.freed_high_order
-            && self.free_count >= batch + mood.sizes.high_min.0 / 2
+            && self.free_count >= mood.flush_from()
             && (!mood.large_cache || self.count >= batch);
         self.freed_high_order = high_order;
         if self.free_count < batch << mood.scale_max {
@@ -190,7 +253,7 @@ impl Pcp {
         high.saturating_sub(self.count + 1)
     }
 
-    /// Pushes single pages of which there are at most [`Pcp::quiet_frees`], as `push` and
+    /// Pushes unmovable single pages of which there are at most [`Pcp::quiet_frees`], as `push` and
     /// `note_free` would one by one. Returns `false` when there is no memory for the list.
     #[inline]
     pub(super) fn push_quietly(&mut self, pages: &[u32], mood: &Mood) -> bool {

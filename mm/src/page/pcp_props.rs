@@ -3,6 +3,8 @@
 
 use proptest::prelude::*;
 
+use super::Mobility;
+use super::holds::FlushFrom;
 use super::pcp::{Mood, Pcp};
 use super::sizing::Sizes;
 use crate::units::{Order, Pages};
@@ -37,6 +39,7 @@ fn mood() -> impl Strategy<Value = Mood> {
             below_high,
             reclaiming,
             large_cache,
+            flush_from: FlushFrom::BatchAndHalfMin,
         },
     )
 }
@@ -65,7 +68,9 @@ fn give(pcp: &mut Pcp, pages: u32) {
 fn step(pcp: &mut Pcp, op: Op, mood: &mut Mood) -> Result<(), TestCaseError> {
     let Sizes { batch, .. } = mood.sizes;
     let most = batch.0 << mood.scale_max;
-    let list = |order: u8| usize::from(order.min(4));
+    let list = |order: u8| {
+        super::pcp::list_of(Order::new(order).expect("small"), Mobility::Unmovable).expect("listed")
+    };
     match op {
         Op::Alloc(order) => {
             let order_of = Order::new(order).expect("a list's order");

@@ -1,7 +1,6 @@
 //! Decisions of page lists, one by one, with the numbers Linux has.
 
 use super::*;
-use crate::units::Pages;
 use alloc::vec::Vec;
 
 fn mood() -> Mood {
@@ -16,6 +15,7 @@ fn mood() -> Mood {
         below_high: false,
         reclaiming: false,
         large_cache: true,
+        flush_from: FlushFrom::BatchAndHalfMin,
     }
 }
 
@@ -116,13 +116,51 @@ fn high_order_frees_in_a_row_flush() {
     let order = Order::new(3).expect("small");
     let frees: Vec<u32> = (0..60)
         .map(|block| {
-            assert!(pcp.push(3, order, block * 8));
+            assert!(pcp.push(9, order, block * 8));
             pcp.note_free(order, &mood())
         })
         .collect();
     // From 63 + 675 / 2 = 400 pages in a row on: 50 blocks, then each further one flushes.
     assert_eq!(frees.iter().position(|&pages| pages > 0), Some(50));
     assert_eq!(frees[50], 51 * 8);
+}
+
+#[test]
+fn linux_6_12_flushes_after_a_batch_in_a_row() {
+    let mut pcp = Pcp {
+        high: 5000,
+        ..Pcp::default()
+    };
+    let mood = Mood {
+        flush_from: FlushFrom::Batch,
+        large_cache: false,
+        ..mood()
+    };
+    let order = Order::new(3).expect("small");
+    let frees: Vec<u32> = (0..9)
+        .map(|block| {
+            assert!(pcp.push(9, order, block * 8));
+            pcp.note_free(order, &mood)
+        })
+        .collect();
+    // 64 pages in a row after eight blocks; then the next one flushes.
+    assert_eq!(frees, [0, 0, 0, 0, 0, 0, 0, 0, 72]);
+}
+
+#[test]
+fn lists_are_numbered_as_linux_numbers_them() {
+    let list = |order, mobility| list_of(Order::new(order).expect("small"), mobility);
+    for (order, first) in [(0, 0), (1, 3), (2, 6), (3, 9)] {
+        let lists = Mobility::ALL.map(|mobility| list(order, mobility));
+        let expected = [first, first + 1, first + 2, first + 1].map(Some);
+        assert_eq!(lists, expected, "kept blocks' pages are listed as movable");
+    }
+    let huge = Mobility::ALL.map(|mobility| list(9, mobility));
+    assert_eq!(huge, [12, 13, 12, 13].map(Some));
+    assert_eq!(list(4, Mobility::Movable), None);
+    for at in 0..LISTS {
+        assert_eq!(list_of(order_of(at), mobility_of(at)), Some(at));
+    }
 }
 
 #[test]
@@ -167,7 +205,7 @@ fn remote_lists_expire_after_three_intervals_without_use() {
 fn the_coldest_comes_first_and_empty_lists_are_passed_over() {
     let mut pcp = Pcp::default();
     assert!(pcp.push(0, Order::ZERO, 1) && pcp.push(0, Order::ZERO, 2));
-    assert!(pcp.push(4, Order::HUGE, 512));
+    assert!(pcp.push(12, Order::HUGE, 512));
     let mut cursor = 1;
     let taken: Vec<u32> =
         core::iter::from_fn(|| pcp.coldest(&mut cursor).map(Coldest::take)).collect();

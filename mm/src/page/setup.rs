@@ -11,9 +11,10 @@ use core::sync::atomic::Ordering::Relaxed;
 use core::{array, fmt};
 
 use super::layout::{Layout, LayoutError, ZoneKind};
+use super::mobility::Grouping;
 use super::sizing::Sizes;
 use super::watermark::{self, Share};
-use super::zone::Zone;
+use super::zone::{Policy, Zone};
 use super::{LastResort, NO_ZONE, PageAllocator, Reclaimer};
 use crate::cpus::{Cpus, Hotplug};
 use crate::design::Design;
@@ -38,6 +39,8 @@ pub struct Config<M: Machine> {
     /// A CPU's share of the last-level cache (Linux: `per_cpu_data_slice_size`). Lists of larger
     /// shares keep freed blocks longer.
     pub cache_slice: Pages,
+    /// Whether pages are grouped by mobility, and in blocks of which size.
+    pub grouping: Grouping,
 }
 
 impl<M: Machine> Config<M> {
@@ -51,6 +54,7 @@ impl<M: Machine> Config<M> {
             reclaimers: Vec::new(),
             last_resort: None,
             cache_slice: Pages::from_bytes(1 << 20),
+            grouping: Grouping::Off,
         }
     }
 }
@@ -79,18 +83,19 @@ impl<M: Machine> PageAllocator<M> {
             reclaimers,
             last_resort,
             cache_slice,
+            grouping,
         } = config;
         layout.check()?;
         let zones: Vec<Zone<M>> = (0..)
             .zip(&layout.zones)
             .map(|(index, zone)| {
-                Zone::new(
-                    machine,
-                    index,
-                    zone,
-                    layout.metadata,
-                    (design.holds, cache_slice),
-                )
+                let policy = Policy {
+                    holds: design.holds,
+                    grouping,
+                    cache_slice,
+                    stays_unmixed: grouping.block().is_some() && layout.stays_unmixed(zone),
+                };
+                Zone::new(machine, index, zone, layout.metadata, policy)
             })
             .collect();
         let this = CpuId(0);
@@ -102,6 +107,7 @@ impl<M: Machine> PageAllocator<M> {
         };
         let pages = Self {
             nearest: topology.ids().map(nearest).collect(),
+            alone: (0..).take(zones.len()).collect(),
             zonelists,
             zones,
             reclaimers,

@@ -4,6 +4,7 @@
 //! place: on a free list, on a pcp list, allocated, or a hole. The tag is what makes a double or
 //! misplaced free an error value instead of a corruption.
 
+use super::mobility::Mobility;
 use crate::machine::Tags;
 use crate::units::Order;
 
@@ -15,6 +16,8 @@ pub(crate) const HOLE: u8 = 0x40;
 const FREE: u8 = 0x10;
 const LISTED: u8 = 0x20;
 const ALLOCATED: u8 = 0x30;
+/// Handed out to a request whose pages can be moved. Only if pages are grouped by mobility.
+const MOVABLE: u8 = 0x50;
 const STATE: u8 = 0xf0;
 
 /// The first page of a block on the free list of `order`.
@@ -32,9 +35,39 @@ pub(crate) const fn allocated(order: Order) -> u8 {
     ALLOCATED | order.get()
 }
 
+/// The first page of a block of `order` that was handed out to a request whose pages can be moved.
+pub(crate) const fn movable(order: Order) -> u8 {
+    MOVABLE | order.get()
+}
+
+/// The first page of a block of `order` that was handed out to a request of `mobility`.
+pub(crate) const fn handed_out(order: Order, mobility: Mobility) -> u8 {
+    match mobility {
+        Mobility::Movable => movable(order),
+        _ => allocated(order),
+    }
+}
+
 /// The order a block was handed out with, if `tag` is that of an allocated block.
 pub(crate) fn allocated_order(tag: u8) -> Option<Order> {
-    if tag & STATE == ALLOCATED {
+    match tag & STATE {
+        ALLOCATED | MOVABLE => Order::new(tag & !STATE),
+        _ => None,
+    }
+}
+
+/// The order of a free block, if `tag` is that of one.
+pub(crate) fn free_order(tag: u8) -> Option<Order> {
+    order_in(FREE, tag)
+}
+
+/// The order of a block handed out to a request whose pages can be moved, if `tag` is that of one.
+pub(crate) fn movable_order(tag: u8) -> Option<Order> {
+    order_in(MOVABLE, tag)
+}
+
+fn order_in(state: u8, tag: u8) -> Option<Order> {
+    if tag & STATE == state {
         Order::new(tag & !STATE)
     } else {
         None

@@ -7,10 +7,11 @@
 use alloc::boxed::Box;
 use core::sync::atomic::Ordering::Relaxed;
 
-use super::buddy::Buddy;
-use super::holds::Holds;
+use super::buddy::{Buddy, Wanted};
+use super::holds::{FlushFrom, Holds};
 use super::layout::{ZoneKind, ZoneLayout};
 use super::links::Metadata;
+use super::mobility::{BlockTypes, Frames, Grouping, Mobility};
 use super::pcp::{Mood, Pcp};
 use super::sizing::Sizes;
 use super::tag;
@@ -29,9 +30,13 @@ pub(crate) struct Zone<M: Machine> {
     spanned: Pages,
     pub(super) managed: Pages,
     pub(super) tags: M::Tags,
+    pub(super) types: BlockTypes<M::Tags>,
     pub(super) buddy: M::Lock<Buddy>,
     pub(super) slots: Box<[Slot<M>]>,
     pub(super) holds: &'static dyn Holds,
+    flush_from: FlushFrom,
+    /// A request asks lower zones of the node before it takes from a block of another type here.
+    pub(super) stays_unmixed: bool,
     pub(crate) counters: Counters<M>,
     pub(super) settings: Settings<M>,
 }
@@ -61,6 +66,8 @@ pub(super) struct Settings<M: Machine> {
     drift_mark: M::Word,
     /// Seen below its high watermark; frees clear it.
     below_high: M::Word,
+    /// Free pages of blocks kept for atomic requests.
+    pub(super) free_kept: M::Word,
     reclaiming: M::Word,
     /// A CPU's slice of data cache, in pages.
     cache_slice: Pages,
@@ -80,6 +87,7 @@ impl<M: Machine> Settings<M> {
             reserve: core::array::from_fn(|_| word(0)),
             drift_mark: word(0),
             below_high: word(0),
+            free_kept: word(0),
             reclaiming: word(0),
             cache_slice,
         }
@@ -96,14 +104,25 @@ impl<M: Machine> Zone<M> {
         index: u32,
         layout: &ZoneLayout,
         metadata: Metadata,
-        (holds, cache_slice): (&'static dyn Holds, Pages),
+        policy: Policy,
     ) -> Self {
+        let Policy {
+            holds,
+            grouping,
+            cache_slice,
+            stays_unmixed,
+        } = policy;
         const { tag::fresh_is_free::<M::Tags>() };
         let topology = machine.topology();
         let on_node = |cpu: &CpuId| topology.place(*cpu).node == layout.node;
         let home = topology.ids().find(on_node).unwrap_or(CpuId(0));
         let tags = machine.tags(layout.spanned);
-        let buddy = filled(layout, metadata, &tags);
+        let types = BlockTypes::new(machine, layout.spanned, grouping);
+        let frames = Frames {
+            tags: &tags,
+            types: &types,
+        };
+        let buddy = filled(layout, metadata, frames);
         let free = i64::from(buddy.free().0);
         let zone = Self {
             index,
@@ -113,9 +132,12 @@ impl<M: Machine> Zone<M> {
             spanned: layout.spanned,
             managed: layout.managed(),
             tags,
+            types,
             buddy: machine.lock(LockClass::Zone, home, buddy),
             slots: topology.ids().map(|cpu| Slot::new(machine, cpu)).collect(),
             holds,
+            flush_from: holds.flush_from(),
+            stays_unmixed,
             counters: Counters::new(machine, 0),
             settings: Settings::new(machine, cache_slice),
         };
@@ -136,6 +158,15 @@ impl<M: Machine> Zone<M> {
     #[inline]
     pub(super) fn pfn(&self, page: u32) -> Pfn {
         self.start.plus(Pages(page))
+    }
+
+    /// What is known of its page frames and blocks without a lock.
+    #[inline]
+    pub(super) fn frames(&self) -> Frames<'_, M::Tags> {
+        Frames {
+            tags: &self.tags,
+            types: &self.types,
+        }
     }
 
     /// Whose memory it is.
@@ -164,6 +195,7 @@ impl<M: Machine> Zone<M> {
             scale_max: u32::try_from(settings.scale_max.load(machine, Relaxed)).unwrap_or(0),
             below_high: settings.below_high.load(machine, Relaxed) != 0,
             reclaiming: settings.reclaiming.load(machine, Relaxed) != 0,
+            flush_from: self.flush_from,
             large_cache: settings.cache_slice.0 > 3 * sizes.batch.0,
         }
     }
@@ -205,6 +237,7 @@ impl<M: Machine> Zone<M> {
             return true;
         }
         let free = self.free_pages(machine);
+        let free = free.saturating_sub(self.out_of_bounds(machine, ask));
         let reserve = Settings::<M>::pages(machine, &self.settings.reserve[ask.class as usize]);
         let ok = |mark| watermark::allows(free, ask.order.pages(), mark, reserve, ask.urgency);
         let marks = self.watermarks(machine);
@@ -220,6 +253,17 @@ impl<M: Machine> Zone<M> {
             Mark::Low => marks.low,
             Mark::High => marks.high,
         })
+    }
+
+    /// Whether the zone may give `count` single pages at once and stay above its low watermark. Does
+    /// not note whether it is below the high one.
+    pub(super) fn spares(&self, machine: &M, ask: Ask, count: Pages) -> bool {
+        let reserve = Settings::<M>::pages(machine, &self.settings.reserve[ask.class as usize]);
+        let low = self.watermarks(machine).low;
+        let mark = Pages(low.0.saturating_add(count.0));
+        let free = self.free_pages(machine);
+        let free = free.saturating_sub(self.out_of_bounds(machine, ask));
+        watermark::allows(free, Pages(1), mark, reserve, ask.urgency)
     }
 
     /// Forgets having been below the high watermark once free pages are above it again.
@@ -270,6 +314,16 @@ impl<M: Machine> Slot<M> {
     }
 }
 
+/// How a zone is to be run.
+#[derive(Clone, Copy)]
+pub(super) struct Policy {
+    pub(super) holds: &'static dyn Holds,
+    pub(super) grouping: Grouping,
+    pub(super) cache_slice: Pages,
+    /// A request asks lower zones of the node before it takes from a block of another type here.
+    pub(super) stays_unmixed: bool,
+}
+
 /// What a request asks of a zone.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ask {
@@ -277,6 +331,20 @@ pub(super) struct Ask {
     pub(super) class: ZoneKind,
     pub(super) urgency: Urgency,
     pub(super) mark: Mark,
+    pub(super) mobility: Mobility,
+    /// Rather nothing than a page inside a block of another type.
+    pub(super) unmixed: bool,
+}
+
+impl Ask {
+    /// What is taken from the free lists for it.
+    pub(super) fn wanted(&self) -> Wanted {
+        Wanted {
+            order: self.order,
+            mobility: self.mobility,
+            unmixed: self.unmixed,
+        }
+    }
 }
 
 /// Which watermark a request must stay above.
@@ -297,7 +365,7 @@ pub enum Reclaiming {
 }
 
 /// Free lists with all memory of `layout` on them.
-fn filled(layout: &ZoneLayout, metadata: Metadata, tags: &impl Tags) -> Buddy {
+fn filled<T: Tags>(layout: &ZoneLayout, metadata: Metadata, frames: Frames<'_, T>) -> Buddy {
     let block = Order::MAX.pages().0;
     let mut buddy = Buddy::new(layout.spanned, metadata);
     let first = layout.start.0;
@@ -307,15 +375,15 @@ fn filled(layout: &ZoneLayout, metadata: Metadata, tags: &impl Tags) -> Buddy {
         while holes.next_if(|hole| hole.end - first <= page).is_some() {}
         let holed = holes.peek().is_some_and(|hole| hole.start - first < end);
         if end - page == block && !holed {
-            buddy.give_fresh(page);
+            buddy.give_fresh(page, frames.types.of(page));
             continue;
         }
         for at in page..end {
-            tags.set(at, tag::HOLE);
+            frames.tags.set(at, tag::HOLE);
         }
         let in_hole = |at: u32| layout.holes.iter().any(|hole| hole.contains(&(first + at)));
         for at in (page..end).filter(|&at| !in_hole(at)) {
-            buddy.give(tags, at, Order::ZERO);
+            buddy.give(frames, at, Order::ZERO);
         }
     }
     buddy

@@ -92,11 +92,20 @@ enum Stop {
 impl<M: Machine> AddressSpace<M> {
     /// Helps as the OOM reaper: not if somebody changes the mappings right now.
     pub fn try_reap(&self, memory: Memory<'_, M>) -> Reaped {
+        self.try_reap_after(memory, || ())
+    }
+
+    /// [`AddressSpace::try_reap`], which calls `starts` once it has the lock of the mappings and
+    /// finds that something may be left to empty.
+    pub(crate) fn try_reap_after(&self, memory: Memory<'_, M>, starts: impl FnOnce()) -> Reaped {
         let machine = memory.machine;
         machine.emit(Event::Begin(Phase::Reap));
-        let reaped = self
-            .mappings
-            .try_read(machine, Site::Reap, |_| self.reap(memory, Site::Reap));
+        let reaped = self.mappings.try_read(machine, Site::Reap, |_| {
+            if !self.has(machine, Flag::Skip) {
+                starts();
+            }
+            self.reap(memory, Site::Reap)
+        });
         let reaped = reaped.map_or(Reaped::Busy, |done| self.conclude(memory, done, Site::Reap));
         machine.emit(Event::End(Phase::Reap));
         reaped

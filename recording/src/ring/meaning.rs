@@ -1,7 +1,7 @@
 //! What the kernel's events mean here, by their names and fields.
 
 use super::fields::Record;
-use crate::event::{Symbol, What};
+use crate::event::{HOLD_ENDS, Symbol, What};
 
 /// What an event is to a recording.
 #[derive(Clone, Copy, Debug)]
@@ -55,6 +55,7 @@ pub(super) fn meaning(name: &str) -> Meaning {
                 claimed: it.number("change_ownership")? != 0,
             })
         },
+        "holdend" => |_| Some(What::Mark(HOLD_ENDS.to_owned())),
         "bulkret" => |it| {
             Some(What::BulkAlloc {
                 pages: it.small("ret")?,

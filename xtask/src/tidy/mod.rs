@@ -2,6 +2,7 @@
 
 mod docs;
 mod edges;
+mod licences;
 mod sources;
 #[cfg(test)]
 mod tree;
@@ -12,7 +13,7 @@ use std::path::{Path, PathBuf};
 /// A rule takes the files of a tree and names what breaks it.
 type Rule = fn(&Tree) -> Vec<String>;
 
-const RULES: [(&str, Rule); 8] = [
+const RULES: [(&str, Rule); 9] = [
     ("dependency edges", edges::check),
     ("files are small", sources::small),
     ("files say what they are", sources::headers),
@@ -21,6 +22,7 @@ const RULES: [(&str, Rule); 8] = [
     ("links lead somewhere", docs::links),
     ("README maps every crate", docs::readme_map),
     ("docs/locks.md names every lock class", docs::lock_classes),
+    ("the kernel's licence stays in its folder", licences::check),
 ];
 
 /// Checks every rule and prints what breaks one.
@@ -65,7 +67,7 @@ pub(crate) struct File {
 
 /// What git does not keep, or what is not ours.
 const SKIPPED: [&str; 2] = ["target", "node_modules"];
-const READ: [&str; 3] = ["rs", "md", "toml"];
+const READ: [&str; 4] = ["rs", "md", "toml", "cocci"];
 
 impl Tree {
     pub(crate) fn read(root: &Path) -> Result<Self, String> {

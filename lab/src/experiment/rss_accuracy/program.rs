@@ -52,6 +52,9 @@ pub(super) enum Hops {
     Halves,
     /// It maps on each CPU in order and unmaps on the first, as a main thread would.
     OneUnmaps,
+    /// Every CPU's part goes up as far as it can, then down as far as it can: each CPU maps; each
+    /// unmaps what it mapped and as much again, which CPU 0 has mapped meanwhile; each maps again.
+    Edge,
     /// It stays on one CPU.
     Stay,
 }
@@ -149,6 +152,8 @@ impl Hops {
             Self::Random => rng.random_range(0..cpus),
             Self::Next | Self::OneUnmaps => nth % cpus,
             Self::Halves => rng.random_range(0..cpus / 2),
+            Self::Edge if Self::goes_down(nth, cpus) => 0,
+            Self::Edge => nth % cpus,
             Self::Stay => 0,
         })
     }
@@ -158,8 +163,16 @@ impl Hops {
             Self::Random => rng.random_range(0..cpus),
             Self::Next => nth % cpus,
             Self::Halves => rng.random_range(cpus / 2..cpus),
-            Self::OneUnmaps | Self::Stay => 0,
+            Self::Edge if Self::goes_down(nth, cpus) => nth % cpus,
+            Self::Edge | Self::OneUnmaps | Self::Stay => 0,
         })
+    }
+}
+
+impl Hops {
+    /// Whether the parts go down now: two rounds of four, the second and the third.
+    fn goes_down(nth: u32, cpus: u32) -> bool {
+        matches!(nth / cpus % 4, 1 | 2)
     }
 }
 
@@ -170,6 +183,7 @@ impl fmt::Display for Hops {
             Self::Next => "next CPU",
             Self::Halves => "map on one half, unmap on the other",
             Self::OneUnmaps => "map on each, unmap on one",
+            Self::Edge => "every part up, then down",
             Self::Stay => "stay",
         })
     }
@@ -215,5 +229,23 @@ mod tests {
             assert_eq!(Hops::Stay.to_map(nth, 8, &mut rng).0, 0);
             assert_eq!(Hops::OneUnmaps.to_unmap(nth, 8, &mut rng).0, 0);
         }
+    }
+
+    #[test]
+    fn at_the_edge_each_part_goes_up_once_down_twice_and_up_again() {
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(1);
+        let mut parts = [0_i32; 8];
+        let mut ends = Vec::new();
+        for nth in 0..32 {
+            parts[Hops::Edge.to_map(nth, 8, &mut rng).index()] += 1;
+            // The first round keeps all it maps.
+            if nth >= 8 {
+                parts[Hops::Edge.to_unmap(nth, 8, &mut rng).index()] -= 1;
+            }
+            if nth % 8 == 7 {
+                ends.push(parts[5]);
+            }
+        }
+        assert_eq!(ends, [1, 0, -1, 0]);
     }
 }

@@ -38,7 +38,9 @@ pub(super) struct Seen {
     pub(super) errors: Vec<i64>,
     /// The most it was off, at any look.
     pub(super) worst: u64,
-    /// The same of what a process is shown, which is never below 0 (Linux: `get_mm_counter`).
+    /// The same of what a process is shown, which is never below 0 (Linux: `get_mm_counter`). In 6.12
+    /// that is field 24 of `/proc/PID/stat` and what the OOM killer compares; `statm` and `status` take
+    /// precise sums.
     pub(super) worst_shown: u64,
     /// What was promised in the end.
     pub(super) bound: Accuracy,

@@ -195,7 +195,7 @@ mod tests {
         let profile = Profile::load("epyc-9654-2s", Card::Mid).expect("built in");
         let design = Design {
             counting,
-            ..Design::LINUX
+            ..Design::UNPATCHED
         };
         SMALL.measure(&profile, &design, 1).1
     }

@@ -332,7 +332,7 @@ mod tests {
     #[test]
     fn parts_of_every_stall_add_up_to_it_in_every_storm() {
         for ending in [Ending::AtOnce, Ending::Helped, STUCK] {
-            for design in [Design::LINUX, Design::PATCHED, Design::OURS] {
+            for design in [Design::UNPATCHED, Design::PATCHED, Design::OURS] {
                 let weathered = small(ending).run(&phone(), &design, 2);
                 assert!(!weathered.stalls.is_empty(), "{ending:?}");
                 for stall in &weathered.stalls {
@@ -364,7 +364,7 @@ mod tests {
 
     #[test]
     fn a_hog_that_is_stuck_is_emptied_by_the_reaper_after_its_delay_and_no_earlier() {
-        let weathered = small(STUCK).run(&phone(), &Design::LINUX, 1);
+        let weathered = small(STUCK).run(&phone(), &Design::UNPATCHED, 1);
         let [death] = weathered.deaths[..] else {
             panic!("{:?}", weathered.deaths);
         };
@@ -388,7 +388,7 @@ mod tests {
             ending: Ending::AtOnce,
         };
         let profile = Profile::load("epyc-9654-256", Card::Mid).expect("built in");
-        let weathered = storm.run(&profile, &Design::LINUX, 1);
+        let weathered = storm.run(&profile, &Design::UNPATCHED, 1);
         let first = weathered.deaths[0];
         let began = first.emptying.expect("it is emptied") - first.told;
         assert!(began < 50_000_000, "it begins to exit after {began} ns");

@@ -349,7 +349,7 @@ mod tests {
         let profile = Profile::load("phone-8", Card::Mid).expect("built in");
         let design = Design {
             reaping,
-            ..Design::LINUX
+            ..Design::UNPATCHED
         };
         let race = Race {
             victim,

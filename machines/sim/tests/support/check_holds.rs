@@ -43,6 +43,7 @@ impl HoldLimit {
             (_, Site::AllocDirect | Site::FreeDirect) => blocks == 1,
             ("bounded" | "bounded-pages", _) => pages <= batch || blocks == 1,
             ("batched", Site::Spill | Site::Decay) => about(batch),
+            ("lists-6.12" | "lists-6.18", Site::Decay) => about(batch),
             (_, Site::Drain) => about(batch << 5),
             (_, Site::DrainRemoteNode) => about(batch),
             _ => true,

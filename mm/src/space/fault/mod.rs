@@ -25,8 +25,8 @@ use super::page_table::{PageKind, first_page, table_of};
 use super::vma_tree::Vma;
 use super::{AddressSpace, END, Flag, MappingKind};
 use crate::machine::{Field, Machine, RwLock};
-use crate::page::Request;
 use crate::page::watermark::Urgency;
+use crate::page::{Mobility, Request};
 use crate::site::Site;
 use crate::units::{Order, Vpn};
 
@@ -196,7 +196,7 @@ impl<M: Machine> AddressSpace<M> {
 
     /// A request for whoever uses this address space: a victim may dip into reserves.
     fn request(&self, machine: &M, order: Order) -> Request {
-        let request = Request::new(order);
+        let request = Request::new(order).of_mobility(Mobility::Movable);
         if self.has(machine, Flag::Victim) {
             request.urgent(Urgency::Victim)
         } else {

@@ -3,6 +3,7 @@
 //! Locks: `UpperTable`, then `PageTable`; pages are taken before and given back after.
 
 use crate::machine::{Lock, Machine};
+use crate::page::Mobility;
 use crate::site::Site;
 use crate::space::AddressSpace;
 use crate::space::error::{FaultError, NoMemory};
@@ -95,7 +96,9 @@ impl<M: Machine> AddressSpace<M> {
     }
 
     pub(super) fn table_page(&self, memory: Memory<'_, M>) -> Result<Pfn, FaultError> {
-        let request = self.request(memory.machine, Order::ZERO);
+        let request = self
+            .request(memory.machine, Order::ZERO)
+            .of_mobility(Mobility::Unmovable);
         memory.table_page(request).map_err(FaultError::OutOfMemory)
     }
 }

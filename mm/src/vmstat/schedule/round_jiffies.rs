@@ -1,7 +1,7 @@
 //! What Linux does: whole seconds, three jiffies apart per CPU, then the timer wheel.
 //!
-//! The skew alone would keep CPUs apart. The wheel fires a timer one second away at the next
-//! multiple of 64 jiffies (HZ 1000) or 8 (HZ 100 to 300), and so regroups them.
+//! The skew alone would keep CPUs apart. The wheel fires a timer one second away at the first
+//! multiple of 64 jiffies (HZ 1000) or 8 (HZ 100 to 300) after its jiffy, and so regroups them.
 
 use super::{Moment, Schedule};
 use crate::machine::Due;

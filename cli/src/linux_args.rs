@@ -1,0 +1,100 @@
+//! Arguments of `plimsoll linux`, and of what it runs inside the guest.
+
+use std::path::PathBuf;
+
+use clap::Subcommand;
+use plimsoll_linux::boot::Memory;
+use plimsoll_linux::package::debian;
+
+use crate::command::linux_build::LinuxBuild;
+
+/// Boots a Linux kernel with many CPUs in QEMU, without hardware help, runs a load in it and
+/// records what its memory management does.
+///
+/// The guest's time is the number of instructions it has run, so that counts and positions are
+/// those of a real kernel, however busy this computer is. Speed means nothing in such a recording.
+#[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub(crate) struct Linux {
+    #[command(subcommand)]
+    pub(crate) command: Option<LinuxCommand>,
+    /// How many CPUs, at most 255
+    #[arg(long, value_name = "N", default_value_t = 4)]
+    pub(crate) cpus: u32,
+    /// How much memory, all nodes together: 2G, 3072M; more than 3G has a DMA32 and a Normal zone
+    #[arg(long, value_name = "SIZE", default_value = "2G")]
+    pub(crate) memory: Memory,
+    /// How many memory nodes, each with as many CPUs and as much memory
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) nodes: u32,
+    /// What runs while the kernel is recorded: a name that `plimsoll linux loads` lists, a static
+    /// program, or a script for /bin/sh
+    #[arg(long, value_name = "NAME|FILE", required = true)]
+    pub(crate) load: Option<String>,
+    /// Where the recording goes
+    #[arg(long, short, value_name = "FILE", required = true)]
+    pub(crate) output: Option<PathBuf>,
+    /// A kernel of your own: a bzImage or vmlinuz
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["series", "hz"])]
+    pub(crate) kernel: Option<PathBuf>,
+    /// Debian's newest packaged cloud kernel of a series, fetched with apt and not installed
+    #[arg(long, value_name = "X.Y", default_value = debian::CHECKED_SERIES, conflicts_with = "hz")]
+    pub(crate) series: String,
+    /// A kernel that was built here with so many timer interrupts a second
+    #[arg(long, value_name = "N")]
+    pub(crate) hz: Option<u32>,
+    /// Loads a module of the kernel first, and what it needs; may be given several times
+    #[arg(long, value_name = "NAME")]
+    pub(crate) module: Vec<String>,
+    /// Records every change of a process's resident pages too
+    #[arg(long)]
+    pub(crate) rss: bool,
+    /// Records where holds of a zone's lock end, by a probe: then `plimsoll show` has pages per hold
+    #[arg(long)]
+    pub(crate) holds: bool,
+    /// Adds arguments to the kernel's command line, where they win over our own
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+    pub(crate) append: Vec<String>,
+    /// Stops the guest after so many seconds, and keeps what it has sent
+    #[arg(long, value_name = "SECONDS", default_value_t = 1800, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub(crate) timeout: u64,
+    /// Keeps what the guest wrote on its console
+    #[arg(long, value_name = "FILE")]
+    pub(crate) console: Option<PathBuf>,
+    /// What the load is told: name=value for one of ours, else its arguments
+    #[arg(last = true, value_name = "ARGUMENT")]
+    pub(crate) told: Vec<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum LinuxCommand {
+    /// Says what is missing to boot a kernel here, and what installs it
+    Doctor,
+    /// Lists the loads, and what each can be told
+    Loads,
+    Build(LinuxBuild),
+}
+
+/// What runs inside a booted kernel.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Guest {
+    #[command(subcommand)]
+    pub(crate) role: Role,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Role {
+    /// The first process of a guest
+    Init,
+    /// A load
+    Load {
+        /// Its name
+        name: String,
+        /// What it is told
+        told: Vec<String>,
+    },
+    /// A worker of a load
+    Worker,
+    /// A program that ends when its standard input does
+    Nothing,
+}

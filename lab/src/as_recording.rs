@@ -1,0 +1,231 @@
+//! A simulated run as a recording: the events that a kernel would have printed, with virtual time.
+//!
+//! What a kernel prints nothing for is left out as well, such as the first wait for a spinlock, with
+//! one exception: a note where each hold of a zone lock ends. A thread is the simulator's task, a lock
+//! the class of it. Events beyond a limit count as lost, as in a ring buffer that is full.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap};
+use std::rc::Rc;
+
+use plimsoll_mm::event::{Event as Emitted, Phase};
+use plimsoll_mm::machine::{Job, Machine};
+use plimsoll_mm::units::CpuId;
+use plimsoll_recording::event::Symbol;
+use plimsoll_recording::{Event, Header, Recording, What};
+use plimsoll_sim::{Access, Sim, Wait};
+
+use crate::show::moves::HOLD_ENDS;
+
+/// Events that one run keeps unless told otherwise: about 300 MB.
+pub const EVENTS_MAX: usize = 4_000_000;
+
+/// The runs of the first seed as recordings, each under the name of its design.
+pub type Recordings = Vec<(String, Recording)>;
+
+/// What a user should know of recordings that are not whole; `shorter` says how to get one that is.
+#[must_use]
+pub fn warnings(recordings: &Recordings, shorter: &str) -> Vec<String> {
+    let warning = |(design, recording): &(String, Recording)| {
+        let lost: u64 = recording.header.lost.iter().map(|(_, count)| count).sum();
+        (lost > 0).then(|| {
+            let kept = recording.events.len();
+            format!("the recording of {design} has its first {kept} events, {lost} more were left out; {shorter}")
+        })
+    };
+    recordings.iter().filter_map(warning).collect()
+}
+
+/// Listens to a machine and writes down what a kernel would have printed.
+#[derive(Clone)]
+pub struct Recorder(Rc<RefCell<Notes>>);
+
+struct Notes {
+    events: Vec<Event>,
+    events_max: usize,
+    lost: BTreeMap<u32, u64>,
+    symbols: HashMap<&'static str, Symbol>,
+    names: Vec<String>,
+}
+
+impl Recorder {
+    /// Listens to `sim` from now on and keeps the first `events_max` events.
+    #[must_use]
+    pub fn attach(sim: &Sim, events_max: usize) -> Self {
+        let recorder = Self(Rc::new(RefCell::new(Notes {
+            events: Vec::new(),
+            events_max,
+            lost: BTreeMap::new(),
+            symbols: HashMap::new(),
+            names: Vec::new(),
+        })));
+        let notes = recorder.clone();
+        sim.observe_pages();
+        sim.observe(move |sim, cpu, at, event| notes.emitted(sim, cpu, at.0, event));
+        let notes = recorder.clone();
+        sim.observe_waits(move |wait| notes.waited(wait));
+        recorder
+    }
+
+    /// A job of the kernel begins on the CPU that runs.
+    pub fn job_starts(&self, sim: &Sim, job: Job) {
+        let cpu = sim.this_cpu();
+        self.0
+            .borrow_mut()
+            .job(sim, cpu, job, |work, function| What::WorkStart {
+                work,
+                function,
+            });
+    }
+
+    /// It ends.
+    pub fn job_ends(&self, sim: &Sim, job: Job) {
+        let cpu = sim.this_cpu();
+        self.0
+            .borrow_mut()
+            .job(sim, cpu, job, |work, function| What::WorkEnd {
+                work,
+                function,
+            });
+    }
+
+    /// What was written down, in order of time; `release` says what ran, `command` what it did.
+    #[must_use]
+    pub fn finish(&self, sim: &Sim, release: String, command: String) -> Recording {
+        let mut notes = self.0.borrow_mut();
+        let mut events = std::mem::take(&mut notes.events);
+        // Stable: events of one CPU at one time keep their order.
+        events.sort_by_key(|event| event.time_ns);
+        let header = Header {
+            release,
+            machine: "simulated".to_owned(),
+            hz: sim.hz().get(),
+            cpus: sim.topology().cpus(),
+            page_bytes: 4096,
+            command,
+            symbols: std::mem::take(&mut notes.names),
+            lost: std::mem::take(&mut notes.lost).into_iter().collect(),
+            ..Header::default()
+        };
+        Recording { header, events }
+    }
+
+    fn emitted(&self, sim: &Sim, cpu: CpuId, time_ns: u64, event: &Emitted) {
+        let mut notes = self.0.borrow_mut();
+        let what = match *event {
+            Emitted::PageAlloc { pfn, order } => What::Alloc {
+                pfn: pfn.0.into(),
+                order: order.get(),
+                mobility: None,
+                gfp: None,
+            },
+            Emitted::PageFree { pfn, order } => What::Free {
+                pfn: pfn.0.into(),
+                order: order.get(),
+            },
+            Emitted::ZoneLocked { pfn, order, listed } => What::ZoneLocked {
+                pfn: pfn.0.into(),
+                order: order.get(),
+                mobility: 0,
+                percpu_refill: listed,
+            },
+            Emitted::PcpuDrain { pfn, order } => What::PcpuDrain {
+                pfn: pfn.0.into(),
+                order: order.get(),
+                mobility: None,
+            },
+            Emitted::ZoneHold { .. } => What::Mark(HOLD_ENDS.to_owned()),
+            // The shepherd hands the work to the CPU it wakes.
+            Emitted::Kick { cpu } => What::WorkQueued {
+                work: work_of(cpu, Job::VmstatUpdate),
+                function: notes.symbol(function_of(Job::VmstatUpdate)),
+            },
+            Emitted::MarkVictim(victim) => What::MarkVictim { victim: victim.0 },
+            Emitted::WakeReaper(victim) => What::WakeReaper { victim: victim.0 },
+            Emitted::StartTaskReaping(victim) => What::StartReaping { victim: victim.0 },
+            Emitted::FinishTaskReaping(victim) => What::FinishReaping { victim: victim.0 },
+            Emitted::SkipTaskReaping(victim) => What::SkipReaping { victim: victim.0 },
+            Emitted::End(Phase::Exit) => What::ExitMmap,
+            _ => return,
+        };
+        notes.push(cpu, time_ns, pid_of(sim.this_task()), what);
+    }
+
+    fn waited(&self, wait: &Wait) {
+        if !wait.traced {
+            return;
+        }
+        let mut notes = self.0.borrow_mut();
+        let mut stack = Vec::with_capacity(2);
+        if wait.site.is_bulk_free() {
+            // Linux takes the lock there for all of them.
+            stack.push(notes.symbol("free_pcppages_bulk"));
+        }
+        stack.push(notes.symbol(wait.site.name()));
+        let flags = match wait.access {
+            Access::Spin => 1,
+            Access::Read => 2,
+            Access::Write => 4,
+            Access::Sleep => 32,
+        };
+        let lock = wait.class as u64;
+        let pid = pid_of(Some(wait.task));
+        let begin = What::ContentionBegin { lock, flags, stack };
+        notes.push(wait.cpu, wait.from.0, pid, begin);
+        let end = What::ContentionEnd { lock, result: 0 };
+        notes.push(wait.cpu, wait.until.0, pid, end);
+    }
+}
+
+impl Notes {
+    fn job(&mut self, sim: &Sim, cpu: CpuId, job: Job, what: fn(u64, Symbol) -> What) {
+        let function = self.symbol(function_of(job));
+        let what = what(work_of(cpu, job), function);
+        self.push(cpu, sim.now().0, pid_of(sim.this_task()), what);
+    }
+
+    fn push(&mut self, cpu: CpuId, time_ns: u64, pid: u32, what: What) {
+        if self.events.len() < self.events_max {
+            let cpu = cpu.0;
+            self.events.push(Event {
+                time_ns,
+                cpu,
+                pid,
+                what,
+            });
+        } else {
+            *self.lost.entry(cpu.0).or_default() += 1;
+        }
+    }
+
+    fn symbol(&mut self, name: &'static str) -> Symbol {
+        let next = Symbol(u32::try_from(self.names.len()).expect("few functions are named"));
+        *self.symbols.entry(name).or_insert_with(|| {
+            self.names.push(name.to_owned());
+            next
+        })
+    }
+}
+
+impl std::fmt::Debug for Recorder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Recorder").finish_non_exhaustive()
+    }
+}
+
+/// A work item stands for its kind and CPU.
+fn work_of(cpu: CpuId, job: Job) -> u64 {
+    u64::from(cpu.0) << 1 | job as u64
+}
+
+fn function_of(job: Job) -> &'static str {
+    match job {
+        Job::VmstatUpdate => "vmstat_update",
+        Job::Shepherd => "vmstat_shepherd",
+    }
+}
+
+/// 0 is the idle task, as in Linux.
+fn pid_of(task: Option<u32>) -> u32 {
+    task.map_or(0, |task| task.saturating_add(1))
+}

@@ -1,0 +1,207 @@
+//! What the kernel added to a counter, as recorded, beside the additions that the log stands for.
+//!
+//! A probe on `percpu_counter_add_batch` tells each addition; `rss_stat` tells the precise sum after it,
+//! whose changes are the additions. The recording begins before the log does, so the log's additions are
+//! looked for as one run among the recorded ones. An addition of the log that the kernel made in two
+//! parts counts as one, and how many were is said.
+
+use std::collections::BTreeMap;
+
+use plimsoll_recording::Recording;
+use plimsoll_recording::event::{Event, What};
+
+use super::log::{Run, Step};
+use super::replay::pieces;
+use super::{Judge, Judgement};
+
+/// The index of anonymous pages (Linux: `MM_ANONPAGES`).
+const ANON: u32 = 1;
+
+/// How many recorded additions the program may have made behind its log: it ends and gives all back.
+const BEHIND_LOG_MAX: usize = 1 << 20;
+
+/// The additions to a counter of resident pages.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Additions;
+
+/// From which CPU, and how much.
+type Addition = (u32, i64);
+
+impl Judge for Additions {
+    fn name(&self) -> &'static str {
+        "additions"
+    }
+
+    fn judge(&self, recording: &Recording) -> Option<Judgement> {
+        let recorded = recorded(recording)?;
+        let wanted: Vec<Addition> = super::runs(&recording.header)?
+            .iter()
+            .flat_map(logged)
+            .collect();
+        if wanted.is_empty() {
+            return None;
+        }
+        let found = best(&recorded, &wanted);
+        let mut judgement = Judgement {
+            subject: "resident pages".to_owned(),
+            unit: "additions",
+            compared: wanted.len() as u64,
+            identical: found.equal as u64,
+            ..Judgement::default()
+        };
+        judgement.notes.push(format!(
+            "Of {} recorded additions to the counter of anonymous pages the log begins at number {}; \
+             {} of its additions the kernel made in two parts.",
+            recorded.len(),
+            found.begin + 1,
+            found.cut
+        ));
+        if let (Some(wanted), at) = (wanted.get(found.equal), found.end) {
+            judgement.first_difference = vec![
+                format!(
+                    "addition {} of the log: {wanted:?} (CPU, pages)",
+                    found.equal + 1
+                ),
+                format!("Linux: {:?}", &recorded[at..recorded.len().min(at + 3)]),
+            ];
+        }
+        Some(judgement)
+    }
+}
+
+/// The additions to the counter of anonymous pages that has most of them.
+fn recorded(recording: &Recording) -> Option<Vec<Addition>> {
+    let probed = probed(&recording.events);
+    let told = || told(&recording.events, recording.header.page_bytes);
+    let longest = |by: BTreeMap<u64, Vec<Addition>>| by.into_values().max_by_key(Vec::len);
+    longest(probed).or_else(|| longest(told()))
+}
+
+/// What the probe says, by counter.
+fn probed(events: &[Event]) -> BTreeMap<u64, Vec<Addition>> {
+    let mut by_counter: BTreeMap<u64, Vec<Addition>> = BTreeMap::new();
+    for event in events {
+        if let What::CounterAdd {
+            counter, amount, ..
+        } = event.what
+        {
+            by_counter
+                .entry(counter)
+                .or_default()
+                .push((event.cpu, amount));
+        }
+    }
+    by_counter
+}
+
+/// What follows from the sums, by address space.
+fn told(events: &[Event], page_bytes: u32) -> BTreeMap<u64, Vec<Addition>> {
+    let page = i64::from(page_bytes.max(1));
+    let mut by_space: BTreeMap<u64, (i64, Vec<Addition>)> = BTreeMap::new();
+    for event in events {
+        if let What::RssStat {
+            mm,
+            member: ANON,
+            bytes,
+            ..
+        } = event.what
+        {
+            let (last, additions) = by_space.entry(u64::from(mm)).or_default();
+            additions.push((event.cpu, bytes / page - *last));
+            *last = bytes / page;
+        }
+    }
+    by_space
+        .into_iter()
+        .map(|(mm, (_, additions))| (mm, additions))
+        .collect()
+}
+
+fn logged(run: &Run) -> Vec<Addition> {
+    let additions = |step: &Step| match step {
+        Step::Touch(pages) => (0..pages.pages).map(|_| (pages.cpu, 1)).collect(),
+        Step::Unmap(it) => pieces(it.offset, it.pages, None)
+            .into_iter()
+            .map(|piece| (it.cpu, -piece.cast_signed()))
+            .collect(),
+        Step::Precise { .. } => Vec::new(),
+    };
+    run.steps.iter().flat_map(additions).collect()
+}
+
+/// Where the log is among the recorded additions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Found {
+    begin: usize,
+    /// Behind the last recorded addition that is equal.
+    end: usize,
+    equal: usize,
+    cut: usize,
+}
+
+/// The place at which most of the log's additions follow one another.
+fn best(recorded: &[Addition], wanted: &[Addition]) -> Found {
+    let latest = recorded.len().saturating_sub(wanted.len());
+    let begins = latest.saturating_sub(BEHIND_LOG_MAX)..recorded.len();
+    let mut best = Found::default();
+    for begin in begins {
+        let found = follow(recorded, wanted, begin);
+        if found.equal > best.equal {
+            best = found;
+        }
+        if found.equal == wanted.len() {
+            break;
+        }
+    }
+    best
+}
+
+fn follow(recorded: &[Addition], wanted: &[Addition], begin: usize) -> Found {
+    let mut found = Found {
+        begin,
+        end: begin,
+        ..Found::default()
+    };
+    for &(cpu, amount) in wanted {
+        match recorded[found.end..] {
+            [(on, all), ..] if (on, all) == (cpu, amount) => found.end += 1,
+            [(on, one), (next, other), ..]
+                if on == cpu
+                    && next == cpu
+                    && one.signum() == other.signum()
+                    && one + other == amount =>
+            {
+                found.end += 2;
+                found.cut += 1;
+            }
+            _ => return found,
+        }
+        found.equal += 1;
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_is_found_behind_what_came_before_it() {
+        let recorded = [(0, 1), (0, 1), (0, 1), (3, -2), (0, -1)];
+        let found = best(&recorded, &[(0, 1), (3, -2)]);
+        assert_eq!(
+            (found.begin, found.end, found.equal, found.cut),
+            (2, 4, 2, 0)
+        );
+    }
+
+    #[test]
+    fn an_addition_in_two_parts_counts_as_one() {
+        let recorded = [(0, 1), (3, -200), (3, -312), (4, 1)];
+        let found = best(&recorded, &[(0, 1), (3, -512), (4, 1)]);
+        assert_eq!((found.equal, found.cut), (3, 1));
+        // Parts on two CPUs are no parts of one.
+        let found = best(&[(0, 1), (3, -200), (2, -312)], &[(0, 1), (3, -512)]);
+        assert_eq!(found.equal, 1);
+    }
+}

@@ -1,0 +1,43 @@
+//! What other counters would have shown for the same additions.
+//!
+//! Their readings differ from Linux's by nature, so nothing is compared here: only how far off each
+//! was. The machine has one socket and one cache, as an emulated one says it has.
+
+use plimsoll_mm::counter::Counting;
+
+use super::log::Run;
+use super::replay::{Cuts, Replayed};
+use super::replay_on;
+use crate::report::Table;
+
+/// The worst error of each, beside what each promises.
+pub(super) fn table(runs: &[Run], flat: &[Replayed]) -> Table {
+    let row = |(run, flat): (&Run, &Replayed)| {
+        let tree = replay_on(run, Counting::Tree, Cuts::Given(&flat.cuts));
+        let ours = replay_on(run, Counting::OneSided, Cuts::Given(&flat.cuts));
+        let mut row = vec![run.name(), flat.worst_recorded.to_string()];
+        for seen in [flat, &tree, &ours] {
+            row.push(seen.worst.to_string());
+            row.push(seen.bound.under.max(seen.bound.over).to_string());
+        }
+        row
+    };
+    Table {
+        title: "Worst error in pages, and the most it can be".to_owned(),
+        note: "`shown` is the recorded reading, never below 0; the others are not cut at 0."
+            .to_owned(),
+        columns: [
+            "program",
+            "shown",
+            "flat",
+            "most",
+            "tree",
+            "most",
+            "one-sided",
+            "most",
+        ]
+        .map(str::to_owned)
+        .to_vec(),
+        rows: runs.iter().zip(flat).map(row).collect(),
+    }
+}

@@ -1,0 +1,172 @@
+//! The log of a program that hops over CPUs, a line each step:
+//!
+//! ```text
+//! # kind CPUs size seed
+//! I cpu anon file shown               warm: all of anon was counted on this CPU
+//! cpu +pages offset shown             touched one by one; offset of the first in its page table
+//! cpu -pages offset shown             unmapped
+//! P anon file shown smaps own statm   precise readings
+//! ```
+
+/// More CPUs than a kernel can have been built for, or more pages than a step can have, are a slip.
+const CPUS_MAX: u32 = 4096;
+const PAGES_MAX: u64 = 1 << 24;
+/// Pages that a page table maps.
+pub(super) const TABLE_PAGES: u64 = 512;
+
+/// One program from its start to its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Run {
+    pub(super) kind: String,
+    pub(super) cpus: u32,
+    pub(super) size: u64,
+    pub(super) warm: Option<Warm>,
+    pub(super) steps: Vec<Step>,
+    /// Lines behind the first that makes no sense: what they are relative to is not known.
+    pub(super) set_aside: u64,
+    /// The first line that makes no sense, from 1.
+    bad_line: Option<usize>,
+}
+
+/// What was resident when the log began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Warm {
+    pub(super) cpu: u32,
+    pub(super) anon: u64,
+    pub(super) shown: u64,
+}
+
+/// A line of the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    Touch(Pages),
+    Unmap(Pages),
+    Precise {
+        anon: i64,
+        file: i64,
+        shown: i64,
+        smaps: i64,
+        own: i64,
+    },
+}
+
+/// Pages that were mapped and touched, or unmapped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Pages {
+    pub(super) cpu: u32,
+    pub(super) pages: u64,
+    /// Of the first in its page table.
+    pub(super) offset: u64,
+    pub(super) shown: i64,
+}
+
+impl Run {
+    /// Its program, as a table calls it.
+    pub(super) fn name(&self) -> String {
+        format!("{} {}, {} CPUs", self.kind, self.size, self.cpus)
+    }
+
+    /// Sets a line aside, and all behind it.
+    fn stop_at(&mut self, number: usize) {
+        self.bad_line.get_or_insert(number);
+        self.set_aside += 1;
+    }
+
+    /// Why some of its lines are set aside.
+    pub(super) fn trouble(&self) -> Option<String> {
+        let line = self.bad_line?;
+        Some(format!(
+            "Line {line} of the log makes no sense, so {} lines of `{}` from there on are set aside.",
+            self.set_aside,
+            self.name()
+        ))
+    }
+}
+
+/// The runs of a log. Lines before the first are passed over.
+pub(super) fn parse(text: &str) -> Vec<Run> {
+    let mut runs: Vec<Run> = Vec::new();
+    for (number, line) in (1..).zip(text.lines()) {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        match (&*words, runs.last_mut()) {
+            ([], _) => {}
+            (["#", head @ ..], last) => match (begin(head), last) {
+                (Some(run), _) => runs.push(run),
+                (None, Some(last)) => last.stop_at(number),
+                (None, None) => {}
+            },
+            (_, None) => {}
+            (words, Some(run)) => {
+                if run.bad_line.is_some() || take(run, words).is_none() {
+                    run.stop_at(number);
+                }
+            }
+        }
+    }
+    runs
+}
+
+fn begin(head: &[&str]) -> Option<Run> {
+    let [kind, cpus, size, _seed] = head else {
+        return None;
+    };
+    let cpus = cpus
+        .parse()
+        .ok()
+        .filter(|cpus| (1..=CPUS_MAX).contains(cpus))?;
+    Some(Run {
+        kind: (*kind).to_owned(),
+        cpus,
+        size: size.parse().ok()?,
+        warm: None,
+        steps: vec![],
+        set_aside: 0,
+        bad_line: None,
+    })
+}
+
+fn take(run: &mut Run, words: &[&str]) -> Option<()> {
+    let cpus = run.cpus;
+    let cpu = |word: &str| word.parse().ok().filter(|cpu| *cpu < cpus);
+    match words {
+        ["I", on, anon, _file, shown] => {
+            let anon = pages(anon)?;
+            // More may have been folded in part, and the log does not say how much.
+            let fits = anon < u64::from(cpus).saturating_mul(2).max(32);
+            run.warm = Some(Warm {
+                cpu: cpu(on)?,
+                anon: fits.then_some(anon)?,
+                shown: pages(shown)?,
+            });
+        }
+        // What follows is relative to what was there when the log began.
+        _ if run.warm.is_none() => return None,
+        ["P", anon, file, shown, smaps, own, ..] => run.steps.push(Step::Precise {
+            anon: anon.parse().ok()?,
+            file: file.parse().ok()?,
+            shown: shown.parse().ok()?,
+            smaps: smaps.parse().ok()?,
+            own: own.parse().ok()?,
+        }),
+        [on, change, offset, shown] => {
+            let (sign, count) = change.split_at_checked(1)?;
+            let pages = Pages {
+                cpu: cpu(on)?,
+                pages: pages(count)?,
+                offset: offset.parse().ok().filter(|offset| *offset < TABLE_PAGES)?,
+                shown: shown.parse().ok()?,
+            };
+            run.steps.push(match sign {
+                "+" => Step::Touch(pages),
+                "-" => Step::Unmap(pages),
+                _ => return None,
+            });
+        }
+        _ => return None,
+    }
+    Some(())
+}
+
+fn pages(word: &str) -> Option<u64> {
+    word.parse().ok().filter(|pages| *pages <= PAGES_MAX)
+}

@@ -1,0 +1,145 @@
+//! Counters: what a process is shown of its resident pages, beside `flat`.
+//!
+//! A program that hops over all CPUs logs each step and what the kernel showed after it. The same
+//! additions go through the flat counter of `mm`, on as many CPUs; every reading must be equal.
+//!
+//! `log`: the program's log. `replay`: it once more, on a counter. `beside`: what the trees would have
+//! shown. `additions`: what the kernel added, as recorded, beside the log.
+
+mod additions;
+mod beside;
+mod log;
+mod replay;
+
+use plimsoll_host::Host;
+use plimsoll_mm::counter::{Batch, Counters, Counting, Plan};
+use plimsoll_mm::topology::Topology;
+use plimsoll_recording::{Header, Recording};
+
+pub use self::additions::Additions;
+use self::log::Run;
+use self::replay::{Cuts, Replay, Replayed};
+use super::{Judge, Judgement};
+use crate::report::Table;
+
+/// Names of the log among a recording's texts.
+const LOGS: [&str; 2] = ["counter log", "hop"];
+
+/// The readings of resident pages.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Readings;
+
+impl Judge for Readings {
+    fn name(&self) -> &'static str {
+        "counters"
+    }
+
+    fn judge(&self, recording: &Recording) -> Option<Judgement> {
+        let runs = runs(&recording.header)?;
+        let replayed: Vec<Replayed> = runs
+            .iter()
+            .map(|run| replay_on(run, Counting::Flat, Cuts::AsRead))
+            .collect();
+        let mut judgement = sum_up(&runs, &replayed);
+        judgement.tables.push(readings(&runs, &replayed));
+        judgement.tables.push(beside::table(&runs, &replayed));
+        Some(judgement)
+    }
+}
+
+/// Replays the runs of a recording's log on counters that `make` makes for each number of CPUs: to try
+/// another rule than Plimsoll's. `None` without a log.
+pub fn judge_with<C: Counters<Host>>(
+    recording: &Recording,
+    make: impl Fn(&Host) -> C,
+) -> Option<Judgement> {
+    let runs = runs(&recording.header)?;
+    let replay = |run: &Run| {
+        let host = Host::with_topology(Topology::flat(run.cpus));
+        let counter = make(&host);
+        Replay::new(&host, &counter, run, Cuts::AsRead).perform(run)
+    };
+    let replayed: Vec<Replayed> = runs.iter().map(replay).collect();
+    Some(sum_up(&runs, &replayed))
+}
+
+/// The runs of the log; `None` without one, or without a single run in it.
+fn runs(header: &Header) -> Option<Vec<Run>> {
+    let text = LOGS.iter().find_map(|name| header.text(name))?;
+    let runs = log::parse(text);
+    (!runs.is_empty()).then_some(runs)
+}
+
+fn replay_on(run: &Run, counting: Counting, cuts: Cuts<'_>) -> Replayed {
+    let host = Host::with_topology(Topology::flat(run.cpus));
+    let plan = Plan::new(&host, counting, 1, Batch::RSS).expect("one counter, at most 4096 CPUs");
+    let counter = plan.init_many(&host);
+    let counter = counter.expect("the host has memory for one counter");
+    Replay::new(&host, &counter, run, cuts).perform(run)
+}
+
+fn sum_up(runs: &[Run], replayed: &[Replayed]) -> Judgement {
+    let sum = |of: fn(&Replayed) -> u64| replayed.iter().map(of).sum::<u64>();
+    let (unmappings, cuts) = (sum(|it| it.unmappings), sum(|it| it.cuts.len() as u64));
+    let (precise, right) = (sum(|it| it.precise), sum(|it| it.precise_right));
+    let mut notes = vec![format!(
+        "Of {unmappings} unmappings {cuts} count only if they are cut once more than at page \
+         tables, which Linux does where it has to reschedule; where the cut was follows from the \
+         reading alone."
+    )];
+    notes.push(format!(
+        "Of {precise} precise readings {right} are equal to the sum of all parts, to the page \
+         tables and to the program's own count."
+    ));
+    notes.extend(runs.iter().filter_map(Run::trouble));
+    Judgement {
+        subject: "resident pages".to_owned(),
+        unit: "readings",
+        compared: sum(|it| it.readings),
+        identical: sum(|it| it.equal),
+        set_aside: runs.iter().map(|run| run.set_aside).sum(),
+        first_difference: replayed
+            .iter()
+            .map(|it| it.first_difference.clone())
+            .find(|lines| !lines.is_empty())
+            .unwrap_or_default(),
+        tables: vec![],
+        notes,
+    }
+}
+
+fn readings(runs: &[Run], replayed: &[Replayed]) -> Table {
+    let row = |(run, it): (&Run, &Replayed)| {
+        let numbers = [
+            it.readings,
+            it.equal,
+            it.unmappings,
+            it.cuts.len() as u64,
+            it.precise,
+            it.precise_right,
+        ];
+        let mut row = vec![run.name()];
+        row.extend(numbers.map(|number| number.to_string()));
+        row
+    };
+    Table {
+        title: "Readings of resident pages, by program".to_owned(),
+        note: "Cheap readings are field 24 of /proc/PID/stat, precise ones /proc/PID/status."
+            .to_owned(),
+        columns: [
+            "program",
+            "readings",
+            "equal",
+            "unmappings",
+            "cut",
+            "precise",
+            "equal",
+        ]
+        .map(str::to_owned)
+        .to_vec(),
+        rows: runs.iter().zip(replayed).map(row).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,119 @@
+//! The judge of counters on logs that are made up.
+
+use super::log::{Pages, Step};
+use super::replay::pieces;
+use super::*;
+
+fn recording(log: &str) -> Recording {
+    let mut recording = Recording::default();
+    recording.header.texts = vec![("counter log".to_owned(), log.to_owned())];
+    recording
+}
+
+/// 16 CPUs, so the batch is 32 and a part at most 31: 10 pages warm on CPU 0 and 5 of files.
+const START: &str = "# next 16 31 1\nI 0 10 5 5\n";
+
+fn judge(lines: &str) -> Judgement {
+    let judgement = Readings.judge(&recording(&format!("{START}{lines}")));
+    judgement.expect("a run")
+}
+
+#[test]
+fn a_fold_is_where_linux_has_it() {
+    // 31 pages stay in CPU 1's part; the 32nd folds them all.
+    let judgement = judge("1 +31 0 5\n1 +1 31 37\n2 -31 0 37\nP 11 5 37 16 11 16\n");
+    assert_eq!((judgement.compared, judgement.identical), (4, 4));
+    assert_eq!(judgement.first_difference, [""; 0]);
+    assert!(judgement.notes[1].starts_with("Of 1 precise readings 1 are"));
+}
+
+#[test]
+fn a_reading_that_differs_is_shown_with_both_sides() {
+    let judgement = judge("1 +31 0 36\n1 +1 31 37\n");
+    assert_eq!((judgement.compared, judgement.identical), (2, 1));
+    assert_eq!(
+        judgement.first_difference[1],
+        "Linux shows 36 pages, Plimsoll 5"
+    );
+}
+
+#[test]
+fn an_unmapping_that_was_counted_in_two_parts_is_found_and_counted() {
+    let whole = judge("1 +31 0 5\n1 -40 0 5\n3 +32 0 37\n");
+    assert_eq!((whole.compared, whole.identical), (3, 3));
+    assert!(whole.notes[0].starts_with("Of 1 unmappings 0 count"));
+    // In one piece −40 would fold 60 pages. In two, the first 12 fold 32 of them, and 28 stay.
+    let parts = judge("1 +64 0 69\n2 -20 0 69\n2 -40 20 37\n2 -4 60 5\n");
+    assert_eq!((parts.compared, parts.identical), (4, 4));
+    assert!(
+        parts.notes[0].starts_with("Of 3 unmappings 1 count"),
+        "{:?}",
+        parts.notes
+    );
+    // No cut gives this reading, and what is behind it does not depend on what was tried.
+    let neither = judge("1 +64 0 69\n2 -20 0 69\n2 -40 20 50\n2 -4 60 9\n");
+    assert_eq!((neither.compared, neither.identical), (4, 3));
+    assert!(neither.notes[0].starts_with("Of 3 unmappings 0 count"));
+}
+
+#[test]
+fn pieces_end_at_page_tables_where_the_gather_is_full_and_at_a_cut() {
+    assert_eq!(pieces(500, 30, None), [12, 18]);
+    assert_eq!(pieces(500, 30, Some(12)), [12, 18]);
+    assert_eq!(pieces(500, 30, Some(20)), [12, 8, 10]);
+    let full = pieces(0, 10_000, None);
+    assert_eq!(full[17..], [512, 462, 50, 272]);
+    assert_eq!(full.iter().sum::<u64>(), 10_000);
+}
+
+#[test]
+fn what_makes_no_sense_is_set_aside_with_all_behind_it() {
+    for bad in [
+        "# next 0 31 1",
+        "1 +x 0 5",
+        "16 +1 0 5",
+        "1 *1 0 5",
+        "1 +1 512 5",
+        "1 +1",
+        "P 1 2",
+        "I 0 99 5 5",
+    ] {
+        let judgement = judge(&format!("1 +31 0 5\n{bad}\n1 +1 31 37\n"));
+        assert_eq!(
+            (judgement.compared, judgement.identical, judgement.set_aside),
+            (1, 1, 2),
+            "{bad}"
+        );
+        assert!(judgement.notes[2].starts_with("Line 4 of the log makes no sense"));
+    }
+    // Without what was resident at the start, nothing can be said of what follows.
+    let judgement = Readings
+        .judge(&recording("# next 16 31 1\n1 +31 0 5\n"))
+        .expect("a run");
+    assert_eq!((judgement.compared, judgement.set_aside), (0, 1));
+}
+
+#[test]
+fn a_recording_without_a_log_has_nothing_to_judge() {
+    assert!(Readings.judge(&Recording::default()).is_none());
+    assert!(Readings.judge(&recording("")).is_none());
+    assert!(
+        Readings
+            .judge(&recording("# next 0 31 1\nI 0 10 5 5\n"))
+            .is_none()
+    );
+    assert!(Additions.judge(&recording(START)).is_none());
+}
+
+#[test]
+fn a_step_reads_as_it_was_written() {
+    let runs = runs(&recording(&format!("{START}3 -7 9 11\n")).header).expect("a run");
+    let pages = Pages {
+        cpu: 3,
+        pages: 7,
+        offset: 9,
+        shown: 11,
+    };
+    assert_eq!(runs[0].steps, [Step::Unmap(pages)]);
+    assert_eq!(runs[0].name(), "next 31, 16 CPUs");
+}

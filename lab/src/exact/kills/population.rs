@@ -1,0 +1,149 @@
+//! The processes of a recorded machine before its memory ran out, as the load that made them read
+//! them from `/proc`.
+//!
+//! ```text
+//! total ram_kib=308344 swap_kib=0
+//! group /web together
+//! process pid=171 kind=process adj=0 score=713 rss=5430 swap_kib=0 pte_kib=84 nodes=0 group=/web
+//! ```
+//!
+//! `rss` is field 24 of `/proc/PID/stat`, the cheap reading; `swap_kib` and `pte_kib` are `VmSwap` and
+//! `VmPTE` of `/proc/PID/status`; `nodes` is its `Mems_allowed_list`. `shares=PID` names the process
+//! whose memory it uses, `vfork` says that it does so until it starts a program. Unknown words are
+//! left to later versions.
+
+use plimsoll_mm::oom::Kind;
+use plimsoll_recording::Recording;
+
+use super::log::list;
+
+/// The name of the text of a recording that holds the population.
+pub(crate) const TEXT: &str = "oom population";
+
+/// All of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Population {
+    /// Pages of memory and of swap.
+    pub(super) total: u64,
+    /// Pages of swap.
+    pub(super) swap: u64,
+    /// Memory cgroups whose members die together (`memory.oom.group`).
+    pub(super) together: Vec<String>,
+    pub(super) members: Vec<Member>,
+}
+
+/// A process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Member {
+    pub(super) pid: u32,
+    pub(super) kind: Kind,
+    pub(super) adj: i32,
+    /// `/proc/PID/oom_score`.
+    pub(super) score: u64,
+    pub(super) rss_pages: u64,
+    pub(super) swap_kib: u64,
+    pub(super) table_kib: u64,
+    pub(super) nodes: Vec<u32>,
+    pub(super) group: String,
+    pub(super) shares: Option<u32>,
+    pub(super) vfork: bool,
+}
+
+impl Population {
+    /// That of `recording`, if it has one. Lines that cannot be read are counted beside.
+    pub(super) fn of(recording: &Recording) -> Option<(Self, usize)> {
+        recording.header.text(TEXT).map(Self::parse)
+    }
+
+    fn parse(text: &str) -> (Self, usize) {
+        let (mut all, mut unreadable) = (Self::default(), 0);
+        for line in text.lines().filter(|line| !line.trim().is_empty()) {
+            let (kind, rest) = line.trim().split_once(' ').unwrap_or((line, ""));
+            let read = match kind {
+                "total" => all.read_total(rest),
+                "group" => {
+                    let path = rest.strip_suffix(" together");
+                    all.together.extend(path.map(str::to_owned));
+                    Some(())
+                }
+                "process" => Member::read(rest).map(|member| all.members.push(member)),
+                _ => None,
+            };
+            unreadable += usize::from(read.is_none());
+        }
+        (all, unreadable)
+    }
+
+    fn read_total(&mut self, rest: &str) -> Option<()> {
+        let kib = |name| word(rest, name)?.parse::<u64>().ok();
+        self.swap = kib("swap_kib")? / 4;
+        self.total = kib("ram_kib")? / 4 + self.swap;
+        Some(())
+    }
+
+    /// The process of this id.
+    pub(super) fn member(&self, pid: u32) -> Option<&Member> {
+        self.members.iter().find(|member| member.pid == pid)
+    }
+}
+
+impl Member {
+    fn read(rest: &str) -> Option<Self> {
+        let number = |name| word(rest, name)?.parse::<u64>().ok();
+        Some(Self {
+            pid: word(rest, "pid")?.parse().ok()?,
+            kind: match word(rest, "kind")? {
+                "process" => Kind::Process,
+                "init" => Kind::Init,
+                "kernel" => Kind::KernelThread,
+                _ => return None,
+            },
+            adj: word(rest, "adj")?.parse().ok()?,
+            score: number("score")?,
+            rss_pages: number("rss")?,
+            swap_kib: number("swap_kib")?,
+            table_kib: number("pte_kib")?,
+            nodes: list(word(rest, "nodes")?),
+            group: word(rest, "group")?.to_owned(),
+            shares: word(rest, "shares").and_then(|pid| pid.parse().ok()),
+            vfork: rest.split(' ').any(|word| word == "vfork"),
+        })
+    }
+}
+
+fn word<'t>(line: &'t str, name: &str) -> Option<&'t str> {
+    let mut words = line.split(' ').filter_map(|word| word.split_once('='));
+    words.find_map(|(known, value)| (known == name).then_some(value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LINE: &str = "process pid=7 kind=process adj=-5 score=66 rss=10 swap_kib=8 pte_kib=40 nodes=0-1 group=/a";
+
+    #[test]
+    fn a_process_is_read_with_what_may_be_left_out() {
+        let text = format!(
+            "total ram_kib=4000 swap_kib=400\ngroup /a together\n{LINE}\n{LINE} shares=3 vfork\n"
+        );
+        let (population, unreadable) = Population::parse(&text);
+        assert_eq!(unreadable, 0);
+        assert_eq!((population.total, population.swap), (1100, 100));
+        assert_eq!(population.together, ["/a"]);
+        let [alone, other] = &population.members[..] else {
+            panic!("two: {population:?}");
+        };
+        assert_eq!((alone.adj, &alone.nodes[..]), (-5, &[0, 1][..]));
+        assert_eq!((alone.shares, alone.vfork), (None, false));
+        assert_eq!((other.shares, other.vfork), (Some(3), true));
+    }
+
+    #[test]
+    fn lines_that_cannot_be_read_are_counted() {
+        let broken = LINE.replace("adj=-5", "adj=few");
+        let text = format!("hello\n\n{broken}\ntotal ram_kib=1\n{LINE}\n");
+        let (population, unreadable) = Population::parse(&text);
+        assert_eq!((population.members.len(), unreadable), (1, 3));
+    }
+}

@@ -1,0 +1,204 @@
+//! The state from which operations are performed: that of a moment at which `/proc/zoneinfo` was
+//! read, with what is told of the lists by what happens later.
+
+use std::collections::HashMap;
+
+use plimsoll_mm::design::Design;
+use plimsoll_mm::page::sizing::Sizes;
+use plimsoll_mm::page::watermark::Watermarks;
+use plimsoll_mm::units::Pages;
+use plimsoll_recording::{Header, Recording, What};
+
+use super::follow::{Follow, pages};
+use super::infer::Inferred;
+use super::lists::{LISTS, ListId, Place};
+use super::stage::{Knobs, Stage, Start};
+use super::zoneinfo::{self, ZoneInfo};
+
+/// When `/proc/zoneinfo` was read: its text, and the mark that follows it.
+const MOMENTS: [(&str, &str); 2] = [
+    ("zoneinfo settled", "settled"),
+    ("zoneinfo before", "read zoneinfo before"),
+];
+
+/// A moment whose zones are known.
+pub(super) struct Moment {
+    pub(super) zones: Vec<ZoneInfo>,
+    /// The first event after it.
+    pub(super) event: usize,
+}
+
+impl Moment {
+    /// The best known moment of a recording.
+    pub(super) fn of(recording: &Recording) -> Option<Self> {
+        let mark = |wanted: &str| {
+            let is_it = |what: &What| matches!(what, What::Mark(text) if note(text) == wanted);
+            recording.events.iter().position(|event| is_it(&event.what))
+        };
+        let known = MOMENTS.iter().filter_map(|(text, after)| {
+            let zones = zoneinfo::parse(recording.header.text(text)?);
+            (!zones.is_empty()).then(|| (zones, mark(after)))
+        });
+        let mut known: Vec<_> = known.collect();
+        let best = known
+            .iter()
+            .position(|(_, event)| event.is_some())
+            .unwrap_or(0);
+        if known.is_empty() {
+            return None;
+        }
+        let (zones, event) = known.swap_remove(best);
+        Some(Self {
+            zones,
+            event: event.unwrap_or(0),
+        })
+    }
+}
+
+/// What a recorder wrote between the events, without its prefix.
+pub(super) fn note(text: &str) -> &str {
+    text.trim()
+        .strip_prefix("plimsoll: ")
+        .unwrap_or(text.trim())
+}
+
+/// Everything that is needed to perform operations.
+pub(super) struct Beginning {
+    pub(super) stage: Stage,
+    pub(super) follow: Follow,
+    /// The first operation to perform.
+    pub(super) first: usize,
+}
+
+impl Beginning {
+    pub(super) fn of(
+        recording: &Recording,
+        moment: &Moment,
+        inferred: &Inferred,
+        design: Design,
+    ) -> Result<Self, String> {
+        let zones = &moment.zones;
+        let is_before = |op: &&super::op::Op| (op.event as usize) < moment.event;
+        let first = inferred.ops.iter().take_while(is_before).count();
+        let mut until = Follow::default();
+        for (place, frames) in &inferred.before {
+            until.add_before(*place, frames.len());
+        }
+        inferred.ops[..first].iter().for_each(|op| until.note(op));
+
+        let knobs = knobs(&recording.header, zones);
+        let mut stage = Stage::new(design, zones, &knobs)?;
+        let mut follow = Follow::default();
+        let emptied = emptied(inferred, first);
+        for (at, zone) in (0..).zip(zones) {
+            stage.set_sizes(at, marks(zone), sizes(zone, &knobs))?;
+            for (cpu, lists) in (0..).zip(&zone.lists) {
+                let Some(lists) = lists else { continue };
+                let home = home((at, cpu), &emptied);
+                let count = u32::try_from(lists.count).unwrap_or(u32::MAX);
+                let blocks = with_rest(until.lens(at, cpu), count, home);
+                let start = Start {
+                    high: u32::try_from(lists.high).unwrap_or(u32::MAX),
+                    blocks,
+                    ..Start::default()
+                };
+                stage.seed(at, cpu, &start)?;
+                let batch = u32::try_from(lists.batch).unwrap_or(63);
+                follow.begin((at, cpu), blocks, batch, home);
+            }
+        }
+        Ok(Self {
+            stage,
+            follow,
+            first,
+        })
+    }
+}
+
+/// Adds pages that `/proc/zoneinfo` counts and nothing else tells of.
+fn with_rest(mut lens: [u32; LISTS], count: u32, home: ListId) -> [u32; LISTS] {
+    lens[home.index()] += count.saturating_sub(pages(&lens));
+    lens
+}
+
+/// Lists that are seen empty after the first operation that is performed.
+fn emptied(inferred: &Inferred, first: usize) -> HashMap<Place, ()> {
+    let refills = inferred.ops[first..].iter().flat_map(|op| {
+        let refills = op
+            .moves
+            .iter()
+            .filter(|it| it.kind == super::op::Kind::Refill);
+        refills.flat_map(|it| {
+            it.lists.iter().map(|&(list, _)| Place {
+                cpu: op.cpu,
+                zone: it.zone,
+                list,
+            })
+        })
+    });
+    refills.map(|place| (place, ())).collect()
+}
+
+/// Where pages are taken to be that nothing tells of: a list of single pages that is never seen
+/// empty, movable ones first, of which there are most.
+fn home((zone, cpu): (u8, u32), emptied: &HashMap<Place, ()>) -> ListId {
+    let lists = [1, 0, 2].map(ListId);
+    let never = |list: &ListId| {
+        let place = Place {
+            cpu,
+            zone,
+            list: *list,
+        };
+        !emptied.contains_key(&place)
+    };
+    lists.into_iter().find(never).unwrap_or(ListId(2))
+}
+
+fn knobs(header: &Header, zones: &[ZoneInfo]) -> Knobs {
+    let number = |name: &str| header.text(name)?.trim().parse().ok();
+    let cpus = zones.iter().map(|zone| zone.lists.len()).max().unwrap_or(1);
+    let offline = |cpu: &usize| {
+        let listed = |zone: &ZoneInfo| zone.lists.get(*cpu).is_some_and(Option::is_some);
+        !zones.iter().any(listed)
+    };
+    let cpu = |cpu: usize| u32::try_from(cpu).unwrap_or(u32::MAX);
+    Knobs {
+        min_free_kib: number("min_free_kbytes").unwrap_or(0),
+        high_fraction: number("percpu_pagelist_high_fraction").unwrap_or(0),
+        cpus: cpu(cpus),
+        offline: (0..cpus).filter(offline).map(cpu).collect(),
+    }
+}
+
+fn count(value: u64) -> Pages {
+    Pages(u32::try_from(value).unwrap_or(u32::MAX))
+}
+
+fn marks(zone: &ZoneInfo) -> Watermarks {
+    let [min, low, high] = zone.marks.map(count);
+    Watermarks { min, low, high }
+}
+
+/// The sizes that `/proc/zoneinfo` prints, or what they follow from: the low watermark as it is,
+/// which may have been computed when the zone had fewer pages.
+fn sizes(zone: &ZoneInfo, knobs: &Knobs) -> Sizes {
+    let cpus = zone.cpus().max(1);
+    let sizes = Sizes::of(
+        count(zone.managed),
+        count(zone.marks[1]),
+        cpus,
+        knobs.high_fraction,
+    );
+    let Some(lists) = zone.lists.iter().flatten().next() else {
+        return sizes;
+    };
+    let batch = count(lists.batch);
+    match lists.bounds {
+        Some((low, high)) => Sizes {
+            batch,
+            high_min: count(low),
+            high_max: count(high),
+        },
+        None => Sizes { batch, ..sizes },
+    }
+}

@@ -1,0 +1,78 @@
+//! What happens next to a page frame, and on a CPU: a recording is known to its end, so that most of
+//! what no event says can be told from a later one.
+
+use std::collections::HashMap;
+
+use plimsoll_recording::event::{Event, What};
+
+/// For each event, which comes next.
+pub(super) struct Future {
+    /// The next event that touches the first frame of the block.
+    frame: Vec<u32>,
+    /// The next event on the CPU.
+    cpu: Vec<u32>,
+    /// The first event that touches a frame.
+    first: HashMap<u64, u32>,
+}
+
+const NONE: u32 = u32::MAX;
+
+/// A frame that is touched by more than this is part of something that is not cut up page by page.
+const FRAMES_MAX: u64 = 1 << 10;
+
+impl Future {
+    pub(super) fn of(events: &[Event]) -> Self {
+        let mut frame = vec![NONE; events.len()];
+        let mut cpu = vec![NONE; events.len()];
+        let mut touched: HashMap<u64, u32> = HashMap::new();
+        let mut ran: HashMap<u32, u32> = HashMap::new();
+        for (index, event) in events.iter().enumerate().rev() {
+            let at = u32::try_from(index).unwrap_or(NONE);
+            cpu[index] = ran.insert(event.cpu, at).unwrap_or(NONE);
+            if let Some((pfn, order)) = block(&event.what) {
+                frame[index] = touched.insert(pfn, at).unwrap_or(NONE);
+                let end = pfn.saturating_add((1u64 << order.min(63)).min(FRAMES_MAX));
+                for inside in pfn + 1..end {
+                    touched.insert(inside, at);
+                }
+            }
+        }
+        Self {
+            frame,
+            cpu,
+            first: touched,
+        }
+    }
+
+    /// The first event that touches a frame.
+    pub(super) fn first(&self, pfn: u64) -> Option<usize> {
+        self.first.get(&pfn).map(|&index| index as usize)
+    }
+
+    /// The next event that touches the first frame of the block of event `index`.
+    pub(super) fn of_frame(&self, index: usize) -> Option<usize> {
+        known(self.frame[index])
+    }
+
+    /// The event after `index` on the same CPU.
+    pub(super) fn of_cpu(&self, index: usize) -> Option<usize> {
+        known(self.cpu[index])
+    }
+}
+
+fn known(index: u32) -> Option<usize> {
+    (index != NONE).then_some(index as usize)
+}
+
+/// The block an event is about.
+fn block(what: &What) -> Option<(u64, u8)> {
+    match *what {
+        What::Alloc { pfn, order, .. }
+        | What::Free { pfn, order }
+        | What::PcpuDrain { pfn, order, .. }
+        | What::ZoneLocked { pfn, order, .. }
+        | What::ExtFrag { pfn, order, .. } => Some((pfn, order)),
+        What::FreeBatched { pfn } => Some((pfn, 0)),
+        _ => None,
+    }
+}

@@ -1,0 +1,434 @@
+//! From events to operations: which list a page came from or went to, and what was done that no
+//! event says.
+//!
+//! The lists of the recorded kernel are kept frame by frame. Allocations show what was on top, so
+//! that most of what is unseen follows: pages above an allocated one that are never allocated
+//! visibly were taken by a bulk allocation, and a page that is handed out without ever having come
+//! was there before the recording. docs/exact-replay.md has all rules.
+
+mod free;
+mod refill;
+mod tally;
+
+use std::collections::{HashMap, HashSet};
+
+use plimsoll_recording::Recording;
+use plimsoll_recording::event::{Event, What};
+
+pub(super) use self::tally::Tally;
+use super::begin::note;
+use super::future::Future;
+use super::lists::{ListId, Lists, MOVABLE, Place, RECLAIMABLE, UNMOVABLE};
+use super::op::{Action, Move, Op};
+use super::zoneinfo::ZoneInfo;
+
+/// What a recording's events come to.
+pub(super) struct Inferred {
+    /// In recorded order.
+    pub(super) ops: Vec<Op>,
+    /// What was on each list at the first event, next one first, as far as it was handed out or given
+    /// back later.
+    pub(super) before: HashMap<Place, Vec<u64>>,
+    pub(super) tally: Tally,
+}
+
+impl Inferred {
+    pub(super) fn of(recording: &Recording, zones: &[ZoneInfo]) -> Self {
+        let future = Future::of(&recording.events);
+        let mut before = HashMap::new();
+        let mut doubts = Doubts::default();
+        let mut walk = Walk::new(recording, zones, &future);
+        for _pass in 0..PASSES_MAX {
+            walk = Walk::new(recording, zones, &future);
+            walk.seed(&before);
+            walk.doubts = doubts.clone();
+            walk.run();
+            let found = walk.before(&before);
+            if found == before && walk.doubts == doubts {
+                break;
+            }
+            before = found;
+            doubts = walk.doubts.clone();
+        }
+        Self {
+            ops: walk.ops,
+            before,
+            tally: walk.tally,
+        }
+    }
+}
+
+/// What one pass over the events finds out is used by the next one; most recordings take three.
+const PASSES_MAX: u32 = 8;
+
+/// Where a freed block came to, if no event says and later ones contradict the nearest guess.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Doubts {
+    /// Page blocks of which no event tells the type, and how many types are ruled out.
+    ruled_out: HashMap<u64, usize>,
+    /// Events that free a block which came to no list.
+    misplaced: HashSet<usize>,
+}
+
+/// Types to try for a page block of which no event tells the type. The last cannot be ruled out: its
+/// lists are used least.
+const GUESSES: [u8; 3] = [MOVABLE, UNMOVABLE, RECLAIMABLE];
+
+/// One pass over the events.
+struct Walk<'a> {
+    events: &'a [Event],
+    symbols: &'a [String],
+    zones: &'a [ZoneInfo],
+    future: &'a Future,
+    lists: Lists,
+    ops: Vec<Op>,
+    /// Events that belong to an operation that was told of before.
+    done: Vec<bool>,
+    /// The event by which a listed frame came.
+    came: HashMap<u64, usize>,
+    /// Orders of blocks that are being freed in a batch.
+    batched: HashMap<u64, u8>,
+    /// By CPU, the batch that is being freed.
+    batches: HashMap<u32, Batch>,
+    /// By CPU, the last operation that freed to a list, and its thread.
+    freeing: HashMap<u32, (usize, u32)>,
+    /// By CPU, the allocation whose refill was seen and which itself was not yet.
+    refilling: HashMap<u32, (u8, usize)>,
+    /// Blocks that were taken from a zone and not put on a list.
+    direct: HashSet<u64>,
+    /// The migrate type of each page block, as last seen.
+    blocks: HashMap<u64, u8>,
+    /// Frames that were handed out or given back without having come, in that order.
+    handed_out: HashMap<Place, Vec<u64>>,
+    given_back: HashMap<Place, Vec<u64>>,
+    emptied: HashSet<Place>,
+    doubts: Doubts,
+    /// What this pass adds to them.
+    new_doubts: HashSet<u64>,
+    tally: Tally,
+}
+
+/// Blocks that are being freed in a batch.
+#[derive(Clone, Copy, Debug, Default)]
+struct Batch {
+    /// How many have yet to come to their list.
+    left: u32,
+    /// The zone whose lists are locked meanwhile, once the first has come.
+    locked: Option<u8>,
+}
+
+/// Pages of a page block, as a power of two.
+const BLOCK_SHIFT: u64 = 9;
+
+impl<'a> Walk<'a> {
+    fn new(recording: &'a Recording, zones: &'a [ZoneInfo], future: &'a Future) -> Self {
+        let mut walk = Self {
+            events: &recording.events,
+            symbols: &recording.header.symbols,
+            zones,
+            future,
+            lists: Lists::default(),
+            ops: Vec::new(),
+            done: vec![false; recording.events.len()],
+            came: HashMap::new(),
+            batched: HashMap::new(),
+            batches: HashMap::new(),
+            freeing: HashMap::new(),
+            refilling: HashMap::new(),
+            direct: HashSet::new(),
+            blocks: HashMap::new(),
+            handed_out: HashMap::new(),
+            given_back: HashMap::new(),
+            emptied: HashSet::new(),
+            doubts: Doubts::default(),
+            new_doubts: HashSet::new(),
+            tally: Tally::default(),
+        };
+        // What a block is when it is first seen it was before, too.
+        for (index, event) in recording.events.iter().enumerate().rev() {
+            walk.learn(&event.what);
+            walk.learn_from_list(index, event);
+        }
+        walk
+    }
+
+    /// What was on each list at the beginning, next one first.
+    fn before(&self, seeded: &HashMap<Place, Vec<u64>>) -> HashMap<Place, Vec<u64>> {
+        if !seeded.is_empty() {
+            return seeded.clone();
+        }
+        let mut before = self.handed_out.clone();
+        for (place, frames) in &self.given_back {
+            let list = before.entry(*place).or_default();
+            list.extend(frames.iter().rev());
+        }
+        before
+    }
+
+    fn seed(&mut self, before: &HashMap<Place, Vec<u64>>) {
+        for (place, frames) in before {
+            for &pfn in frames {
+                self.lists.push_cold(*place, pfn);
+            }
+        }
+    }
+
+    fn run(&mut self) {
+        for index in 0..self.events.len() {
+            let event = &self.events[index];
+            self.learn(&event.what);
+            self.learn_from_list(index, event);
+            if !self.done[index] {
+                self.step(index, event);
+            }
+        }
+        for block in &self.new_doubts {
+            *self.doubts.ruled_out.entry(*block).or_default() += 1;
+        }
+    }
+
+    fn step(&mut self, index: usize, event: &Event) {
+        let cpu = event.cpu;
+        match event.what {
+            What::Alloc {
+                pfn,
+                order,
+                mobility,
+                ..
+            } => {
+                let mobility = mobility.unwrap_or(MOVABLE);
+                self.alloc(index, cpu, (pfn, order, mobility));
+            }
+            What::Free { pfn, order } => self.free(index, cpu, (pfn, order)),
+            What::FreeBatched { pfn } => {
+                let order = self.batched.remove(&pfn).unwrap_or(0);
+                let zone = self.zone(pfn);
+                let batch = self.batches.entry(cpu).or_default();
+                batch.left = batch.left.saturating_sub(1);
+                batch.locked = zone.filter(|_| batch.left > 0);
+                self.commit(index, cpu, (pfn, order));
+            }
+            What::PcpuDrain { .. } => self.drain(index, cpu),
+            What::ZoneLocked { .. } | What::ExtFrag { .. } => self.taken(index, cpu),
+            What::BulkAlloc { pages } => self.bulk(index, cpu, pages),
+            What::WorkStart { function, .. } => {
+                let name = self.symbols.get(function.0 as usize);
+                if name.is_some_and(|name| REFRESHES.contains(&name.as_str())) {
+                    self.refresh(index, cpu);
+                }
+            }
+            What::Mark(ref text) => self.mark(index, text),
+            _ => {}
+        }
+    }
+
+    /// Notes what an event says of a page block's type.
+    fn learn(&mut self, what: &What) {
+        let (pfn, kind) = match *what {
+            What::PcpuDrain {
+                pfn,
+                mobility: Some(kind),
+                ..
+            } => (pfn, kind),
+            What::ZoneLocked { pfn, mobility, .. } => (pfn, mobility),
+            What::ExtFrag {
+                pfn,
+                mobility,
+                fallback,
+                claimed,
+                ..
+            } => (pfn, if claimed { mobility } else { fallback }),
+            _ => return,
+        };
+        self.blocks.insert(pfn >> BLOCK_SHIFT, kind);
+    }
+
+    /// Notes the type of the block around a freed page whose list is known from what follows.
+    fn learn_from_list(&mut self, index: usize, event: &Event) {
+        let (What::Free { pfn, order: 0 } | What::FreeBatched { pfn }) = event.what else {
+            return;
+        };
+        let next = self
+            .future
+            .of_frame(index)
+            .map(|next| &self.events[next].what);
+        if let Some(&What::Alloc {
+            pfn: it,
+            order: 0,
+            mobility: Some(kind),
+            ..
+        }) = next
+            && it == pfn
+        {
+            self.blocks.insert(pfn >> BLOCK_SHIFT, kind);
+        }
+    }
+
+    fn alloc(&mut self, index: usize, cpu: u32, (pfn, order, mobility): (u64, u8, u8)) {
+        let Some(zone) = self.zone(pfn) else { return };
+        let direct = self.direct.remove(&pfn);
+        let list = ListId::of(order, mobility).filter(|_| !direct);
+        let Some(list) = list else {
+            self.tally.direct_allocs += 1;
+            let action = Action::AllocDirect {
+                zone,
+                order,
+                mobility,
+                pfn,
+            };
+            self.push_op(index, cpu, action, Vec::new());
+            return;
+        };
+        self.tally.allocs += 1;
+        let place = match self.lists.place(pfn) {
+            Some(place) if place.list.order() == order => place,
+            _ => self.appeared(pfn, Place { cpu, zone, list }),
+        };
+        self.take_above(index, place, pfn);
+        let above = self.lists.above(place, Some(pfn)).len();
+        // A frame that was there before the recording is predicted by nothing.
+        if self.came.contains_key(&pfn) {
+            self.tally.predictable += 1;
+            self.tally.predicted += u64::from(above == 0);
+        }
+        self.lists.remove(pfn);
+        self.came.remove(&pfn);
+        let action = Action::Alloc {
+            zone: place.zone,
+            list: place.list,
+            pfn,
+        };
+        self.push_op(index, place.cpu, action, Vec::new());
+    }
+
+    /// A frame that was on a list without having come there.
+    fn appeared(&mut self, pfn: u64, place: Place) -> Place {
+        self.lists.remove(pfn);
+        if self.emptied.contains(&place) {
+            self.tally.unexplained += 1;
+        } else {
+            self.handed_out.entry(place).or_default().push(pfn);
+        }
+        self.lists.push_cold(place, pfn);
+        place
+    }
+
+    /// What lies above a frame that is handed out was taken before it, if it is not seen to be
+    /// handed out or given back later.
+    fn take_above(&mut self, index: usize, place: Place, pfn: u64) {
+        let above = self.lists.above(place, Some(pfn));
+        let unseen: Vec<u64> = above
+            .into_iter()
+            .filter(|&it| self.is_taken_unseen(it))
+            .collect();
+        let unseen = self.without_misplaced(place, unseen);
+        self.take_unseen(index, place, unseen, Vec::new());
+    }
+
+    /// Bulk allocations are of unmovable pages. A page of another type that left its list unseen, and
+    /// never shows again, did not come to it.
+    fn without_misplaced(&mut self, place: Place, mut unseen: Vec<u64>) -> Vec<u64> {
+        let unmovable = place.list.mobility() == UNMOVABLE;
+        unseen.retain(|&pfn| {
+            let bulk = unmovable && !self.is_guessed(pfn);
+            let keep = bulk || self.next_of(pfn).is_some();
+            if !keep {
+                self.rule_out(pfn);
+            }
+            keep
+        });
+        unseen
+    }
+
+    /// A listed block is not where it was taken to be.
+    fn rule_out(&mut self, pfn: u64) {
+        self.lists.remove(pfn);
+        let Some(came) = self.came.remove(&pfn) else {
+            return;
+        };
+        if self.is_guessed(pfn) {
+            self.new_doubts.insert(pfn >> BLOCK_SHIFT);
+        } else {
+            self.doubts.misplaced.insert(came);
+        }
+    }
+
+    /// Whether the type of the page block around a frame is a guess that another can replace.
+    fn is_guessed(&self, pfn: u64) -> bool {
+        let block = pfn >> BLOCK_SHIFT;
+        let ruled_out = self.doubts.ruled_out.get(&block).copied().unwrap_or(0);
+        !self.blocks.contains_key(&block) && ruled_out + 1 < GUESSES.len()
+    }
+
+    /// The type of the page block around a frame, as far as events tell.
+    fn block_type(&self, pfn: u64) -> u8 {
+        let block = pfn >> BLOCK_SHIFT;
+        let known = self.blocks.get(&block).copied();
+        known.unwrap_or_else(|| GUESSES[self.doubts.ruled_out.get(&block).copied().unwrap_or(0)])
+    }
+
+    /// Emits a bulk allocation of `pfns`.
+    fn take_unseen(&mut self, index: usize, place: Place, pfns: Vec<u64>, moves: Vec<Move>) {
+        if pfns.is_empty() && moves.is_empty() {
+            return;
+        }
+        self.tally.bulk_inferred += pfns.len() as u64;
+        for pfn in &pfns {
+            self.lists.remove(*pfn);
+            self.came.remove(pfn);
+        }
+        let action = Action::Bulk {
+            zone: place.zone,
+            list: place.list,
+            pfns,
+        };
+        self.push_op(index, place.cpu, action, moves);
+    }
+
+    /// Whether a listed frame leaves its list without an event: the next one that touches it frees
+    /// it, or there is none.
+    fn is_taken_unseen(&self, pfn: u64) -> bool {
+        self.next_of(pfn)
+            .is_none_or(|next| matches!(self.events[next].what, What::Free { .. }))
+    }
+
+    /// The next event that touches a listed frame.
+    fn next_of(&self, pfn: u64) -> Option<usize> {
+        match self.came.get(&pfn) {
+            Some(&came) => self.future.of_frame(came),
+            None => self.future.first(pfn),
+        }
+    }
+
+    fn zone(&self, pfn: u64) -> Option<u8> {
+        let zone = self.zones.iter().position(|zone| zone.contains(pfn))?;
+        u8::try_from(zone).ok()
+    }
+
+    fn push_op(&mut self, index: usize, cpu: u32, action: Action, moves: Vec<Move>) {
+        let event = u32::try_from(index).unwrap_or(u32::MAX);
+        self.ops.push(Op {
+            event,
+            cpu,
+            action,
+            moves,
+        });
+    }
+
+    /// A recorder's note that a CPU came or went.
+    fn mark(&mut self, index: usize, text: &str) {
+        let words: Vec<&str> = note(text).split_whitespace().collect();
+        let ["cpu", cpu, "is", state] = words[..] else {
+            return;
+        };
+        let Ok(cpu) = cpu.parse() else { return };
+        match state {
+            "on" => self.push_op(index, cpu, Action::Online(true), Vec::new()),
+            "off" => self.push_op(index, cpu, Action::Online(false), Vec::new()),
+            _ => {}
+        }
+    }
+}
+
+/// Functions that lower `high` and give back what is above it.
+const REFRESHES: [&str; 2] = ["vmstat_update", "refresh_vm_stats"];

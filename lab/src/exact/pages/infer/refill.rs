@@ -1,0 +1,177 @@
+//! Blocks taken from a zone: for a list that was empty, or past the lists.
+
+use plimsoll_recording::event::What;
+
+use super::super::lists::{ListId, Place};
+use super::super::op::{Action, Kind, Move};
+use super::Walk;
+
+/// Blocks that were taken under one hold of the zone lock, or several without an event between.
+struct Group {
+    /// With the last event of the group that touches each.
+    pfns: Vec<(u64, usize)>,
+    order: u8,
+    mobility: u8,
+    /// The last event of the group.
+    last: usize,
+}
+
+impl Walk<'_> {
+    /// Blocks leave a zone.
+    pub(super) fn taken(&mut self, index: usize, cpu: u32) {
+        let Some(group) = self.group(index) else {
+            return;
+        };
+        let (first, came) = group.pfns[0];
+        let Some(zone) = self.zone(first) else { return };
+        let next = self.future.of_frame(came);
+        let visible = next.filter(|&next| {
+            matches!(self.events[next].what, What::Alloc { pfn, order, .. }
+                if (pfn, order) == (first, group.order))
+        });
+        let asked = visible.and_then(|next| match self.events[next].what {
+            What::Alloc { mobility, .. } => mobility,
+            _ => None,
+        });
+        let list = ListId::of(group.order, asked.unwrap_or(group.mobility));
+        let Some(list) = list else {
+            self.direct.insert(first);
+            return;
+        };
+        let place = Place { cpu, zone, list };
+        // A refill takes two blocks or more, where lists are more than one page long.
+        let lone = group.pfns.len() == 1 && self.batch(zone) > 1;
+        if lone && visible.is_some() && (list.order() < 9 || self.lists.len(place) > 0) {
+            self.direct.insert(first);
+            return;
+        }
+        self.refill(index, place, &group, visible);
+    }
+
+    fn refill(&mut self, index: usize, place: Place, group: &Group, visible: Option<usize>) {
+        let mut moved = Move::new(Kind::Refill, place.zone);
+        group.pfns.iter().for_each(|_| moved.add(place.list));
+        // The list was empty: what is still on it was taken unseen.
+        let mut taken: Vec<u64> = self.lists.above(place, None);
+        taken.retain(|&pfn| self.is_taken_unseen(pfn));
+        let mut taken = self.without_misplaced(place, taken);
+        self.emptied.insert(place);
+        for &(pfn, came) in &group.pfns {
+            self.lists.push_cold(place, pfn);
+            self.came.insert(pfn, came);
+        }
+        let Some(next) = visible else {
+            let wanted = self.probed(group.last);
+            let unseen = group.pfns.iter().map(|(pfn, _)| *pfn);
+            let unseen = unseen.take_while(|&pfn| self.is_taken_unseen(pfn));
+            let room = wanted.map_or(usize::MAX, |wanted| wanted.saturating_sub(taken.len()));
+            let unseen: Vec<u64> = unseen.take(room.max(1)).collect();
+            taken.extend(unseen);
+            self.take_unseen(index, place, taken, vec![moved]);
+            return;
+        };
+        self.take_unseen(index, place, taken, Vec::new());
+        let (pfn, _) = group.pfns[0];
+        self.done[next] = true;
+        self.refilling.insert(place.cpu, (place.zone, next));
+        self.tally.allocs += 1;
+        self.lists.remove(pfn);
+        self.came.remove(&pfn);
+        let action = Action::Alloc {
+            zone: place.zone,
+            list: place.list,
+            pfn,
+        };
+        self.push_op(index, place.cpu, action, vec![moved]);
+    }
+
+    /// The blocks taken from event `index` on without anything else in between.
+    fn group(&mut self, index: usize) -> Option<Group> {
+        let mut group: Option<Group> = None;
+        let mut next = Some(index);
+        while let Some(at) = next {
+            let (pfn, order, mobility) = match self.events[at].what {
+                What::ZoneLocked {
+                    pfn,
+                    order,
+                    mobility,
+                    ..
+                } => (pfn, order, mobility),
+                What::ExtFrag {
+                    pfn,
+                    order,
+                    mobility,
+                    ..
+                } => (pfn, order, mobility),
+                _ => break,
+            };
+            match &mut group {
+                None => {
+                    group = Some(Group {
+                        pfns: vec![(pfn, at)],
+                        order,
+                        mobility,
+                        last: at,
+                    });
+                }
+                Some(group) => {
+                    if group.order != order || self.zone(group.pfns[0].0) != self.zone(pfn) {
+                        break;
+                    }
+                    group.last = at;
+                    // A block that is claimed shows twice.
+                    match group.pfns.last_mut() {
+                        Some((same, came)) if *same == pfn => *came = at,
+                        _ => group.pfns.push((pfn, at)),
+                    }
+                }
+            }
+            self.done[at] = true;
+            next = self.future.of_cpu(at);
+        }
+        group
+    }
+
+    /// How many pages the bulk allocation got that ends next on the CPU, if a probe tells.
+    fn probed(&mut self, index: usize) -> Option<usize> {
+        let next = self.future.of_cpu(index)?;
+        let What::BulkAlloc { pages } = self.events[next].what else {
+            return None;
+        };
+        self.done[next] = true;
+        self.tally.bulk_probed += u64::from(pages);
+        Some(pages as usize)
+    }
+
+    /// A bulk allocation ended, and no list was empty.
+    pub(super) fn bulk(&mut self, index: usize, cpu: u32, pages: u32) {
+        self.tally.bulk_probed += u64::from(pages);
+        let zones = u8::try_from(self.zones.len()).unwrap_or(u8::MAX);
+        let places = (0..zones).rev().flat_map(|zone| {
+            [0, 1, 2].map(|list| Place {
+                cpu,
+                zone,
+                list: ListId(list),
+            })
+        });
+        for place in places {
+            let top = self.lists.above(place, None);
+            let unseen = top.iter().take_while(|&&pfn| self.is_taken_unseen(pfn));
+            let unseen: Vec<u64> = unseen.take(pages as usize).copied().collect();
+            if unseen.len() == pages as usize {
+                self.take_unseen(index, place, unseen, Vec::new());
+                return;
+            }
+        }
+    }
+
+    fn batch(&self, zone: u8) -> u64 {
+        let lists = &self.zones[usize::from(zone)].lists;
+        lists
+            .iter()
+            .flatten()
+            .map(|it| it.batch)
+            .max()
+            .unwrap_or(63)
+    }
+}

@@ -1,0 +1,126 @@
+//! Page lists: every refill, spill, decay and drain beside the kernel's.
+//!
+//! ```text
+//! events ──infer──> operations, and what the kernel moved for each
+//!                        │ perform, on the page allocator of `mm`
+//!                        v
+//!              what Plimsoll moves for each ──compare──> identical or not
+//! ```
+//!
+//! `lists`, `future`, `infer`: the kernel's lists, frame by frame. `zoneinfo`, `begin`: the state to
+//! start from. `machine`, `stage`: performing. `compare`, `follow`: both sides. `report`: for people.
+
+mod begin;
+mod compare;
+mod follow;
+mod future;
+mod infer;
+mod lists;
+mod machine;
+mod op;
+mod report;
+mod stage;
+mod version;
+mod zoneinfo;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use plimsoll_mm::design::Design;
+use plimsoll_recording::{Recording, What};
+
+use self::begin::{Beginning, Moment};
+use self::compare::Pair;
+use self::infer::Inferred;
+use super::{Judge, Judgement};
+
+/// Judges page lists.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PageLists {
+    /// The design to judge, or that of the recorded kernel's version.
+    pub design: Option<Design>,
+}
+
+impl Judge for PageLists {
+    fn name(&self) -> &'static str {
+        "page-lists"
+    }
+
+    fn judge(&self, recording: &Recording) -> Option<Judgement> {
+        let refills = |what: &What| matches!(what, What::ZoneLocked { .. });
+        let shows_refills = recording.events.iter().any(|event| refills(&event.what));
+        let moment = Moment::of(recording).filter(|_| shows_refills)?;
+        let mut judgement = Judgement {
+            subject: "page lists".to_owned(),
+            unit: "moves",
+            ..Judgement::default()
+        };
+        let design = self.design.unwrap_or_else(|| {
+            let chosen = version::of_release(&recording.header.release);
+            judgement.notes.extend(chosen.warning);
+            chosen.design
+        });
+        let inferred = Inferred::of(recording, &moment.zones);
+        match Beginning::of(recording, &moment, &inferred, design) {
+            Ok(beginning) => fill(&mut judgement, recording, &moment, &inferred, beginning),
+            Err(error) => judgement
+                .notes
+                .push(format!("Nothing was compared: {error}.")),
+        }
+        Some(judgement)
+    }
+}
+
+fn fill(
+    judgement: &mut Judgement,
+    recording: &Recording,
+    moment: &Moment,
+    inferred: &Inferred,
+    beginning: Beginning,
+) {
+    let Beginning {
+        mut stage,
+        follow,
+        first,
+    } = beginning;
+    let ops = &inferred.ops[first..];
+    let mut pairs = compare::perform(&mut stage, ops, follow);
+    judgement
+        .notes
+        .extend(set_lossy_aside(recording, &mut pairs));
+    let compared = || pairs.iter().filter(|pair| !pair.unknown);
+    judgement.compared = compared().count() as u64;
+    judgement.identical = compared().filter(|pair| pair.is_same()).count() as u64;
+    judgement.set_aside = pairs.len() as u64 - judgement.compared;
+    judgement.first_difference = report::first_difference(recording, &moment.zones, ops, &pairs);
+    let kernel = report::left_at_end(recording);
+    let ours = (0..).take(stage.cpus()).map(|cpu| (cpu, stage.listed(cpu)));
+    let left: BTreeMap<u32, (Option<u64>, u64)> = ours
+        .map(|(cpu, ours)| (cpu, (kernel.get(&cpu).copied(), ours)))
+        .collect();
+    judgement.tables = report::tables(&pairs, &left);
+    judgement
+        .notes
+        .extend(report::notes(&inferred.tally, &pairs, stage.refused));
+}
+
+/// On a CPU that lost events the lists are not known.
+fn set_lossy_aside(recording: &Recording, pairs: &mut [Pair]) -> Option<String> {
+    let lost = recording
+        .header
+        .lost
+        .iter()
+        .filter(|(_, events)| *events > 0);
+    let cpus: BTreeSet<u32> = lost.map(|(cpu, _)| *cpu).collect();
+    let mut aside = 0;
+    for pair in pairs.iter_mut().filter(|pair| cpus.contains(&pair.cpu)) {
+        aside += u32::from(!pair.unknown);
+        pair.unknown = true;
+    }
+    (!cpus.is_empty()).then(|| {
+        format!(
+            "{} CPUs lost events, and with them what was on their lists: their {aside} moves are set \
+             aside.",
+            cpus.len()
+        )
+    })
+}

@@ -1,0 +1,103 @@
+//! One operation of a recording, and what it moved.
+
+use super::lists::ListId;
+
+/// Something that a CPU did with pages.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Op {
+    /// The event that shows it.
+    pub(super) event: u32,
+    /// Whose lists it is about.
+    pub(super) cpu: u32,
+    pub(super) action: Action,
+    /// What the kernel moved between lists and zones for it.
+    pub(super) moves: Vec<Move>,
+}
+
+/// What was done.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Action {
+    /// A block was taken from a list.
+    Alloc { zone: u8, list: ListId, pfn: u64 },
+    /// A block was taken from the zone itself.
+    AllocDirect {
+        zone: u8,
+        order: u8,
+        mobility: u8,
+        pfn: u64,
+    },
+    /// Single pages were taken from a list at once, unseen.
+    Bulk {
+        zone: u8,
+        list: ListId,
+        pfns: Vec<u64>,
+    },
+    /// A block was put on a list.
+    Free { zone: u8, list: ListId, pfn: u64 },
+    /// A block was given to the zone itself.
+    FreeDirect { zone: u8, order: u8, pfn: u64 },
+    /// The periodic work of the CPU ran.
+    Refresh,
+    /// The lists of the CPU were emptied.
+    Drain,
+    /// The CPU came or went.
+    Online(bool),
+}
+
+/// Pages that went between lists and a zone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Move {
+    pub(super) kind: Kind,
+    pub(super) zone: u8,
+    /// By list, how many blocks.
+    pub(super) lists: Vec<(ListId, u32)>,
+}
+
+/// Which way, and why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Kind {
+    Refill,
+    Spill,
+    Decay,
+    Drain,
+}
+
+impl Kind {
+    pub(super) const ALL: [Self; 4] = [Self::Refill, Self::Spill, Self::Decay, Self::Drain];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Refill => "refill",
+            Self::Spill => "spill",
+            Self::Decay => "decay",
+            Self::Drain => "drain",
+        }
+    }
+}
+
+impl Move {
+    pub(super) fn new(kind: Kind, zone: u8) -> Self {
+        Self {
+            kind,
+            zone,
+            lists: Vec::new(),
+        }
+    }
+
+    /// Counts one more block.
+    pub(super) fn add(&mut self, list: ListId) {
+        match self.lists.iter_mut().find(|(known, _)| *known == list) {
+            Some((_, blocks)) => *blocks += 1,
+            None => self.lists.push((list, 1)),
+        }
+    }
+
+    pub(super) fn pages(&self) -> u32 {
+        let pages = |(list, blocks): &(ListId, u32)| list.pages() * blocks;
+        self.lists.iter().map(pages).sum()
+    }
+
+    pub(super) fn blocks(&self) -> u32 {
+        self.lists.iter().map(|(_, blocks)| blocks).sum()
+    }
+}

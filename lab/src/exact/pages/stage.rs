@@ -1,0 +1,439 @@
+//! Plimsoll's page allocator in the state in which a recording begins, and the operations on it.
+
+use std::collections::HashMap;
+
+use plimsoll_mm::design::Design;
+use plimsoll_mm::machine::Machine;
+use plimsoll_mm::page::sizing::Sizes;
+use plimsoll_mm::page::watermark::{Urgency, Watermarks};
+use plimsoll_mm::page::{
+    Config, FreeBlocks, Grouping, Layout, ListState, Mobility, Request, TypedBlock, ZoneKind,
+    ZoneLayout,
+};
+use plimsoll_mm::topology::Topology;
+use plimsoll_mm::tunables::Knob;
+use plimsoll_mm::units::{CpuId, NodeId, Order, Pages, Pfn};
+use plimsoll_mm::vmstat::Manager;
+
+use super::follow::Learnt;
+use super::lists::{LISTS, ListId, MOVABLE};
+use super::machine::{Hold, Stepwise};
+use super::op::{Action, Op};
+use super::zoneinfo::ZoneInfo;
+
+/// What the lists of a CPU in a zone are like at the start.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Start {
+    pub(super) high: u32,
+    pub(super) alloc_factor: u32,
+    pub(super) free_count: u32,
+    /// Blocks on each list.
+    pub(super) blocks: [u32; LISTS],
+}
+
+/// What is set on the recorded computer.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Knobs {
+    pub(super) min_free_kib: u64,
+    pub(super) high_fraction: u64,
+    pub(super) cpus: u32,
+    pub(super) offline: Vec<u32>,
+}
+
+/// The allocator, and which of its blocks stands for which of the kernel's.
+pub(super) struct Stage {
+    machine: Stepwise,
+    mm: Manager<Stepwise>,
+    kinds: Vec<ZoneKind>,
+    /// By zone and order: memory in use since before the recording.
+    stock: Vec<[Vec<Pfn>; Order::COUNT]>,
+    /// By the kernel's first frame: the block that stands for it.
+    in_use: HashMap<u64, (Pfn, u8)>,
+    /// Operations that Plimsoll could not perform.
+    pub(super) refused: u64,
+}
+
+impl Stage {
+    pub(super) fn new(design: Design, zones: &[ZoneInfo], knobs: &Knobs) -> Result<Self, String> {
+        let machine = Stepwise::new(Topology::flat(knobs.cpus));
+        let mut config = Config::new(layout(zones).lazily());
+        config.design = design;
+        config.grouping = Grouping::Huge;
+        let set = [
+            (Knob::MinFree, knobs.min_free_kib),
+            (Knob::HighFraction, knobs.high_fraction),
+        ];
+        for (knob, value) in set {
+            config
+                .tunables
+                .set(knob, value)
+                .map_err(|error| error.to_string())?;
+        }
+        let mm = Manager::new(&machine, config).map_err(|error| error.to_string())?;
+        for &cpu in &knobs.offline {
+            mm.cpu_going(&machine, CpuId(cpu));
+            mm.cpu_dead(&machine, CpuId(cpu));
+        }
+        let mut stock = Vec::new();
+        for (index, zone) in (0..).zip(zones) {
+            let in_use = (0..zone.free / BLOCK + 1).find_map(|less| {
+                // Beside free blocks something must be in use: a zone that is nearly all free has a
+                // little less.
+                let free = free_blocks(zone.free - less * BLOCK);
+                mm.pages().seed_free(&machine, index, &free).ok()
+            });
+            let mut by_order: [Vec<Pfn>; Order::COUNT] = Default::default();
+            for block in in_use.unwrap_or_default() {
+                by_order[block.order.index()].push(block.pfn);
+            }
+            stock.push(by_order);
+        }
+        machine.take_holds();
+        Ok(Self {
+            machine,
+            mm,
+            kinds: zones.iter().map(|zone| kind(&zone.name)).collect(),
+            stock,
+            in_use: HashMap::new(),
+            refused: 0,
+        })
+    }
+
+    /// Puts `start` on the lists of `cpu`.
+    pub(super) fn seed(&mut self, zone: u8, cpu: u32, start: &Start) -> Result<(), String> {
+        let mut blocks = Vec::new();
+        for (list, &count) in (0..).map(ListId).zip(&start.blocks) {
+            for _ in 0..count {
+                let pfn = self
+                    .from_stock(zone, list.order())
+                    .ok_or("the zone is too small")?;
+                blocks.push(typed(pfn, list));
+            }
+        }
+        let state = ListState {
+            high: Pages(start.high),
+            alloc_factor: start.alloc_factor,
+            free_count: Pages(start.free_count),
+            freed_high_order: false,
+            blocks,
+        };
+        let seeded = self
+            .mm
+            .pages()
+            .seed_lists(&self.machine, u32::from(zone), CpuId(cpu), &state);
+        seeded.map_err(|error| error.to_string())
+    }
+
+    /// Sets watermarks and list sizes to the kernel's.
+    pub(super) fn set_sizes(
+        &self,
+        zone: u8,
+        marks: Watermarks,
+        sizes: Sizes,
+    ) -> Result<(), String> {
+        let set = self
+            .mm
+            .pages()
+            .seed_sizes(&self.machine, u32::from(zone), marks, sizes);
+        set.map_err(|error| error.to_string())
+    }
+
+    pub(super) fn cpus(&self) -> usize {
+        self.machine.topology().cpus() as usize
+    }
+
+    /// Pages on the lists of `cpu` in all zones.
+    pub(super) fn listed(&self, cpu: u32) -> u64 {
+        u64::from(self.mm.pages().listed(&self.machine, CpuId(cpu)).0)
+    }
+
+    /// Performs one operation; says what it moved.
+    pub(super) fn perform(&mut self, op: &Op) -> Vec<Hold> {
+        self.machine.go_to(op.cpu);
+        let done = match op.action {
+            Action::Alloc { zone, list, pfn } => {
+                self.alloc(zone, (list.order(), list.mobility()), pfn)
+            }
+            Action::AllocDirect {
+                zone,
+                order,
+                mobility,
+                pfn,
+            } => self.alloc_direct(zone, (order, mobility), pfn),
+            Action::Bulk {
+                zone,
+                list,
+                ref pfns,
+            } => self.bulk(op.cpu, zone, list, pfns),
+            Action::Free { zone, list, pfn } => {
+                let block = self.block(zone, list.order(), pfn);
+                block.is_some_and(|block| {
+                    let order = order_of(list.order());
+                    let mobility = mobility_of(list.mobility());
+                    self.mm
+                        .pages()
+                        .free_as(&self.machine, block, order, mobility)
+                        .is_ok()
+                })
+            }
+            Action::FreeDirect { zone, order, pfn } => {
+                let block = self.block(zone, order, pfn);
+                block.is_some_and(|block| {
+                    let free = || self.mm.pages().free(&self.machine, block, order_of(order));
+                    self.machine.interrupting(free).is_ok()
+                })
+            }
+            Action::Refresh => {
+                self.mm.refresh(&self.machine);
+                true
+            }
+            Action::Drain => {
+                self.mm.pages().drain_cpu(&self.machine, CpuId(op.cpu));
+                true
+            }
+            Action::Online(true) => {
+                self.mm.cpu_online(&self.machine, CpuId(op.cpu));
+                true
+            }
+            Action::Online(false) => {
+                self.mm.cpu_going(&self.machine, CpuId(op.cpu));
+                self.mm.cpu_dead(&self.machine, CpuId(op.cpu));
+                true
+            }
+        };
+        self.refused += u64::from(!done);
+        self.machine.take_holds()
+    }
+
+    fn alloc(&mut self, zone: u8, (order, mobility): (u8, u8), pfn: u64) -> bool {
+        let request = self.request(zone, order, mobility);
+        let pages = self.mm.pages();
+        // The kernel got it, whatever its watermarks.
+        let got = pages
+            .alloc(&self.machine, request)
+            .or_else(|_| pages.alloc(&self.machine, request.urgent(Urgency::Reserve)));
+        if let Ok(block) = got {
+            self.in_use.insert(pfn, (block, order));
+        }
+        got.is_ok()
+    }
+
+    fn alloc_direct(&mut self, zone: u8, (order, mobility): (u8, u8), pfn: u64) -> bool {
+        let request = self.request(zone, order, mobility).urgent(Urgency::Reserve);
+        let got = self
+            .machine
+            .interrupting(|| self.mm.pages().alloc(&self.machine, request));
+        if let Ok(block) = got {
+            self.in_use.insert(pfn, (block, order));
+        }
+        got.is_ok()
+    }
+
+    fn bulk(&mut self, cpu: u32, zone: u8, list: ListId, pfns: &[u64]) -> bool {
+        let request = self.request(zone, list.order(), list.mobility());
+        if pfns.len() == 1 || list.order() > 0 {
+            // Linux would have taken a single page visibly: the rest of a larger allocation.
+            return pfns
+                .iter()
+                .all(|&pfn| self.alloc_keeping(cpu, zone, list, pfn));
+        }
+        let mut blocks = vec![Pfn(0); pfns.len()];
+        let mut got = 0;
+        while got < blocks.len() {
+            let more = self
+                .mm
+                .pages()
+                .alloc_bulk(&self.machine, request, &mut blocks[got..]);
+            if more == 0 {
+                break;
+            }
+            got += more;
+        }
+        for (&pfn, &block) in pfns.iter().zip(&blocks[..got]) {
+            self.in_use.insert(pfn, (block, 0));
+        }
+        got == pfns.len()
+    }
+
+    /// Allocates without the lists forgetting how many pages were freed in a row.
+    fn alloc_keeping(&mut self, cpu: u32, zone: u8, list: ListId, pfn: u64) -> bool {
+        let before = self.state(zone, cpu);
+        let done = self.alloc(zone, (list.order(), list.mobility()), pfn);
+        let after = self.state(zone, cpu);
+        let kept = ListState {
+            free_count: before.free_count,
+            blocks: Vec::new(),
+            ..after
+        };
+        let zone = u32::from(zone);
+        let seeded = self
+            .mm
+            .pages()
+            .seed_lists(&self.machine, zone, CpuId(cpu), &kept);
+        done && seeded.is_ok()
+    }
+
+    fn request(&self, zone: u8, order: u8, mobility: u8) -> Request {
+        Request::new(order_of(order))
+            .from_zone(u32::from(zone))
+            .of_class(self.kinds[usize::from(zone)])
+            .of_mobility(mobility_of(mobility))
+            .urgent(Urgency::NoWait)
+    }
+
+    /// The block that stands for the kernel's block at `pfn`, or one from before the recording.
+    fn block(&mut self, zone: u8, order: u8, pfn: u64) -> Option<Pfn> {
+        match self.in_use.remove(&pfn) {
+            Some((block, whole)) if whole == order => Some(block),
+            Some((block, whole)) if whole > order => {
+                // It was split: its other parts are freed by themselves.
+                let (from, to) = (order_of(whole), order_of(order));
+                self.mm
+                    .pages()
+                    .split_to(&self.machine, block, from, to)
+                    .ok()?;
+                let step = 1u32 << order;
+                for at in (step..1 << whole).step_by(step as usize) {
+                    self.in_use
+                        .insert(pfn + u64::from(at), (Pfn(block.0 + at), order));
+                }
+                Some(block)
+            }
+            _ => self.from_stock(zone, order),
+        }
+    }
+
+    /// A block of `order` that is in use since before the recording.
+    fn from_stock(&mut self, zone: u8, order: u8) -> Option<Pfn> {
+        let stock = &mut self.stock[usize::from(zone)];
+        let wanted = usize::from(order);
+        let found = (wanted..Order::COUNT).find(|&at| !stock[at].is_empty())?;
+        let block = stock[found].pop()?;
+        for at in (wanted..found).rev() {
+            let half = order_of(u8::try_from(at).ok()?);
+            self.mm
+                .pages()
+                .split_to(&self.machine, block, half.up()?, half)
+                .ok()?;
+            stock[at].push(Pfn(block.0 + half.pages().0));
+        }
+        Some(block)
+    }
+
+    /// Blocks on each list of `cpu`.
+    pub(super) fn lens(&self, zone: u8, cpu: u32) -> [u32; LISTS] {
+        let mut lens = [0; LISTS];
+        for block in self.state(zone, cpu).blocks {
+            let mobility = u8::try_from(block.mobility.index()).unwrap_or(MOVABLE);
+            if let Some(list) = ListId::of(block.order.get(), mobility) {
+                lens[list.index()] += 1;
+            }
+        }
+        lens
+    }
+
+    pub(super) fn state(&self, zone: u8, cpu: u32) -> ListState {
+        let pages = self.mm.pages();
+        let state = pages.list_state(&self.machine, u32::from(zone), CpuId(cpu));
+        state.unwrap_or_default()
+    }
+
+    /// Makes the lists of `cpu` as long as the kernel's, and notes what was learnt of the rest of their
+    /// state.
+    pub(super) fn set_lists(&mut self, zone: u8, cpu: u32, wanted: &[u32; LISTS], learnt: Learnt) {
+        let state = self.state(zone, cpu);
+        let lens = self.lens(zone, cpu);
+        self.machine.go_to(cpu);
+        let mut blocks = Vec::new();
+        for list in (0..14).map(ListId) {
+            let (have, want) = (lens[list.index()], wanted[list.index()]);
+            for _ in want..have {
+                let request = self.request(zone, list.order(), list.mobility());
+                if let Ok(pfn) = self.mm.pages().alloc(&self.machine, request) {
+                    self.stock[usize::from(zone)][usize::from(list.order())].push(pfn);
+                }
+            }
+            for _ in have..want {
+                if let Some(pfn) = self.from_stock(zone, list.order()) {
+                    blocks.push(typed(pfn, list));
+                }
+            }
+        }
+        let kept = ListState {
+            high: learnt.high.map_or(state.high, Pages),
+            alloc_factor: learnt.alloc_factor.unwrap_or(state.alloc_factor),
+            blocks,
+            ..state
+        };
+        let zone = u32::from(zone);
+        let seeded = self
+            .mm
+            .pages()
+            .seed_lists(&self.machine, zone, CpuId(cpu), &kept);
+        self.refused += u64::from(seeded.is_err());
+        self.machine.take_holds();
+    }
+}
+
+fn typed(pfn: Pfn, list: ListId) -> TypedBlock {
+    TypedBlock {
+        pfn,
+        order: order_of(list.order()),
+        mobility: mobility_of(list.mobility()),
+    }
+}
+
+fn order_of(order: u8) -> Order {
+    Order::new(order).unwrap_or(Order::MAX)
+}
+
+fn mobility_of(mobility: u8) -> Mobility {
+    Mobility::new(mobility).unwrap_or(Mobility::Movable)
+}
+
+fn kind(name: &str) -> ZoneKind {
+    let known = ZoneKind::ALL.into_iter().find(|kind| kind.name() == name);
+    known.unwrap_or(ZoneKind::Normal)
+}
+
+/// Pages of the largest blocks.
+const BLOCK: u64 = 1 << 10;
+
+/// The zones side by side, each as large as what the kernel manages of it.
+fn layout(zones: &[ZoneInfo]) -> Layout {
+    let block = Order::MAX.pages().0;
+    let mut start = 0;
+    let layouts: Vec<ZoneLayout> = zones
+        .iter()
+        .map(|zone| {
+            let managed = u32::try_from(zone.managed).unwrap_or(u32::MAX - block);
+            let spanned = managed.next_multiple_of(block);
+            let mut holes = Vec::new();
+            if spanned > managed {
+                holes.push(start + managed..start + spanned);
+            }
+            let layout = ZoneLayout {
+                kind: kind(&zone.name),
+                node: NodeId(0),
+                start: Pfn(start),
+                spanned: Pages(spanned),
+                holes,
+            };
+            start += spanned;
+            layout
+        })
+        .collect();
+    Layout::of(layouts)
+}
+
+/// `free` pages in blocks as large as possible.
+fn free_blocks(free: u64) -> FreeBlocks {
+    let mut blocks: FreeBlocks = [[0; Order::COUNT]; Mobility::COUNT];
+    let movable = &mut blocks[usize::from(MOVABLE)];
+    for (order, count) in movable.iter_mut().enumerate() {
+        let bit = free >> order & 1;
+        *count = u32::try_from(bit).unwrap_or(0);
+    }
+    movable[Order::COUNT - 1] = u32::try_from(free >> 10).unwrap_or(u32::MAX);
+    blocks
+}

@@ -1,0 +1,83 @@
+//! Which design stands for the kernel that was recorded.
+
+use plimsoll_mm::design::Design;
+
+/// Kernels whose page lists are known, oldest first.
+const KNOWN: [(u32, u32, &str); 3] = [
+    (6, 12, "linux-6.12"),
+    (6, 18, "linux-6.18"),
+    (6, 19, "linux-6.19"),
+];
+
+/// A design for a kernel.
+#[derive(Clone, Debug)]
+pub(super) struct Chosen {
+    pub(super) design: Design,
+    /// Why this one, if the kernel is none of those known.
+    pub(super) warning: Option<String>,
+}
+
+/// The design for a release as `uname -r` prints it: that of its version, or of the newest known
+/// version before it.
+pub(super) fn of_release(release: &str) -> Chosen {
+    let version = version(release);
+    let known = version.and_then(|version| KNOWN.iter().find(|it| (it.0, it.1) == version));
+    if let Some((_, _, name)) = known {
+        return chosen(name, None);
+    }
+    let before = |version| KNOWN.iter().rev().find(move |it| (it.0, it.1) <= version);
+    let (_, _, name) = match version {
+        Some(version) => before(version).unwrap_or(&KNOWN[0]),
+        None => &KNOWN[KNOWN.len() - 1],
+    };
+    let names = KNOWN.map(|(_, _, name)| name).join(", ");
+    let of = if release.is_empty() {
+        "of unknown version"
+    } else {
+        release
+    };
+    let warning = format!(
+        "The kernel ({of}) is none of those whose page lists are known ({names}); {name} was taken, \
+         and --design takes another."
+    );
+    chosen(name, Some(warning))
+}
+
+fn chosen(name: &str, warning: Option<String>) -> Chosen {
+    Chosen {
+        design: Design::named(name).unwrap_or(Design::LINUX),
+        warning,
+    }
+}
+
+fn version(release: &str) -> Option<(u32, u32)> {
+    let mut parts = release.split(|it: char| !it.is_ascii_digit());
+    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn holds(release: &str) -> (&'static str, bool) {
+        let chosen = of_release(release);
+        (chosen.design.holds.name(), chosen.warning.is_some())
+    }
+
+    #[test]
+    fn a_known_kernel_has_its_design_and_another_the_nearest_before_it_with_a_warning() {
+        assert_eq!(holds("6.12.117+deb12-cloud-amd64"), ("lists-6.12", false));
+        assert_eq!(holds("6.18.44"), ("lists-6.18", false));
+        assert_eq!(holds("6.15.2"), ("lists-6.12", true));
+        assert_eq!(holds("7.1.0-rc1"), ("batched", true));
+        assert_eq!(holds("5.10.0"), ("lists-6.12", true));
+        assert_eq!(holds(""), ("batched", true));
+    }
+
+    #[test]
+    fn every_known_kernel_has_a_design() {
+        for (_, _, name) in KNOWN {
+            Design::named(name).expect("a base");
+        }
+    }
+}

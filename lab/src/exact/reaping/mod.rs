@@ -1,0 +1,262 @@
+//! Reaping of victims that do not exit: the reaper's events, the ranges it empties and their order,
+//! and what `process_mrelease` empties and answers.
+
+pub(super) mod mappings;
+mod perform;
+
+use std::ops::Range;
+
+use plimsoll_mm::space::reap::Reaping as How;
+use plimsoll_recording::Recording;
+use plimsoll_recording::event::{Event, What};
+
+use self::mappings::{Mapping, joined, pages};
+use super::{Judge, Judgement};
+
+/// The name of the text that holds what `process_mrelease` answered: lines
+/// `release CASE flags=N ERRNO`.
+pub(crate) const RELEASES: &str = "oom releases";
+
+/// Reaping.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Reaping {
+    /// In which order ranges are emptied; `None` is as the recorded kernel's version does.
+    pub reaping: Option<How>,
+}
+
+/// A step of the reaper.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Step {
+    Mark,
+    Wake,
+    Skip,
+    Start,
+    /// Pages that are emptied.
+    Range(Range<u64>),
+    Finish,
+}
+
+impl Judge for Reaping {
+    fn name(&self) -> &'static str {
+        "reaping"
+    }
+
+    fn judge(&self, recording: &Recording) -> Option<Judgement> {
+        let how = self
+            .reaping
+            .unwrap_or_else(|| how_of(&recording.header.release));
+        let (victims, unreadable) = mappings::of(recording);
+        let mut comparison = Comparison::default();
+        for victim in reaped(recording) {
+            let real = steps_of(recording, victim);
+            let known = victims.iter().find(|(pid, _)| *pid == victim);
+            comparison.reaper(victim, &real, known.map(|(_, mappings)| &mappings[..]), how);
+        }
+        for (victim, mappings) in &victims {
+            comparison.release(recording, *victim, mappings, how);
+        }
+        comparison.cases(recording.header.text(RELEASES).unwrap_or_default());
+        if comparison.compared == 0 {
+            return None;
+        }
+        if unreadable > 0 {
+            comparison.notes.push(format!(
+                "{unreadable} lines of `{}` could not be read.",
+                mappings::TEXT
+            ));
+        }
+        comparison.notes.extend(times(recording));
+        comparison.notes.push(
+            "Neighbouring mappings that differ only in what may be done to them count as one: Plimsoll \
+             joins them."
+                .to_owned(),
+        );
+        Some(Judgement {
+            subject: "reaping".to_owned(),
+            unit: "steps",
+            compared: comparison.compared,
+            identical: comparison.identical,
+            first_difference: comparison.first_difference,
+            notes: comparison.notes,
+            ..Judgement::default()
+        })
+    }
+}
+
+/// In which order the kernel of this release reaps: upwards before 6.18.
+fn how_of(release: &str) -> How {
+    let mut numbers = release
+        .split(['.', '-', '+'])
+        .map(|part| part.parse::<u32>().ok());
+    match (numbers.next().flatten(), numbers.next().flatten()) {
+        (Some(major), Some(minor)) if (major, minor) < (6, 18) => How::Ascending,
+        _ => How::DescendingByVma,
+    }
+}
+
+/// Victims that the reaper was woken for, in that order.
+fn reaped(recording: &Recording) -> Vec<u32> {
+    let events = recording.events.iter();
+    let woken = events.filter_map(|event| match event.what {
+        What::WakeReaper { victim } => Some(victim),
+        _ => None,
+    });
+    woken.collect()
+}
+
+/// What was recorded of `victim`; ranges are those that the reaper's own thread empties meanwhile.
+fn steps_of(recording: &Recording, victim: u32) -> Vec<Step> {
+    let (mut steps, mut reaper) = (Vec::new(), None);
+    for event in &recording.events {
+        match event.what {
+            What::MarkVictim { victim: it } if it == victim => steps.push(Step::Mark),
+            What::WakeReaper { victim: it } if it == victim => steps.push(Step::Wake),
+            What::SkipReaping { victim: it } if it == victim => steps.push(Step::Skip),
+            What::StartReaping { victim: it } if it == victim => {
+                reaper = Some(event.pid);
+                steps.push(Step::Start);
+            }
+            What::FinishReaping { victim: it } if it == victim => {
+                reaper = None;
+                steps.push(Step::Finish);
+            }
+            What::Unmap { start, end } if reaper == Some(event.pid) => {
+                steps.push(Step::Range(pages(start, end)));
+            }
+            _ => {}
+        }
+    }
+    steps
+}
+
+/// The ranges of `steps`, joined, and all other steps in their order.
+fn apart(steps: &[Step]) -> (Vec<Step>, Vec<Range<u64>>) {
+    let ranges = steps.iter().filter_map(|step| match step {
+        Step::Range(range) => Some(range.clone()),
+        _ => None,
+    });
+    let ranges = joined(ranges);
+    let rest = steps.iter().filter(|step| !matches!(step, Step::Range(_)));
+    (rest.cloned().collect(), ranges)
+}
+
+#[derive(Default)]
+struct Comparison {
+    compared: u64,
+    identical: u64,
+    first_difference: Vec<String>,
+    notes: Vec<String>,
+}
+
+impl Comparison {
+    /// Performs what the reaper did to a victim. Ranges are compared if its mappings are known.
+    fn reaper(&mut self, victim: u32, real: &[Step], mappings: Option<&[Mapping]>, how: How) {
+        let before_start = real.iter().take_while(|step| **step != Step::Start);
+        let busy = before_start.filter(|step| **step == Step::Skip).count();
+        let ours = perform::reap(mappings.unwrap_or_default(), victim, how, busy);
+        let ((real, real_ranges), (ours, our_ranges)) = (apart(real), apart(&ours));
+        self.zip(&format!("events of victim {victim}"), &real, &ours);
+        if mappings.is_some() {
+            let name = format!("ranges of victim {victim}, in pages");
+            self.zip(&name, &real_ranges, &our_ranges);
+        }
+    }
+
+    /// Performs a release that lies between the marks `plimsoll: release PID` and `plimsoll:
+    /// released PID`.
+    fn release(&mut self, recording: &Recording, victim: u32, mappings: &[Mapping], how: How) {
+        let Some(real) = between_marks(&recording.events, victim) else {
+            return;
+        };
+        let (ours, done) = perform::released(mappings, victim, how);
+        if !done {
+            self.notes
+                .push(format!("Plimsoll did not release all of process {victim}."));
+        }
+        let name = format!("ranges released of process {victim}, in pages");
+        self.zip(&name, &joined(real), &joined(ours));
+    }
+
+    fn cases(&mut self, text: &str) {
+        for line in text.lines() {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let ["release", case, flags, real] = words[..] else {
+                continue;
+            };
+            let flags = flags.strip_prefix("flags=").and_then(|it| it.parse().ok());
+            let ours = flags.and_then(|flags| perform::release_case(case, flags));
+            match ours {
+                Some(ours) => self.zip(&format!("process_mrelease, {case}"), &[real], &[ours]),
+                None => self.notes.push(format!("`{line}` is not known here.")),
+            }
+        }
+    }
+
+    fn zip<T: PartialEq + core::fmt::Debug>(&mut self, name: &str, real: &[T], ours: &[T]) {
+        self.compared += real.len().max(ours.len()) as u64;
+        let same = real.iter().zip(ours).filter(|(real, ours)| real == ours);
+        self.identical += same.count() as u64;
+        if real == ours || !self.first_difference.is_empty() {
+            return;
+        }
+        let place = real.iter().zip(ours).position(|(real, ours)| real != ours);
+        let place = place.unwrap_or(real.len().min(ours.len()));
+        self.first_difference = vec![
+            format!("{name}, number {}:", place + 1),
+            format!("the kernel: {:?}", real.get(place)),
+            format!("Plimsoll:   {:?}", ours.get(place)),
+        ];
+    }
+}
+
+/// The ranges that the thread which wrote `plimsoll: release PID` emptied until `plimsoll: released
+/// PID`.
+fn between_marks(events: &[Event], victim: u32) -> Option<Vec<Range<u64>>> {
+    let is =
+        |event: &Event, text: &str| matches!(&event.what, What::Mark(mark) if mark.trim() == text);
+    let begin = format!("plimsoll: release {victim}");
+    let end = format!("plimsoll: released {victim}");
+    let first = events.iter().position(|event| is(event, &begin))?;
+    let by = events[first].pid;
+    let during = events[first..].iter().take_while(|event| !is(event, &end));
+    let ranges = during.filter(|event| event.pid == by);
+    let ranges = ranges.filter_map(|event| match event.what {
+        What::Unmap { start, end } => Some(pages(start, end)),
+        _ => None,
+    });
+    Some(ranges.collect())
+}
+
+/// How long the reaper waited, in milliseconds: from the kill to its first look, and between looks.
+fn times(recording: &Recording) -> Option<String> {
+    let (mut delays, mut pauses) = (Vec::new(), Vec::new());
+    for victim in reaped(recording) {
+        let mut last = None;
+        for event in &recording.events {
+            let ms = event.time_ns / 1_000_000;
+            match event.what {
+                What::MarkVictim { victim: it } if it == victim => last = Some(ms),
+                What::WakeReaper { victim: it } if it == victim => {
+                    delays.extend(last.map(|last| ms.saturating_sub(last)));
+                    last = None;
+                }
+                What::SkipReaping { victim: it } | What::StartReaping { victim: it }
+                    if it == victim =>
+                {
+                    pauses.extend(last.map(|last| ms.saturating_sub(last)));
+                    last = Some(ms);
+                }
+                _ => {}
+            }
+        }
+    }
+    let span = |times: &[u64]| Some((*times.iter().min()?, *times.iter().max()?));
+    let (first, last) = span(&delays)?;
+    let pauses = span(&pauses).map_or_else(String::new, |(least, most)| {
+        format!(", and {least} to {most} ms from one attempt to the next (Plimsoll: 100 ms)")
+    });
+    Some(format!(
+        "The reaper was woken {first} to {last} ms after the kill (Plimsoll: 2000 ms){pauses}; the timer \
+         wheel rounds up."
+    ))
+}

@@ -1,0 +1,326 @@
+//! A recorded victim once more: an address space of the same mappings that the reaper empties, or
+//! that is released.
+
+use std::ops::Range;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Barrier, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use plimsoll_host::Host;
+use plimsoll_mm::design::Design;
+use plimsoll_mm::event::Event;
+use plimsoll_mm::oom::release;
+use plimsoll_mm::oom::{
+    Kind, OomKiller, Patience, Process, ReleaseError, Released, Signals, State,
+};
+use plimsoll_mm::page::{Config, Layout};
+use plimsoll_mm::space::object::{Object, ObjectKind};
+use plimsoll_mm::space::reap::Reaping;
+use plimsoll_mm::space::{
+    AddressSpace, Backing, MapRequest, MappingKind, Memory, Notified, Place, Refused, Spaces,
+};
+use plimsoll_mm::topology::Topology;
+use plimsoll_mm::units::{CpuId, Nanos, Pages, Pfn, ProcessId, Vpn};
+use plimsoll_mm::vmstat::Manager;
+
+use super::Step;
+use super::mappings::Mapping;
+
+/// Memory of the machine. No page of it is used but for page tables.
+const ARENA: Pages = Pages(4096);
+/// Behind every mapping of a program: where mappings are changed while the reaper looks.
+const CHANGED: Vpn = Vpn((1 << 35) - 16);
+
+/// The reaper of Linux without its pauses, which are compared by the recorded times alone.
+const PATIENCE: Patience = Patience {
+    delay: Nanos(0),
+    pause: Nanos(0),
+    ..Patience::LINUX
+};
+
+/// What the reaper does to a victim whose mappings are being changed at its first `busy` attempts.
+pub(super) fn reap(mappings: &[Mapping], victim: u32, reaping: Reaping, busy: usize) -> Vec<Step> {
+    let witness = Arc::new(Witness::default());
+    let host = host(&witness, victim);
+    let _entered = host.enter(CpuId(0));
+    let manager = manager(&host);
+    let spaces = spaces(&host, reaping);
+    let memory = Memory::new(&host, &manager, &spaces);
+    let killer = OomKiller::new(&host, Deaf, PATIENCE);
+    let process = enroll(memory, &killer, &witness, mappings, victim);
+    let all = [Arc::clone(&process)];
+    killer.kill(memory, &process, &all.iter(), None);
+    witness.armed.store(true, Relaxed);
+    if busy > 0 {
+        while_changing(memory, &process, &witness, || {
+            for _ in 0..busy {
+                if killer.reaper().step(memory).done.is_some() {
+                    break;
+                }
+            }
+        });
+    }
+    while killer.reaper().queued(&host) > 0 {
+        killer.reaper().step(memory);
+    }
+    witness.steps().clone()
+}
+
+/// What releasing the memory of a process that was told to die empties, and what comes of it.
+pub(super) fn released(
+    mappings: &[Mapping],
+    victim: u32,
+    reaping: Reaping,
+) -> (Vec<Range<u64>>, bool) {
+    let witness = Arc::new(Witness::default());
+    let host = host(&witness, victim);
+    let _entered = host.enter(CpuId(0));
+    let manager = manager(&host);
+    let spaces = spaces(&host, reaping);
+    let memory = Memory::new(&host, &manager, &spaces);
+    let killer = OomKiller::new(&host, Deaf, PATIENCE);
+    let process = enroll(memory, &killer, &witness, mappings, victim);
+    process.set(&host, State::Killed);
+    witness.armed.store(true, Relaxed);
+    let all = [Arc::clone(&process)];
+    let outcome = release(memory, Some(&process), all.iter(), 0, || false);
+    let steps = witness.steps().clone();
+    let ranges = steps.into_iter().filter_map(|step| match step {
+        Step::Range(range) => Some(range),
+        _ => None,
+    });
+    (ranges.collect(), outcome.is_ok())
+}
+
+/// What releasing comes to in one of the cases that a load tries, as errno names it; `None` if the
+/// case is not known.
+pub(super) fn release_case(case: &str, flags: u32) -> Option<&'static str> {
+    let witness = Arc::new(Witness::default());
+    let host = host(&witness, 1);
+    let _entered = host.enter(CpuId(0));
+    let manager = manager(&host);
+    let spaces = spaces(&host, Reaping::Ascending);
+    let memory = Memory::new(&host, &manager, &spaces);
+    let killer = OomKiller::new(&host, Deaf, PATIENCE);
+    let make = |id, kind, space| {
+        let made = killer.enroll(&host, ProcessId(id), kind, space);
+        made.expect("a process is small")
+    };
+    let space = || {
+        Some(Arc::new(
+            AddressSpace::new(memory).expect("it has no pages"),
+        ))
+    };
+    let mut all = Vec::new();
+    match case {
+        "missing" | "waited-for" => {}
+        "kernel" => all.push(make(2, Kind::KernelThread, None)),
+        "first" => all.push(make(1, Kind::Init, space())),
+        "shared" => {
+            let shared = space();
+            all.extend([7, 8].map(|id| make(id, Kind::Process, shared.clone())));
+            all[0].set(&host, State::Killed);
+        }
+        _ => all.push(make(7, Kind::Process, space())),
+    }
+    let ask = || {
+        let asked = all.first().map(|process| &**process);
+        errno(release(memory, asked, all.iter(), flags, || false))
+    };
+    match case {
+        "missing" | "waited-for" | "kernel" | "first" | "shared" | "running" => {}
+        "dying" => {
+            all[0].set(&host, State::Killed);
+        }
+        "again" => {
+            all[0].set(&host, State::Killed);
+            ask();
+        }
+        "left" => {
+            all[0].set(&host, State::Killed);
+            killer.exit(memory, &all[0]).ok()?;
+        }
+        _ => return None,
+    }
+    Some(ask())
+}
+
+fn errno(outcome: Result<Released, ReleaseError>) -> &'static str {
+    match outcome {
+        Ok(Released::All | Released::Before) => "0",
+        Err(ReleaseError::InvalidFlags(_) | ReleaseError::NotDying) => "EINVAL",
+        Err(ReleaseError::NoSuchProcess) => "ESRCH",
+        Err(ReleaseError::Interrupted) => "EINTR",
+        Err(ReleaseError::Again) => "EAGAIN",
+    }
+}
+
+/// Runs `f` while another thread holds the lock of the mappings alone.
+fn while_changing(
+    memory: Memory<'_, Host>,
+    process: &Process<Host>,
+    witness: &Witness,
+    f: impl FnOnce(),
+) {
+    let host = memory.machine;
+    let Some(space) = process.space(host) else {
+        return;
+    };
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let _entered = host.enter(CpuId(1));
+            space.map(memory, changed(host, Place::Replace(CHANGED)))
+        });
+        witness.entered.wait();
+        f();
+        witness.opened.wait();
+    });
+}
+
+/// A shared mapping of one page: nothing that a reaper empties.
+fn changed(host: &Host, place: Place) -> MapRequest<Host> {
+    MapRequest {
+        place,
+        pages: 1,
+        backing: backing(host, MappingKind::Shared),
+    }
+}
+
+fn enroll(
+    memory: Memory<'_, Host>,
+    killer: &OomKiller<Host, Deaf>,
+    witness: &Arc<Witness>,
+    mappings: &[Mapping],
+    victim: u32,
+) -> Arc<Process<Host>> {
+    let host = memory.machine;
+    let space = AddressSpace::new(memory).expect("it has no pages yet");
+    let space = space.notifying(Watch(Arc::clone(witness)));
+    for mapping in mappings {
+        let request = MapRequest {
+            place: Place::Fixed(Vpn(mapping.pages.start)),
+            pages: mapping.pages.end - mapping.pages.start,
+            backing: backing(host, mapping.kind),
+        };
+        let mapped = space.map(memory, request);
+        debug_assert!(mapped.is_ok(), "{mapping:?}: {mapped:?}");
+    }
+    let mapped = space.map(memory, changed(host, Place::Fixed(CHANGED)));
+    debug_assert!(mapped.is_ok(), "{mapped:?}");
+    let process = killer.enroll(
+        host,
+        ProcessId(victim),
+        Kind::Process,
+        Some(Arc::new(space)),
+    );
+    process.expect("a process is small")
+}
+
+fn backing(host: &Host, kind: MappingKind) -> Backing<Host> {
+    let object = |kind| Arc::new(Object::new(host, kind));
+    match kind {
+        MappingKind::Anonymous => Backing::Anonymous { huge: false },
+        MappingKind::PrivateFile => Backing::PrivateFile {
+            file: object(ObjectKind::File),
+            offset: 0,
+        },
+        MappingKind::Shared => Backing::Shared {
+            object: object(ObjectKind::Shared),
+            offset: 0,
+        },
+        MappingKind::Reserved => Backing::Reserved,
+        MappingKind::Frames => Backing::Frames { first: Pfn(0) },
+    }
+}
+
+fn host(witness: &Arc<Witness>, victim: u32) -> Host {
+    let witness = Arc::clone(witness);
+    Host::with_observer(Topology::flat(2), move |_cpu, _at, event| {
+        let step = match event {
+            Event::MarkVictim(process) if process.0 == victim => Step::Mark,
+            Event::WakeReaper(process) if process.0 == victim => Step::Wake,
+            Event::StartTaskReaping(process) if process.0 == victim => Step::Start,
+            Event::FinishTaskReaping(process) if process.0 == victim => Step::Finish,
+            Event::SkipTaskReaping(process) if process.0 == victim => Step::Skip,
+            _ => return,
+        };
+        witness.steps().push(step);
+    })
+}
+
+fn manager(host: &Host) -> Manager<Host> {
+    let manager = Manager::new(host, Config::new(Layout::arena(ARENA)));
+    manager.expect("one zone of a fixed size is a layout")
+}
+
+fn spaces(host: &Host, reaping: Reaping) -> Spaces<Host> {
+    let design = Design {
+        reaping,
+        ..Design::LINUX
+    };
+    Spaces::new(host, &design, 0).expect("a machine without swap needs no more than a heap")
+}
+
+/// The steps that were seen, and the gate at which the thread that changes mappings waits.
+struct Witness {
+    steps: Mutex<Vec<Step>>,
+    /// Whether the mappings are complete: only then ranges count.
+    armed: AtomicBool,
+    entered: Barrier,
+    opened: Barrier,
+}
+
+impl Default for Witness {
+    fn default() -> Self {
+        Self {
+            steps: Mutex::new(Vec::new()),
+            armed: AtomicBool::new(false),
+            entered: Barrier::new(2),
+            opened: Barrier::new(2),
+        }
+    }
+}
+
+impl Witness {
+    fn steps(&self) -> MutexGuard<'_, Vec<Step>> {
+        self.steps.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Hears of every range that is about to be emptied.
+struct Watch(Arc<Witness>);
+
+impl Notified<Host> for Watch {
+    fn start(&self, _host: &Host, pages: &Range<Vpn>, may_wait: bool) -> Result<(), Refused> {
+        let witness = &self.0;
+        // Relaxed: set and read by one thread but for the one that changes mappings, which is
+        // started after it was set.
+        if !witness.armed.load(Relaxed) {
+            return Ok(());
+        }
+        if may_wait {
+            witness.entered.wait();
+            witness.opened.wait();
+        } else {
+            let range = pages.start.0..pages.end.0;
+            witness.steps().push(Step::Range(range));
+        }
+        Ok(())
+    }
+
+    fn end(&self, _host: &Host, _pages: &Range<Vpn>) {}
+
+    fn release(&self, _host: &Host) {}
+}
+
+/// Nobody is there to hear the signals.
+struct Deaf;
+
+impl Signals<Host> for Deaf {
+    fn kill(&self, _host: &Host, _process: &Arc<Process<Host>>) {}
+
+    fn thaw(&self, _host: &Host, _process: &Arc<Process<Host>>) {}
+
+    fn reap_at(&self, _host: &Host, _at: Nanos) {}
+}

@@ -1,0 +1,189 @@
+//! Which timer belongs to which work: the firings of a recording.
+//!
+//! The vmstat work arms its own timer again at its end. So a timer that is armed on a CPU, by the
+//! thread that has begun the work there, and that lies inside the work's `struct delayed_work`, is
+//! that work's next firing.
+
+use std::collections::{HashMap, HashSet};
+
+use plimsoll_mm::units::Nanos;
+use plimsoll_recording::event::{Event, Symbol, What};
+use plimsoll_recording::{Header, Recording};
+
+/// Where in a `struct delayed_work` its timer may be, in bytes: behind the work, which has 32 in a
+/// kernel without lock debugging.
+const TIMER_WITHIN_BYTES: u64 = 256;
+
+/// Works whose timers are judged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Kind {
+    Update,
+    Shepherd,
+}
+
+/// A timer that a work armed, and what became of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Armed {
+    pub(super) kind: Kind,
+    pub(super) cpu: u32,
+    /// When it was armed.
+    pub(super) time_ns: u64,
+    /// The jiffy at which it was armed.
+    pub(super) now: u64,
+    /// The jiffy it asks for.
+    pub(super) expires: u64,
+    /// The jiffy of the wheel, if the kernel prints it.
+    pub(super) bucket: Option<u64>,
+    /// The jiffy at which it fired.
+    pub(super) fired: Option<u64>,
+}
+
+/// The firings of a recording.
+#[derive(Debug, Default)]
+pub(super) struct Chain {
+    pub(super) armed: Vec<Armed>,
+    /// When a vmstat work started because its timer had fired, in order of time.
+    pub(super) starts: Vec<Nanos>,
+    /// When the recording began.
+    pub(super) began: Nanos,
+    /// When it ended.
+    pub(super) ended: Nanos,
+}
+
+impl Kind {
+    pub(super) const ALL: [Self; 2] = [Self::Update, Self::Shepherd];
+
+    pub(super) const fn function(self) -> &'static str {
+        match self {
+            Self::Update => "vmstat_update",
+            Self::Shepherd => "vmstat_shepherd",
+        }
+    }
+}
+
+impl Armed {
+    /// How many jiffies after that of the wheel it fired.
+    pub(super) fn late_jiffies(&self) -> Option<u64> {
+        self.fired?.checked_sub(self.bucket?)
+    }
+}
+
+impl Chain {
+    pub(super) fn of(recording: &Recording) -> Self {
+        let mut reader = Reader {
+            kinds: kinds(&recording.header),
+            chain: Self::default(),
+            running: HashMap::new(),
+            pending: HashMap::new(),
+            timers: HashMap::new(),
+            fired: HashSet::new(),
+        };
+        for event in &recording.events {
+            reader.read(event);
+        }
+        let mut chain = reader.chain;
+        chain.starts.sort_unstable();
+        let at = |event: Option<&Event>| Nanos(event.map_or(0, |event| event.time_ns));
+        chain.began = at(recording.events.first());
+        chain.ended = at(recording.events.last());
+        chain
+    }
+
+    /// The share of the vmstat work's firings that came a jiffy or more after the wheel's, in
+    /// percent.
+    pub(super) fn late_percent(&self) -> u32 {
+        let updates = self.armed.iter().filter(|it| it.kind == Kind::Update);
+        let late: Vec<u64> = updates.filter_map(Armed::late_jiffies).collect();
+        let count = late.iter().filter(|&&late| late > 0).count();
+        let percent = (100 * count + late.len() / 2)
+            .checked_div(late.len())
+            .unwrap_or(0);
+        u32::try_from(percent).unwrap_or(100)
+    }
+}
+
+/// The functions of the works, by their place among the header's symbols.
+fn kinds(header: &Header) -> HashMap<Symbol, Kind> {
+    let kind = |name: &String| Kind::ALL.into_iter().find(|kind| kind.function() == name);
+    let symbols = (0..).map(Symbol).zip(&header.symbols);
+    symbols
+        .filter_map(|(symbol, name)| Some((symbol, kind(name)?)))
+        .collect()
+}
+
+struct Reader {
+    kinds: HashMap<Symbol, Kind>,
+    chain: Chain,
+    /// The work that runs on a CPU, with its thread.
+    running: HashMap<u32, (Kind, u64, u32)>,
+    /// Timers that have not fired, by address: which of `chain.armed`.
+    pending: HashMap<u64, usize>,
+    /// The work that a timer belongs to.
+    timers: HashMap<u64, u64>,
+    /// Works whose timer has fired and that have not started.
+    fired: HashSet<u64>,
+}
+
+impl Reader {
+    fn read(&mut self, event: &Event) {
+        match event.what {
+            What::WorkStart { work, function } => self.starts(event, work, function),
+            What::WorkEnd { work, .. } => {
+                let ends = |&mut (_, running, _): &mut (Kind, u64, u32)| running == work;
+                if self.running.get_mut(&event.cpu).is_some_and(ends) {
+                    self.running.remove(&event.cpu);
+                }
+            }
+            What::TimerStart {
+                timer,
+                expires,
+                bucket,
+                now,
+                ..
+            } => self.arms(event, timer, (now, expires, bucket)),
+            What::TimerExpire { timer, now, .. } => self.expires(timer, now),
+            _ => {}
+        }
+    }
+
+    fn starts(&mut self, event: &Event, work: u64, function: Symbol) {
+        let Some(&kind) = self.kinds.get(&function) else {
+            return;
+        };
+        self.running.insert(event.cpu, (kind, work, event.pid));
+        if self.fired.remove(&work) && kind == Kind::Update {
+            self.chain.starts.push(Nanos(event.time_ns));
+        }
+    }
+
+    fn arms(&mut self, event: &Event, timer: u64, at: (u64, u64, Option<u64>)) {
+        let Some(&(kind, work, pid)) = self.running.get(&event.cpu) else {
+            return;
+        };
+        let behind = timer.checked_sub(work);
+        let is_inside = behind.is_some_and(|bytes| bytes > 0 && bytes < TIMER_WITHIN_BYTES);
+        if pid != event.pid || !is_inside {
+            return;
+        }
+        self.running.remove(&event.cpu);
+        let (now, expires, bucket) = at;
+        self.pending.insert(timer, self.chain.armed.len());
+        self.timers.insert(timer, work);
+        self.chain.armed.push(Armed {
+            kind,
+            cpu: event.cpu,
+            time_ns: event.time_ns,
+            now,
+            expires,
+            bucket,
+            fired: None,
+        });
+    }
+
+    fn expires(&mut self, timer: u64, now: u64) {
+        if let Some(armed) = self.pending.remove(&timer) {
+            self.chain.armed[armed].fired = Some(now);
+            self.fired.extend(self.timers.get(&timer));
+        }
+    }
+}

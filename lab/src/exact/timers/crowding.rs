@@ -1,0 +1,118 @@
+//! How many CPUs start their vmstat work together: recorded, and on a simulated machine.
+//!
+//! The simulated CPUs are always busy and always dirty, as those of a recording with `nohz=off` and
+//! a load on every CPU are. It runs as long as the recording and is looked at over the same span:
+//! once with ticks that are all counted in time, once with as large a share of late ones as the
+//! recording has.
+
+use plimsoll_mm::design::Design;
+use plimsoll_mm::machine::Machine;
+use plimsoll_mm::topology::Topology;
+use plimsoll_mm::units::{Hz, Nanos};
+use plimsoll_recording::Header;
+use plimsoll_sim::SimOptions;
+use plimsoll_sim::profile::{Card, Profile};
+
+use super::chain::Chain;
+use crate::report::Table;
+use crate::room::{Cause, Room, crowd, crowd_on_one_tick};
+use crate::workload::stress_vm::{Pause, StressVm};
+
+/// Whose prices the simulated CPUs have. When timers fire does not depend on them.
+const PRICES: &str = "laptop-2";
+
+/// Until then firings are the shepherd's doing; half of a recording that is not twice as long.
+const SETTLED: Nanos = Nanos(5 * Nanos::SECOND.0);
+
+/// Longer recordings are looked at in full, but a simulated machine shows all it has in this time.
+const SIMULATED_MAX: Nanos = Nanos(30 * Nanos::SECOND.0);
+
+/// More take too long to simulate beside a recording.
+const CPUS_MAX: u32 = 512;
+
+const WINDOWS_MS: [u64; 5] = [1, 4, 31, 32, 64];
+
+/// The largest crowds within a tick and within each window, beside simulated ones; `None` if no work
+/// started by its timer once things had settled.
+pub(super) fn table(hz: Hz, header: &Header, chain: &Chain) -> Option<Table> {
+    let span = Nanos(chain.ended.0.saturating_sub(chain.began.0));
+    let settled = Nanos(SETTLED.0.min(span.0 / 2));
+    let from = chain.began + settled;
+    let starts: Vec<Nanos> = chain
+        .starts
+        .iter()
+        .copied()
+        .filter(|&at| at >= from)
+        .collect();
+    if starts.is_empty() {
+        return None;
+    }
+    let mut rows = vec![row("recorded".to_owned(), &starts, hz)];
+    if (1..=CPUS_MAX).contains(&header.cpus) {
+        let length = Nanos(span.0.min(SIMULATED_MAX.0));
+        let late = chain.late_percent().min(50);
+        let simulated = |late| simulate(hz, header.cpus, length, late);
+        rows.push(row("simulated".to_owned(), &simulated(0), hz));
+        rows.push(row(
+            format!("with {late} % late ticks"),
+            &simulated(late),
+            hz,
+        ));
+    }
+    let mut columns = vec![
+        "machine".to_owned(),
+        "starts".to_owned(),
+        "one tick".to_owned(),
+    ];
+    columns.extend(WINDOWS_MS.map(|ms| format!("{ms} ms")));
+    Some(Table {
+        title: format!(
+            "Most of {} CPUs whose vmstat work starts together, HZ {}",
+            header.cpus,
+            hz.get()
+        ),
+        note: format!(
+            "Starts by timer, without the first {} s. The simulated CPUs are all busy.",
+            settled.0 / Nanos::SECOND.0
+        ),
+        columns,
+        rows,
+    })
+}
+
+fn row(name: String, starts: &[Nanos], hz: Hz) -> Vec<String> {
+    let all = || starts.iter().copied();
+    let mut row = vec![name, starts.len().to_string()];
+    row.push(crowd_on_one_tick(all(), hz).to_string());
+    row.extend(WINDOWS_MS.map(|ms| crowd(all(), Nanos::from_ms(ms)).to_string()));
+    row
+}
+
+/// When works start by their timers on a machine of `cpus` busy CPUs.
+pub(super) fn simulate(hz: Hz, cpus: u32, length: Nanos, late_ticks_percent: u32) -> Vec<Nanos> {
+    let profile = Profile::load(PRICES, Card::Mid).expect("built in");
+    let profile = Profile {
+        topology: Topology::flat(cpus),
+        hz,
+        node_bytes: vec![2 << 30],
+        ..profile
+    };
+    let options = SimOptions {
+        seed: 1,
+        late_ticks_percent,
+        ..SimOptions::default()
+    };
+    let room = Room::with_options(&profile, Design::LINUX, options);
+    // Never idle, and nearly always a number of pages mapped that differs from the last refresh's,
+    // so that the work finds something to do and arms its timer again.
+    let worker = StressVm {
+        bytes: 32 * 4096,
+        use_ns_per_page: 1_500_000,
+        pause: Pause::Awake(Nanos::from_ms(1)),
+    };
+    worker.start(&room, room.sim.topology().ids(), length);
+    room.sim.run_until(length);
+    let (_, log) = room.finish();
+    let settled = Nanos(SETTLED.0.min(length.0 / 2));
+    log.starts(settled, Some(Cause::Schedule)).collect()
+}

@@ -1,0 +1,130 @@
+//! Watermark checks: whether a zone may give a block, by the numbers the kernel itself compared.
+//!
+//! A load that fills memory writes down every call of `__zone_watermark_ok` that a probe has seen. The
+//! fast path calls it only where a zone does not clearly have plenty, so these are the decisions near the
+//! marks, and below them.
+//!
+//! ```text
+//! check zone=1:Normal free=503 order=0 mark=503 reserve=0 flags=0x901 ok=0
+//! ```
+//!
+//! `reserve` is what the zone keeps from this class of request (`protection` of `/proc/zoneinfo`);
+//! `flags` are the kernel's `ALLOC_*` bits.
+
+use plimsoll_mm::page::watermark::{Urgency, allows};
+use plimsoll_mm::units::{Order, Pages};
+use plimsoll_recording::Recording;
+
+use super::{Judge, Judgement};
+
+/// The name of the text of a recording that holds the checks.
+pub(crate) const TEXT: &str = "watermark checks";
+
+/// `ALLOC_OOM`, `ALLOC_NON_BLOCK`, `ALLOC_MIN_RESERVE`.
+const OOM: u32 = 0x08;
+const NON_BLOCK: u32 = 0x10;
+const MIN_RESERVE: u32 = 0x20;
+const NON_BLOCK_AND_RESERVE: u32 = NON_BLOCK | MIN_RESERVE;
+const RESERVES: u32 = OOM | NON_BLOCK | MIN_RESERVE;
+
+/// Watermark checks.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Watermarks;
+
+impl Judge for Watermarks {
+    fn name(&self) -> &'static str {
+        "watermarks"
+    }
+
+    fn judge(&self, recording: &Recording) -> Option<Judgement> {
+        let text = recording.header.text(TEXT)?;
+        let mut judgement = Judgement {
+            subject: "watermarks".to_owned(),
+            unit: "checks",
+            ..Judgement::default()
+        };
+        let mut unreadable = 0;
+        for line in text.lines().filter(|line| !line.trim().is_empty()) {
+            match Check::read(line) {
+                Some(check) => check.judge(line, &mut judgement),
+                None => unreadable += 1,
+            }
+        }
+        if unreadable > 0 {
+            let note = format!("{unreadable} lines of `{TEXT}` could not be read.");
+            judgement.notes.push(note);
+        }
+        if judgement.set_aside > 0 {
+            judgement.notes.push(format!(
+                "{} checks are set aside: of a larger block that the kernel refused and the numbers \
+                 allow, since it also looks whether there is such a block, or with rights that Plimsoll has \
+                 no word for.",
+                judgement.set_aside
+            ));
+        }
+        Some(judgement)
+    }
+}
+
+struct Check {
+    free: u64,
+    order: Order,
+    mark: Pages,
+    reserve: Pages,
+    flags: u32,
+    ok: bool,
+}
+
+impl Check {
+    fn read(line: &str) -> Option<Self> {
+        let words = || line.split(' ').filter_map(|word| word.split_once('='));
+        let word = |name| words().find_map(|(known, value)| (known == name).then_some(value));
+        let pages = |name| word(name)?.parse().ok().map(Pages);
+        Some(Self {
+            // The counter can be below 0 for a moment.
+            free: word("free")?.parse::<i64>().ok()?.max(0).unsigned_abs(),
+            order: Order::new(word("order")?.parse().ok()?)?,
+            mark: pages("mark")?,
+            reserve: pages("reserve")?,
+            flags: u32::from_str_radix(word("flags")?.strip_prefix("0x")?, 16).ok()?,
+            ok: word("ok")? == "1",
+        })
+    }
+
+    fn judge(&self, line: &str, judgement: &mut Judgement) {
+        let ours = self.urgency().map(|urgency| {
+            let block = self.order.pages();
+            allows(self.free, block, self.mark, self.reserve, urgency)
+        });
+        match ours {
+            Some(ours) if ours == self.ok => {
+                judgement.compared += 1;
+                judgement.identical += 1;
+            }
+            // The kernel looks for a block of that size as well.
+            Some(true) if self.order.pages().0 > 1 => judgement.set_aside += 1,
+            None => judgement.set_aside += 1,
+            Some(ours) => {
+                judgement.compared += 1;
+                if judgement.first_difference.is_empty() {
+                    judgement.first_difference = vec![
+                        line.to_owned(),
+                        format!("Plimsoll: {}", if ours { "ok=1" } else { "ok=0" }),
+                    ];
+                }
+            }
+        }
+    }
+
+    /// The rights of the request; `None` for a mix that Plimsoll has no word for.
+    const fn urgency(&self) -> Option<Urgency> {
+        match self.flags & RESERVES {
+            0 => Some(Urgency::Normal),
+            NON_BLOCK => Some(Urgency::NoWait),
+            MIN_RESERVE => Some(Urgency::High),
+            NON_BLOCK_AND_RESERVE => Some(Urgency::Atomic),
+            OOM => Some(Urgency::Victim),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! When the periodic work runs: firings by CPU, how many at once, and what the shepherd does.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use plimsoll_mm::units::Nanos;
+use plimsoll_recording::{Event, Header, Recording, What};
+
+use crate::metric::Unit;
+use crate::report::figures::{Figures, Line, Measure, Stand};
+use crate::room::crowd;
+use crate::stats::median;
+
+/// Everything that a recording says about the periodic work.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Firings {
+    /// Each run of `vmstat_update`, in order of time.
+    pub firings: Vec<Firing>,
+    /// When the shepherd (`vmstat_shepherd`) began a round.
+    pub rounds_ns: Vec<u64>,
+    /// How many CPUs it woke in each round.
+    pub kicks: Vec<u64>,
+    /// When a tick was, and how far apart ticks are; a length of 0 if the recording has no HZ.
+    tick: Tick,
+}
+
+/// One run of `vmstat_update`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Firing {
+    /// When it began.
+    pub time_ns: u64,
+    /// On which CPU.
+    pub cpu: u32,
+    /// Whether the shepherd queued it; else its own timer did.
+    pub kicked: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Tick {
+    phase_ns: u64,
+    length_ns: u64,
+}
+
+impl Firings {
+    /// Of a recording that has `workqueue_execute_start` of these two functions; else nothing.
+    #[must_use]
+    pub fn of(recording: &Recording) -> Self {
+        let header = &recording.header;
+        let symbol = |name: &str| header.symbols.iter().position(|known| known == name);
+        let (update, shepherd) = (symbol("vmstat_update"), symbol("vmstat_shepherd"));
+        let is = |function: plimsoll_recording::event::Symbol, wanted: Option<usize>| {
+            Some(function.0 as usize) == wanted
+        };
+        let mut found = Self {
+            tick: Tick::of(recording),
+            ..Self::default()
+        };
+        let mut kicked: HashSet<u64> = HashSet::new();
+        let mut in_round: HashMap<u32, u32> = HashMap::new();
+        for &Event {
+            time_ns,
+            cpu,
+            pid,
+            ref what,
+        } in &recording.events
+        {
+            match *what {
+                What::WorkStart { function, .. } if is(function, shepherd) => {
+                    in_round.insert(cpu, pid);
+                    found.rounds_ns.push(time_ns);
+                    found.kicks.push(0);
+                }
+                What::WorkEnd { function, .. } if is(function, shepherd) => {
+                    in_round.remove(&cpu);
+                }
+                What::WorkQueued { work, function } if is(function, update) => {
+                    if in_round.get(&cpu) == Some(&pid) {
+                        kicked.insert(work);
+                        *found.kicks.last_mut().expect("a round has begun") += 1;
+                    }
+                }
+                What::WorkStart { work, function } if is(function, update) => {
+                    let kicked = kicked.remove(&work);
+                    found.firings.push(Firing {
+                        time_ns,
+                        cpu,
+                        kicked,
+                    });
+                }
+                _ => {}
+            }
+        }
+        found
+    }
+
+    /// How often each CPU's work ran and how far apart; all CPUs first.
+    #[must_use]
+    pub fn by_cpu(&self) -> Figures {
+        let mut cpus: BTreeMap<u32, Vec<Firing>> = BTreeMap::new();
+        for firing in &self.firings {
+            cpus.entry(firing.cpu).or_default().push(*firing);
+        }
+        let gaps = |firings: &[Firing]| -> Vec<f64> {
+            let pairs = firings.windows(2);
+            pairs
+                .map(|pair| (pair[1].time_ns - pair[0].time_ns) as f64)
+                .collect()
+        };
+        let line = |key: String, firings: &[Firing], gaps: &[f64]| {
+            let kicked = firings.iter().filter(|firing| firing.kicked).count();
+            let counts = [firings.len(), kicked].map(|count| Some(count as f64));
+            let least = gaps.iter().copied().reduce(f64::min);
+            let most = gaps.iter().copied().reduce(f64::max);
+            let values = counts.into_iter().chain([least, median(gaps), most]);
+            Line {
+                keys: vec![key],
+                values: values.collect(),
+            }
+        };
+        let all_gaps: Vec<f64> = cpus.values().flat_map(|firings| gaps(firings)).collect();
+        let by_cpu = cpus
+            .iter()
+            .map(|(cpu, firings)| line(cpu.to_string(), firings, &gaps(firings)));
+        let all = (!cpus.is_empty()).then(|| line("all".to_owned(), &self.firings, &all_gaps));
+        let nanos = |head, name| Measure::new(head, name, Unit::Nanos);
+        Figures {
+            name: "firings",
+            title: "Runs of vmstat_update by CPU",
+            note: "Intervals are between two runs on one CPU, which may have slept in between."
+                .to_owned(),
+            keys: vec!["cpu"],
+            same: 1,
+            keys_stand: Stand::Before,
+            measures: vec![
+                Measure::new("runs", "runs", Unit::Count),
+                Measure::new("by shepherd", "by_shepherd", Unit::Count),
+                nanos("least interval", "least_interval_ns"),
+                nanos("median", "median_interval_ns"),
+                nanos("longest", "longest_interval_ns"),
+            ],
+            lines: all.into_iter().chain(by_cpu).collect(),
+        }
+    }
+
+    /// How many runs began at once, for several meanings of "at once".
+    #[must_use]
+    pub fn crowding(&self) -> Figures {
+        let starts = || self.firings.iter().map(|firing| Nanos(firing.time_ns));
+        let windows = [("1 ms", 1), ("4 ms", 4), ("32 ms", 32)];
+        let windows = windows.map(|(name, ms)| (name, crowd(starts(), Nanos::from_ms(ms))));
+        let on_tick = (self.tick.length_ns > 0).then(|| ("one tick", self.on_one_tick()));
+        let lines = on_tick.into_iter().chain(windows);
+        let lines = lines.map(|(name, most)| Line::full(vec![name.to_owned()], [most as f64]));
+        Figures {
+            name: "crowding",
+            title: "Most runs of vmstat_update that began at once",
+            note: String::new(),
+            keys: vec!["within"],
+            same: 1,
+            keys_stand: Stand::Before,
+            measures: vec![Measure::new("runs", "runs", Unit::Cpus)],
+            lines: if self.firings.is_empty() {
+                Vec::new()
+            } else {
+                lines.collect()
+            },
+        }
+    }
+
+    fn on_one_tick(&self) -> usize {
+        let jiffies: Vec<u64> = self
+            .firings
+            .iter()
+            .map(|it| self.tick.jiffy(it.time_ns))
+            .collect();
+        let same = jiffies.chunk_by(|one, next| one == next);
+        same.map(<[_]>::len).max().unwrap_or(0)
+    }
+
+    /// The shepherd's rounds.
+    #[must_use]
+    pub fn shepherd(&self) -> Figures {
+        let between = self
+            .rounds_ns
+            .windows(2)
+            .map(|pair| (pair[1] - pair[0]) as f64);
+        let between: Vec<f64> = between.collect();
+        let most = self.kicks.iter().copied().max().unwrap_or(0);
+        let line = Line {
+            keys: vec!["shepherd".to_owned()],
+            values: vec![
+                Some(self.rounds_ns.len() as f64),
+                Some(self.kicks.iter().sum::<u64>() as f64),
+                Some(most as f64),
+                median(&between),
+            ],
+        };
+        Figures {
+            name: "shepherd",
+            title: "Rounds of vmstat_shepherd, and CPUs it woke",
+            note: String::new(),
+            keys: vec!["work"],
+            same: 1,
+            keys_stand: Stand::Before,
+            measures: vec![
+                Measure::new("rounds", "rounds", Unit::Count),
+                Measure::new("woken", "woken", Unit::Cpus),
+                Measure::new("most in a round", "most_woken_in_a_round", Unit::Cpus),
+                Measure::new("between rounds", "between_rounds_ns", Unit::Nanos),
+            ],
+            lines: if self.rounds_ns.is_empty() {
+                Vec::new()
+            } else {
+                vec![line]
+            },
+        }
+    }
+}
+
+impl Tick {
+    /// Where ticks are follows from the jiffies that timer events print; without any, from a clock
+    /// that counts from a tick on.
+    fn of(Recording { header, events }: &Recording) -> Self {
+        let Header { hz, .. } = header;
+        let length_ns = 1_000_000_000_u64.checked_div(u64::from(*hz)).unwrap_or(0);
+        let phase = |event: &Event| match event.what {
+            What::TimerExpire { now, .. } | What::TimerStart { now, .. } => {
+                let behind = u128::from(now) * u128::from(length_ns);
+                let apart = i128::from(event.time_ns) - i128::try_from(behind).ok()?;
+                Some(apart)
+            }
+            _ => None,
+        };
+        // A jiffy is printed at its tick or later, so the earliest is nearest to the tick.
+        let earliest = events.iter().filter_map(phase).min().unwrap_or(0);
+        let phase_ns = earliest.rem_euclid(i128::from(length_ns.max(1)));
+        Self {
+            phase_ns: u64::try_from(phase_ns).unwrap_or(0),
+            length_ns,
+        }
+    }
+
+    fn jiffy(self, time_ns: u64) -> u64 {
+        (time_ns + self.length_ns - self.phase_ns) / self.length_ns
+    }
+}

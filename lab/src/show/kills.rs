@@ -1,0 +1,146 @@
+//! The processes that were killed for their memory, in which order, and how each one's memory came
+//! back.
+
+use plimsoll_recording::{Event, Recording, What};
+
+use crate::metric::Unit;
+use crate::report::figures::{Figures, Line, Measure, Stand};
+
+/// One victim: the moments of its end, in nanoseconds of the recorded clock.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Victim {
+    /// Its process id.
+    pub pid: u32,
+    /// The thread that chose it: one that wanted memory, or the victim itself.
+    pub chosen_by: u32,
+    /// When it was chosen.
+    pub killed_ns: u64,
+    /// When the reaper was told.
+    pub woken_ns: Option<u64>,
+    /// When the reaper first began.
+    pub started_ns: Option<u64>,
+    /// When the reaper last ended an attempt that emptied something.
+    pub finished_ns: Option<u64>,
+    /// How often the reaper let it be.
+    pub skips: u64,
+    /// When its address space was empty at its end.
+    pub exited_ns: Option<u64>,
+}
+
+/// Every victim in the order in which they were chosen; each once.
+#[must_use]
+pub fn victims(recording: &Recording) -> Vec<Victim> {
+    let mut victims: Vec<Victim> = Vec::new();
+    for event in &recording.events {
+        note(&mut victims, event);
+    }
+    victims
+}
+
+fn note(victims: &mut Vec<Victim>, event: &Event) {
+    let time_ns = event.time_ns;
+    let pid = match event.what {
+        What::MarkVictim { victim }
+        | What::WakeReaper { victim }
+        | What::StartReaping { victim }
+        | What::FinishReaping { victim }
+        | What::SkipReaping { victim } => victim,
+        What::ExitMmap => event.pid,
+        _ => return,
+    };
+    let last = victims.iter().rposition(|victim| victim.pid == pid);
+    // A process id may be used again once its first owner has exited.
+    let last = last.filter(|&nth| {
+        !matches!(event.what, What::MarkVictim { .. }) || victims[nth].exited_ns.is_none()
+    });
+    let Some(victim) = last.map(|nth| &mut victims[nth]) else {
+        if matches!(event.what, What::MarkVictim { .. }) {
+            victims.push(Victim {
+                pid,
+                chosen_by: event.pid,
+                killed_ns: time_ns,
+                ..Victim::default()
+            });
+        }
+        return;
+    };
+    match event.what {
+        What::WakeReaper { .. } => victim.woken_ns = victim.woken_ns.or(Some(time_ns)),
+        What::StartReaping { .. } => victim.started_ns = victim.started_ns.or(Some(time_ns)),
+        What::FinishReaping { .. } => victim.finished_ns = Some(time_ns),
+        What::SkipReaping { .. } => victim.skips += 1,
+        What::ExitMmap => victim.exited_ns = victim.exited_ns.or(Some(time_ns)),
+        _ => {}
+    }
+}
+
+/// The victims in order.
+#[must_use]
+pub fn in_order(victims: &[Victim], start_ns: u64) -> Figures {
+    let line = |(nth, victim): (usize, &Victim)| {
+        let before = nth.checked_sub(1).map(|before| victims[before].killed_ns);
+        Line {
+            keys: vec![
+                (nth + 1).to_string(),
+                victim.pid.to_string(),
+                victim.chosen_by.to_string(),
+            ],
+            values: vec![
+                Some((victim.killed_ns - start_ns) as f64),
+                before.map(|before| (victim.killed_ns - before) as f64),
+            ],
+        }
+    };
+    Figures {
+        name: "victims",
+        title: "Victims, in the order in which they were killed",
+        note:
+            "`killed` is the time since the recording began; `chosen by` the thread that asked for \
+               memory."
+                .to_owned(),
+        keys: vec!["nth", "victim", "chosen by"],
+        same: 1,
+        keys_stand: Stand::Before,
+        measures: vec![
+            Measure::new("killed", "killed_ns", Unit::Nanos),
+            Measure::new("since the last", "since_last_ns", Unit::Nanos),
+        ],
+        lines: victims.iter().enumerate().map(line).collect(),
+    }
+}
+
+/// What happened to each victim, in times since its kill.
+#[must_use]
+pub fn timeline(victims: &[Victim]) -> Figures {
+    let line = |(nth, victim): (usize, &Victim)| {
+        let since = |at: Option<u64>| at.map(|at| (at - victim.killed_ns) as f64);
+        Line {
+            keys: vec![(nth + 1).to_string(), victim.pid.to_string()],
+            values: vec![
+                since(victim.woken_ns),
+                since(victim.started_ns),
+                since(victim.finished_ns),
+                Some(victim.skips as f64),
+                since(victim.exited_ns),
+            ],
+        }
+    };
+    let nanos = |head, name| Measure::new(head, name, Unit::Nanos);
+    Figures {
+        name: "reaping",
+        title: "From the kill to the end of each victim's memory",
+        note: "Times since the kill. An exit is a victim's if its first thread ended it."
+            .to_owned(),
+        keys: vec!["nth", "victim"],
+        same: 1,
+        keys_stand: Stand::Before,
+        measures: vec![
+            nanos("reaper woken", "woken_ns"),
+            nanos("starts", "starts_ns"),
+            nanos("finishes", "finishes_ns"),
+            Measure::new("skips", "skips", Unit::Count),
+            nanos("exit_mmap", "exit_mmap_ns"),
+        ],
+        lines: victims.iter().enumerate().map(line).collect(),
+    }
+}

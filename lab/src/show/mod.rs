@@ -1,0 +1,207 @@
+//! What a recording shows: its locks, page lists, periodic work and kills as tables.
+//!
+//! A recording of a kernel and one of a simulated run go through the same code, so that two of them
+//! can be laid side by side.
+//!
+//! ```text
+//! events ─┬─ waits ───── contentions            (locks)
+//!         ├─ moves ───── pages at once, by CPU  (pages)
+//!         ├─ firings ─── by CPU, at once, shepherd
+//!         ├─ kills ───── victims, reaping
+//!         └─ summary
+//! ```
+
+pub mod firings;
+pub mod json;
+pub mod kills;
+pub mod moves;
+pub mod pages;
+pub mod summary;
+pub mod waits;
+pub mod zones;
+
+use plimsoll_recording::Recording;
+
+use self::firings::Firings;
+use self::waits::Contentions;
+use crate::error::Error;
+use crate::locks;
+use crate::report::Table;
+use crate::report::figures::{Figures, ROWS_MAX};
+
+/// The tables, in the order in which they are shown.
+pub const TABLES: [&str; 10] = [
+    "contentions",
+    "moves",
+    "holds",
+    "cpus",
+    "firings",
+    "crowding",
+    "shepherd",
+    "reaping",
+    "victims",
+    "events",
+];
+
+/// Reads the recording in `file`, or in standard input for `-`, and what is odd about it.
+///
+/// # Errors
+/// If the file cannot be read, is no recording, or has no event.
+pub fn open(file: &str) -> Result<(Recording, Vec<String>), Error> {
+    let contents = Recording::read(file)?;
+    let (file, mut recording) = (contents.file, contents.recording);
+    if recording.events.is_empty() {
+        return Err(Error::Invalid(format!(
+            "{file} has no events: nothing was recorded"
+        )));
+    }
+    let left_out = contents.ignored.iter();
+    let left_out =
+        left_out.map(|(name, count)| format!("{count} events {name} mean nothing here."));
+    recording.header.missing.extend(left_out);
+    let warnings = contents.warnings.iter().map(ToString::to_string);
+    Ok((recording, warnings.collect()))
+}
+
+/// What the user asked to see.
+#[derive(Clone, Debug, Default)]
+pub struct ShowOptions {
+    /// Only this table, with all its rows; every table that has any if not given.
+    pub table: Option<String>,
+    /// Only waits for locks of which a function in the call chain contains one of these.
+    pub callers: Vec<String>,
+}
+
+/// What one recording shows, or two beside each other.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Shown {
+    /// By recording.
+    pub figures: Vec<OfRecording>,
+    /// How many rows of a table are shown.
+    rows_max: usize,
+    /// Whether the table of events is among those shown.
+    with_events: bool,
+}
+
+/// What one recording shows.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OfRecording {
+    /// The recording's name.
+    pub file: String,
+    /// What it is of.
+    pub summary: Table,
+    /// The chosen tables as numbers, with every row; some may have none.
+    pub figures: Vec<Figures>,
+}
+
+/// Shows the recordings of these names: one, or two side by side.
+///
+/// # Errors
+/// For a table that does not exist, or one that none of the recordings has anything for.
+pub fn show(recordings: &[(String, Recording)], options: &ShowOptions) -> Result<Shown, Error> {
+    let wanted = options.table.as_deref();
+    if let Some(name) = wanted.filter(|name| !TABLES.contains(name)) {
+        return Err(Error::unknown("table", name, &TABLES));
+    }
+    let of_recording = |(file, recording): &(String, Recording)| {
+        let mut figures = figures(recording, &options.callers);
+        figures.retain(|of| wanted.is_none_or(|name| name == of.name));
+        OfRecording {
+            file: file.clone(),
+            summary: summary::table(file, recording),
+            figures,
+        }
+    };
+    let figures: Vec<OfRecording> = recordings.iter().map(of_recording).collect();
+    let empty = |of: &OfRecording| of.figures.iter().all(|of| of.lines.is_empty());
+    if let Some(name) = wanted.filter(|_| figures.iter().all(empty)) {
+        return Err(Error::Invalid(nothing_to_show(
+            name,
+            recordings,
+            &options.callers,
+        )));
+    }
+    Ok(Shown {
+        figures,
+        rows_max: if wanted.is_some() {
+            usize::MAX
+        } else {
+            ROWS_MAX
+        },
+        with_events: wanted.is_some(),
+    })
+}
+
+impl Shown {
+    /// The summary of each recording, then every table that has rows; of two recordings side by side.
+    #[must_use]
+    pub fn tables(&self) -> Vec<Table> {
+        let mut tables: Vec<Table> = self.figures.iter().map(|of| of.summary.clone()).collect();
+        // The summary counts events; their table is for a user who asks for it.
+        let listed = |figures: &&Figures| self.with_events || figures.name != "events";
+        match self.figures.as_slice() {
+            [a, b] => {
+                for (table, name) in tables.iter_mut().zip(["A", "B"]) {
+                    table.title = format!("{name}: {}", table.title);
+                }
+                let pairs = a.figures.iter().zip(&b.figures).filter(|(a, _)| listed(a));
+                let filled = pairs.filter(|(a, b)| !(a.lines.is_empty() && b.lines.is_empty()));
+                tables.extend(filled.map(|(a, b)| a.beside(b, self.rows_max)));
+            }
+            each => {
+                let figures = each.iter().flat_map(|of| &of.figures).filter(listed);
+                let filled = figures.filter(|of| !of.lines.is_empty());
+                tables.extend(filled.map(|of| of.table(self.rows_max)));
+            }
+        }
+        tables
+    }
+}
+
+/// Every table of a recording as numbers, in the order of [`TABLES`]; some may have no rows.
+#[must_use]
+pub fn figures(recording: &Recording, callers: &[String]) -> Vec<Figures> {
+    let waits = Contentions::of(recording, callers);
+    let moves = moves::moves(recording);
+    let firings = Firings::of(recording);
+    let victims = kills::victims(recording);
+    let start_ns = recording.events.first().map_or(0, |event| event.time_ns);
+    let figures = vec![
+        Figures {
+            note: waits.note(),
+            ..locks::contentions(&waits.rows)
+        },
+        pages::by_path(&moves, !firings.firings.is_empty()),
+        pages::by_hold(&moves),
+        pages::by_cpu(&moves),
+        firings.by_cpu(),
+        firings.crowding(),
+        firings.shepherd(),
+        kills::timeline(&victims),
+        kills::in_order(&victims, start_ns),
+        summary::by_kind(recording),
+    ];
+    debug_assert!(figures.iter().map(|of| of.name).eq(TABLES), "one order");
+    figures
+}
+
+fn nothing_to_show(table: &str, recordings: &[(String, Recording)], callers: &[String]) -> String {
+    let events = match table {
+        "contentions" if !callers.is_empty() => {
+            let callers = callers.join(", ");
+            return format!("no wait for a lock has {callers} in its call chain");
+        }
+        "contentions" => "lock:contention_begin and lock:contention_end",
+        "moves" | "cpus" => "kmem:mm_page_alloc_zone_locked and kmem:mm_page_pcpu_drain",
+        "holds" => "notes where the zone lock is released, as simulated runs write them",
+        "firings" | "crowding" => "workqueue:workqueue_execute_start of vmstat_update",
+        "shepherd" => "workqueue:workqueue_execute_start of vmstat_shepherd",
+        "reaping" | "victims" => "oom:mark_victim",
+        _ => "any events",
+    };
+    let names: Vec<&str> = recordings.iter().map(|(name, _)| name.as_str()).collect();
+    format!(
+        "{} has no table {table}: it has no {events}",
+        names.join(" or ")
+    )
+}

@@ -1,0 +1,316 @@
+//! Pages between the zones and the per-CPU lists: which events are one move, and by which path.
+//!
+//! The kernel prints a line for each block and none for where a hold of the zone lock begins or ends.
+//! Blocks that moved one after another on one CPU, in one thread and one zone, are one *move*. A spill
+//! comes directly behind the free that filled the list; a decay inside `vmstat_update`; what is left is
+//! a drain, and so is every block that another CPU put on its list.
+
+use std::collections::HashMap;
+
+pub use plimsoll_recording::event::HOLD_ENDS;
+use plimsoll_recording::{Event, Recording, What};
+
+use super::zones::Zones;
+
+/// The way pages took.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Path {
+    /// From the zone to a list that was empty.
+    Refill,
+    /// From the zone to the caller, past the lists.
+    Direct,
+    /// From a list that was too long to the zone.
+    Spill,
+    /// From a list to the zone, by the periodic work.
+    Decay,
+    /// From a list to the zone, all of it.
+    Drain,
+}
+
+impl Path {
+    /// Every path, in declaration order.
+    pub const ALL: [Self; 5] = [
+        Self::Refill,
+        Self::Direct,
+        Self::Spill,
+        Self::Decay,
+        Self::Drain,
+    ];
+
+    /// As the tables call it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Refill => "refill",
+            Self::Direct => "direct",
+            Self::Spill => "spill",
+            Self::Decay => "decay",
+            Self::Drain => "drain",
+        }
+    }
+}
+
+/// Blocks that moved one after another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Move {
+    /// When the first block moved.
+    pub time_ns: u64,
+    /// The CPU that moved them.
+    pub cpu: u32,
+    /// The way they took.
+    pub path: Path,
+    /// How many pages they are.
+    pub pages: u64,
+    /// Pages of each hold, if the recording says where holds end.
+    pub holds: Vec<u64>,
+}
+
+/// Every move of a recording, in the order in which they ended.
+#[must_use]
+pub fn moves(recording: &Recording) -> Vec<Move> {
+    let mut finder = Finder {
+        zones: Zones::of(&recording.header),
+        update: recording
+            .header
+            .symbols
+            .iter()
+            .position(|name| name == "vmstat_update"),
+        lists: HashMap::new(),
+        cpus: HashMap::new(),
+        moves: Vec::new(),
+    };
+    for event in &recording.events {
+        finder.note(event);
+    }
+    finder.finish()
+}
+
+struct Finder {
+    zones: Zones,
+    /// The symbol of `vmstat_update`.
+    update: Option<usize>,
+    /// The CPU on whose lists a frame is, as far as the recording has shown.
+    lists: HashMap<u64, u32>,
+    cpus: HashMap<u32, Cpu>,
+    moves: Vec<Move>,
+}
+
+/// What is known of one CPU.
+#[derive(Default)]
+struct Cpu {
+    /// The move in progress.
+    open: Option<Open>,
+    /// The thread whose last event here was a free.
+    freed: Option<u32>,
+    /// The thread that is inside `vmstat_update`.
+    updates: Option<u32>,
+}
+
+struct Open {
+    so_far: Move,
+    pid: u32,
+    zone: Option<usize>,
+    /// The CPU whose list is emptied.
+    list: Option<u32>,
+    order: u8,
+    last_pfn: u64,
+    blocks: u32,
+    /// Pages since the last hold ended.
+    since_hold: u64,
+}
+
+impl Finder {
+    fn note(&mut self, event: &Event) {
+        let Event { cpu, pid, .. } = *event;
+        match event.what {
+            What::ZoneLocked {
+                pfn,
+                order,
+                percpu_refill,
+                ..
+            } => {
+                let path = if percpu_refill {
+                    Path::Refill
+                } else {
+                    Path::Direct
+                };
+                self.taken(event, pfn, order, path);
+            }
+            What::ExtFrag { pfn, order, .. } => {
+                let listed = order <= 3 || order == 9;
+                let path = if listed { Path::Refill } else { Path::Direct };
+                self.taken(event, pfn, order, path);
+            }
+            What::PcpuDrain { pfn, order, .. } => self.given(event, pfn, order),
+            What::Mark(ref text) if text == HOLD_ENDS => {
+                if let Some(open) = &mut self.cpu(cpu).open {
+                    open.end_hold();
+                }
+            }
+            // An interrupt may come between a free and the hold it leads to.
+            What::ContentionBegin { .. }
+            | What::ContentionEnd { .. }
+            | What::TimerStart { .. }
+            | What::TimerExpire { .. }
+            | What::WorkQueued { .. }
+            | What::Mark(_) => {}
+            What::Alloc { pfn, order, .. } => {
+                self.close(cpu, Some((pfn, order)));
+                self.cpu(cpu).freed = None;
+                self.lists.remove(&pfn);
+            }
+            What::Free { pfn, .. } | What::FreeBatched { pfn } => {
+                self.close(cpu, None);
+                self.cpu(cpu).freed = Some(pid);
+                self.lists.insert(pfn, cpu);
+            }
+            What::WorkStart { function, .. } | What::WorkEnd { function, .. } => {
+                let begins = matches!(event.what, What::WorkStart { .. });
+                let is_update = Some(function.0 as usize) == self.update;
+                self.close(cpu, None);
+                let cpu = self.cpu(cpu);
+                cpu.freed = None;
+                if is_update {
+                    cpu.updates = begins.then_some(pid);
+                }
+            }
+            _ => {
+                self.close(cpu, None);
+                self.cpu(cpu).freed = None;
+            }
+        }
+    }
+
+    /// A block was taken from the zone.
+    fn taken(&mut self, event: &Event, pfn: u64, order: u8, path: Path) {
+        let (cpu, zone) = (event.cpu, self.zones.zone(pfn));
+        // Orders may differ: a refill of whole blocks takes what there is.
+        let same =
+            |open: &Open| open.so_far.path == path && open.pid == event.pid && open.zone == zone;
+        if !self.cpu(cpu).open.as_ref().is_some_and(same) {
+            self.close(cpu, None);
+            self.open(event, path, (zone, None), order);
+        }
+        if path == Path::Refill {
+            self.lists.insert(pfn, cpu);
+        }
+        // Linux prints a block twice if its page block changes its migrate type.
+        let open = self.cpu(cpu).open.as_ref();
+        if open.is_none_or(|open| open.last_pfn != pfn) {
+            self.add(cpu, pfn, order);
+        }
+    }
+
+    /// A block went from a list back to the zone.
+    fn given(&mut self, event: &Event, pfn: u64, order: u8) {
+        let (cpu, pid) = (event.cpu, event.pid);
+        let (zone, list) = (self.zones.zone(pfn), self.lists.remove(&pfn));
+        let (after_free, in_update) = {
+            let here = self.cpu(cpu);
+            (here.freed == Some(pid), here.updates == Some(pid))
+        };
+        let of_another = list.is_some_and(|list| list != cpu);
+        let gives = |open: &&Open| {
+            let path = open.so_far.path;
+            open.pid == pid && !matches!(path, Path::Refill | Path::Direct)
+        };
+        let path = match self.cpu(cpu).open.as_ref().filter(gives) {
+            Some(open) => {
+                let other_list = open.list.zip(list).is_some_and(|(one, other)| one != other);
+                if open.zone == zone && !other_list {
+                    let open = self.cpu(cpu).open.as_mut().expect("it was just seen");
+                    open.list = open.list.or(list);
+                    return self.add(cpu, pfn, order);
+                }
+                // A spill empties one list; whatever follows it without a free is none.
+                match open.so_far.path {
+                    Path::Spill => Path::Drain,
+                    path => path,
+                }
+            }
+            None if of_another => Path::Drain,
+            None if after_free => Path::Spill,
+            None if in_update => Path::Decay,
+            None => Path::Drain,
+        };
+        self.close(cpu, None);
+        self.cpu(cpu).freed = None;
+        self.open(event, path, (zone, list), order);
+        self.add(cpu, pfn, order);
+    }
+
+    fn open(
+        &mut self,
+        event: &Event,
+        path: Path,
+        (zone, list): (Option<usize>, Option<u32>),
+        order: u8,
+    ) {
+        let so_far = Move {
+            time_ns: event.time_ns,
+            cpu: event.cpu,
+            path,
+            pages: 0,
+            holds: Vec::new(),
+        };
+        self.cpu(event.cpu).open = Some(Open {
+            so_far,
+            pid: event.pid,
+            zone,
+            list,
+            order,
+            last_pfn: u64::MAX,
+            blocks: 0,
+            since_hold: 0,
+        });
+    }
+
+    /// Adds a block to the move in progress.
+    fn add(&mut self, cpu: u32, pfn: u64, order: u8) {
+        let open = self.cpu(cpu).open.as_mut().expect("a move was opened");
+        let pages = 1 << order.min(63);
+        open.last_pfn = pfn;
+        open.blocks += 1;
+        open.so_far.pages += pages;
+        open.since_hold += pages;
+    }
+
+    /// Ends the move in progress; `alloc` is the block that is handed out behind it.
+    fn close(&mut self, cpu: u32, alloc: Option<(u64, u8)>) {
+        let Some(mut open) = self.cpu(cpu).open.take() else {
+            return;
+        };
+        // One block that is handed out at once came past the lists, which were in use elsewhere.
+        let single = open.blocks == 1 && alloc == Some((open.last_pfn, open.order));
+        if single && open.so_far.path == Path::Refill {
+            open.so_far.path = Path::Direct;
+        }
+        if !open.so_far.holds.is_empty() {
+            open.end_hold();
+        }
+        self.moves.push(open.so_far);
+    }
+
+    fn finish(mut self) -> Vec<Move> {
+        let mut cpus: Vec<u32> = self.cpus.keys().copied().collect();
+        cpus.sort_unstable();
+        for cpu in cpus {
+            self.close(cpu, None);
+        }
+        self.moves
+    }
+
+    fn cpu(&mut self, cpu: u32) -> &mut Cpu {
+        self.cpus.entry(cpu).or_default()
+    }
+}
+
+impl Open {
+    fn end_hold(&mut self) {
+        // A hold that moved nothing to or from a list is not of this move.
+        if self.since_hold > 0 {
+            self.so_far.holds.push(self.since_hold);
+            self.since_hold = 0;
+        }
+    }
+}

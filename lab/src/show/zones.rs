@@ -1,0 +1,80 @@
+//! Which zone a page frame is in, by the `/proc/zoneinfo` that a recording carries.
+
+use plimsoll_recording::Header;
+
+/// The zones of the recorded computer; none if the recording does not say.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Zones {
+    /// First frame and the frame behind the last, by zone.
+    spans: Vec<(u64, u64)>,
+}
+
+impl Zones {
+    /// The zones of the text `zoneinfo before`, or of `zoneinfo after` if there is no other.
+    #[must_use]
+    pub fn of(header: &Header) -> Self {
+        let text = header.text("zoneinfo before");
+        let text = text.or_else(|| header.text("zoneinfo after"));
+        Self::parse(text.unwrap_or_default())
+    }
+
+    /// The zone of a frame; `None` if no zone is known to have it.
+    #[must_use]
+    pub fn zone(&self, pfn: u64) -> Option<usize> {
+        let inside = |&(first, behind): &(u64, u64)| first <= pfn && pfn < behind;
+        self.spans.iter().position(inside)
+    }
+
+    /// `spanned` comes before `start_pfn` in the lines of a zone.
+    fn parse(zoneinfo: &str) -> Self {
+        let mut spans = Vec::new();
+        let mut spanned = 0;
+        for line in zoneinfo.lines() {
+            let mut words = line.split_whitespace();
+            let number = |word: Option<&str>| word.and_then(|word| word.parse::<u64>().ok());
+            match words.next() {
+                Some("Node") => spanned = 0,
+                Some("spanned") => spanned = number(words.next()).unwrap_or(0),
+                Some("start_pfn:") => {
+                    let first = number(words.next()).unwrap_or(0);
+                    spans.push((first, first.saturating_add(spanned)));
+                }
+                _ => {}
+            }
+        }
+        Self { spans }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ZONEINFO: &str = "\
+Node 0, zone      DMA
+  pages free     3840
+        spanned  4095
+        present  3998
+  start_pfn:           1
+Node 0, zone    DMA32
+        spanned  520160
+  start_pfn:           4096
+";
+
+    #[test]
+    fn a_frame_is_in_the_zone_that_spans_it() {
+        let texts = vec![("zoneinfo before".to_owned(), ZONEINFO.to_owned())];
+        let header = Header {
+            texts,
+            ..Header::default()
+        };
+        let zones = Zones::of(&header);
+        let found = [0, 1, 4095, 4096, 524_255, 524_256].map(|pfn| zones.zone(pfn));
+        assert_eq!(
+            found,
+            [None, Some(0), Some(0), Some(1), Some(1), None],
+            "{zones:?}"
+        );
+        assert_eq!(Zones::of(&Header::default()).zone(7), None);
+    }
+}

@@ -1,0 +1,208 @@
+//! Recordings of Linux 6.12 on 64 virtual CPUs, judged: every figure here is the kernel's.
+
+use std::cell::Cell;
+
+use plimsoll_host::Host;
+use plimsoll_lab::exact::counters::{Readings, judge_with};
+use plimsoll_lab::exact::timers::Timers;
+use plimsoll_lab::exact::{Judge, Judgement};
+use plimsoll_mm::counter::{Accuracy, Counters};
+use plimsoll_mm::machine::{Due, Machine};
+use plimsoll_mm::units::Jiffies;
+use plimsoll_mm::vmstat::schedule::{Moment, RoundJiffies, Schedule};
+use plimsoll_mm::wheel::Wheel;
+use plimsoll_recording::Recording;
+
+fn recording(name: &str) -> Recording {
+    let file = format!("{}/tests/data/{name}.plr", env!("CARGO_MANIFEST_DIR"));
+    let contents = Recording::read(&file).expect("a recording of the repository");
+    assert_eq!(contents.warnings, []);
+    contents.recording
+}
+
+/// Firings that were compared and those that are identical.
+fn firings(name: &str, timers: &Timers<'_>) -> (u64, u64) {
+    let judgement = timers.firings(&recording(name)).expect("firings");
+    (judgement.compared, judgement.identical)
+}
+
+/// 917 and 1337 of the vmstat work, 15 and 20 of its shepherd.
+#[test]
+fn every_firing_is_asked_for_and_placed_as_the_kernel_does() {
+    assert_eq!(firings("vmstat-64-hz250", &Timers::OURS), (932, 932));
+    assert_eq!(firings("vmstat-64-hz1000", &Timers::OURS), (1357, 1357));
+}
+
+#[test]
+fn a_wheel_that_leaves_a_timer_on_its_step_differs_where_the_kernel_has_one_there() {
+    let early = Timers {
+        fires_at: |wheel: Wheel, clock, Jiffies(expires)| {
+            wheel.fires_at(clock, Jiffies(expires - 1))
+        },
+        ..Timers::OURS
+    };
+    assert_eq!(firings("vmstat-64-hz250", &early), (932, 815));
+    assert_eq!(firings("vmstat-64-hz1000", &early), (1357, 1334));
+}
+
+/// A jiffy more than Linux asks for.
+#[derive(Debug)]
+struct OneMore;
+
+impl Schedule for OneMore {
+    fn name(&self) -> &'static str {
+        "one-more"
+    }
+
+    fn next(&self, moment: &Moment) -> Due {
+        match RoundJiffies.next(moment) {
+            Due::Wheel(Jiffies(ahead)) => Due::Wheel(Jiffies(ahead + 1)),
+            due => due,
+        }
+    }
+}
+
+#[test]
+fn a_schedule_that_is_off_by_a_jiffy_agrees_nowhere() {
+    let timers = Timers {
+        schedule: &OneMore,
+        ..Timers::OURS
+    };
+    let judgement = timers
+        .firings(&recording("vmstat-64-hz250"))
+        .expect("firings");
+    assert_eq!((judgement.compared, judgement.identical), (932, 0));
+    assert!(judgement.first_difference[1].starts_with("asked for: Linux 4294"));
+}
+
+/// The most CPUs that start within a tick, 1, 4, 31, 32 and 64 ms: recorded, simulated, and simulated
+/// with as many late ticks as were recorded.
+fn crowds(name: &str) -> Vec<Vec<usize>> {
+    let judgement = Timers::OURS.judge(&recording(name)).expect("firings");
+    let crowding = judgement.tables.last().expect("the table of crowds");
+    let most = |row: &Vec<String>| {
+        let cells = row[2..].iter();
+        cells.map(|cell| cell.parse().expect("a number")).collect()
+    };
+    crowding.rows.iter().map(most).collect()
+}
+
+#[test]
+fn simulated_crowds_are_the_recorded_ones_once_ticks_come_late() {
+    let [recorded, simulated, late] = &crowds("vmstat-64-hz250")[..] else {
+        panic!("three rows")
+    };
+    assert_eq!(recorded, &[3, 3, 3, 6, 6, 8]);
+    assert_eq!(simulated[..5], [3; 5]);
+    // Which groups are late is a draw: two of three meet within 31 ms, or are met by a part.
+    assert_eq!(late[..3], [3; 3]);
+    assert!(late[3] > 3, "{late:?}");
+}
+
+#[test]
+fn simulated_groups_at_hz_1000_are_as_large_as_recorded_ones() {
+    let [recorded, simulated, late] = &crowds("vmstat-64-hz1000")[..] else {
+        panic!("three rows")
+    };
+    assert_eq!(recorded, &[22, 22, 22, 22, 22, 43]);
+    assert_eq!(simulated[..5], [22; 5]);
+    // A group that is late and the next one are less than a step of 64 ms apart.
+    assert_eq!(late[..5], [22; 5]);
+    assert!(late[5] > 22, "{late:?}");
+}
+
+#[test]
+fn every_reading_of_resident_pages_is_equal() {
+    for (name, readings, precise) in [
+        ("counters-64-hz1000", 21_906, 244),
+        ("counters-64-hz250", 3_115, 115),
+    ] {
+        let judgement = Readings.judge(&recording(name)).expect("readings");
+        assert_eq!(
+            (judgement.compared, judgement.identical, judgement.set_aside),
+            (readings, readings, 0)
+        );
+        assert!(
+            judgement.notes[0].contains(" 0 count only if"),
+            "{}",
+            judgement.notes[0]
+        );
+        let right = format!("Of {precise} precise readings {precise} are equal");
+        assert!(
+            judgement.notes[1].starts_with(&right),
+            "{}",
+            judgement.notes[1]
+        );
+    }
+}
+
+/// A flat counter that folds a part when it is *more* than the batch.
+struct LateFold {
+    batch: i64,
+    parts: Vec<Cell<i64>>,
+    shared: Cell<i64>,
+}
+
+impl LateFold {
+    fn new(host: &Host, batch: i64) -> Self {
+        let parts = host.topology().ids().map(|_| Cell::new(0)).collect();
+        Self {
+            batch,
+            parts,
+            shared: Cell::new(0),
+        }
+    }
+}
+
+impl Counters<Host> for LateFold {
+    fn width(&self) -> usize {
+        1
+    }
+
+    fn add(&self, host: &Host, _counter: usize, delta: i64) {
+        let part = &self.parts[host.this_cpu().index()];
+        part.set(part.get() + delta);
+        if part.get().abs() > self.batch {
+            self.shared.set(self.shared.get() + part.replace(0));
+        }
+    }
+
+    fn approximate_sum(&self, _host: &Host, _counter: usize) -> i64 {
+        self.shared.get()
+    }
+
+    fn precise_sum(&self, _host: &Host, _counter: usize) -> i64 {
+        self.shared.get() + self.parts.iter().map(Cell::get).sum::<i64>()
+    }
+
+    fn precise_total(&self, host: &Host) -> i64 {
+        self.precise_sum(host, 0)
+    }
+
+    fn accuracy(&self, _host: &Host, _counter: usize) -> Accuracy {
+        Accuracy::EXACT
+    }
+
+    fn set(&self, _host: &Host, _counter: usize, value: i64) {
+        self.parts.iter().for_each(|part| part.set(0));
+        self.shared.set(value);
+    }
+
+    fn bytes(&self) -> usize {
+        0
+    }
+}
+
+#[test]
+fn a_fold_one_page_later_is_seen() {
+    let recording = recording("counters-64-hz250");
+    let judge = |batch| -> Judgement {
+        judge_with(&recording, |host| LateFold::new(host, batch)).expect("readings")
+    };
+    // Linux folds from 128 on: more than 127 is the same, more than 128 is not.
+    let same = judge(127);
+    assert_eq!((same.compared, same.identical), (3_115, 3_115));
+    let late = judge(128);
+    assert!(late.identical < late.compared, "{late:?}");
+    assert!(!late.first_difference.is_empty());
+}

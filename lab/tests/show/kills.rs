@@ -1,0 +1,44 @@
+//! Victims and what becomes of them.
+
+use plimsoll_recording::What;
+
+use super::{recording, row, rows, table};
+
+const MS: u64 = 1_000_000;
+
+#[test]
+fn each_victim_is_shown_once_with_times_since_its_kill() {
+    let recording = recording([
+        (0, 0, 1, What::Mark("start".to_owned())),
+        (10 * MS, 0, 50, What::MarkVictim { victim: 812 }),
+        // It kills itself a second time when it wants memory while it dies.
+        (11 * MS, 1, 812, What::MarkVictim { victim: 812 }),
+        (20 * MS, 0, 50, What::MarkVictim { victim: 813 }),
+        (25 * MS, 1, 812, What::ExitMmap),
+        (26 * MS, 1, 999, What::ExitMmap),
+        (2020 * MS, 0, 0, What::WakeReaper { victim: 813 }),
+        (2021 * MS, 2, 40, What::StartReaping { victim: 813 }),
+        (2022 * MS, 2, 40, What::SkipReaping { victim: 813 }),
+        (2121 * MS, 2, 40, What::StartReaping { victim: 813 }),
+        (2125 * MS, 2, 40, What::FinishReaping { victim: 813 }),
+        // The process id is used again.
+        (3000 * MS, 0, 51, What::MarkVictim { victim: 812 }),
+    ]);
+    let ms = |ms: u64| (ms * MS) as f64;
+    assert_eq!(
+        rows(&table(&recording, "victims")),
+        [
+            row("1 812 50", &[ms(10), -1.0]),
+            row("2 813 50", &[ms(20), ms(10)]),
+            row("3 812 51", &[ms(3000), ms(2980)]),
+        ]
+    );
+    assert_eq!(
+        rows(&table(&recording, "reaping")),
+        [
+            row("1 812", &[-1.0, -1.0, -1.0, 0.0, ms(15)]),
+            row("2 813", &[ms(2000), ms(2001), ms(2105), 1.0, -1.0]),
+            row("3 812", &[-1.0, -1.0, -1.0, 0.0, -1.0]),
+        ]
+    );
+}

@@ -1,0 +1,193 @@
+//! The guest's console: kernel messages, and between them the lines in which its first process says how
+//! far it is.
+//!
+//! ```text
+//! plimsoll: up 2.031 s, 4 CPUs, Linux 6.12.117
+//! plimsoll: load
+//! plimsoll: reading
+//! plimsoll: done
+//! plimsoll: failed: WHY
+//! ```
+
+/// How each line of the first process begins.
+const PREFIX: &str = "plimsoll: ";
+/// How many lines of the console are shown when something is wrong.
+const TAIL_LINES: usize = 12;
+
+/// How far a guest is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// The kernel boots.
+    Booting,
+    /// The first process runs; what it says of the kernel.
+    Up(String),
+    /// The load runs.
+    Load,
+    /// The load has ended, and the ring buffers are read out.
+    Reading,
+    /// All has been sent.
+    Done,
+    /// Something went wrong in the guest; what it says of that.
+    Failed(String),
+}
+
+impl Stage {
+    /// The line of the console.
+    #[must_use]
+    pub(crate) fn line(&self) -> String {
+        let text = match self {
+            Self::Booting => "booting".to_owned(),
+            Self::Up(text) => format!("up {text}"),
+            Self::Load => "load".to_owned(),
+            Self::Reading => "reading".to_owned(),
+            Self::Done => "done".to_owned(),
+            Self::Failed(why) => format!("failed: {}", why.replace('\n', " ")),
+        };
+        format!("{PREFIX}{text}")
+    }
+
+    /// Reads a line of the console; `None` if it is something else.
+    fn parse(line: &str) -> Option<Self> {
+        // A kernel message without an end may stand before it on the same line.
+        let (_, text) = line.trim_end().split_once(PREFIX)?;
+        if let Some(text) = text.strip_prefix("up ") {
+            return Some(Self::Up(text.to_owned()));
+        }
+        if let Some(why) = text.strip_prefix("failed: ") {
+            return Some(Self::Failed(why.to_owned()));
+        }
+        match text {
+            "load" => Some(Self::Load),
+            "reading" => Some(Self::Reading),
+            "done" => Some(Self::Done),
+            _ => None,
+        }
+    }
+
+    /// When something happened to a guest at this stage.
+    pub(crate) fn when(&self) -> &'static str {
+        match self {
+            Self::Booting => "while it booted",
+            Self::Up(_) => "before its load began",
+            Self::Load => "while its load ran",
+            Self::Reading => "while it was read out",
+            Self::Done | Self::Failed(_) => "at its end",
+        }
+    }
+}
+
+/// Everything the console has said so far.
+#[derive(Debug)]
+pub(crate) struct Console {
+    text: String,
+    /// How much of the text has been looked at.
+    seen: usize,
+    stage: Stage,
+    /// What the first process said of the kernel.
+    up: String,
+}
+
+impl Console {
+    pub(crate) fn new() -> Self {
+        Self {
+            text: String::new(),
+            seen: 0,
+            stage: Stage::Booting,
+            up: String::new(),
+        }
+    }
+
+    /// Takes what came since the last time; says whether the stage has changed.
+    pub(crate) fn take(&mut self, bytes: &[u8]) -> bool {
+        self.text.push_str(&String::from_utf8_lossy(bytes));
+        let before = self.stage.clone();
+        while let Some(end) = self.text[self.seen..].find('\n') {
+            let line = &self.text[self.seen..self.seen + end];
+            // The first failure is the cause of those behind it.
+            if let Some(stage) = Stage::parse(line)
+                && !matches!(self.stage, Stage::Failed(_))
+            {
+                // A guest may get further than this between two looks.
+                if let Stage::Up(text) = &stage {
+                    text.clone_into(&mut self.up);
+                }
+                self.stage = stage;
+            }
+            self.seen += end + 1;
+        }
+        self.stage != before
+    }
+
+    pub(crate) fn stage(&self) -> &Stage {
+        &self.stage
+    }
+
+    /// What the first process said of the kernel; empty as long as it has not.
+    pub(crate) fn up(&self) -> &str {
+        &self.up
+    }
+
+    /// The last lines that are not blank.
+    pub(crate) fn tail(&self) -> String {
+        let lines: Vec<&str> = self
+            .text
+            .lines()
+            .map(str::trim_end)
+            .filter(|line| !line.is_empty())
+            .collect();
+        lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_stage_reads_back_from_its_line() {
+        for stage in [
+            Stage::Up("2.03 s, 4 CPUs, Linux 6.12.117".to_owned()),
+            Stage::Load,
+            Stage::Reading,
+            Stage::Done,
+            Stage::Failed("no tracefs".to_owned()),
+        ] {
+            let line = stage.line() + "\r";
+            assert_eq!(Stage::parse(&line), Some(stage));
+        }
+    }
+
+    #[test]
+    fn lines_may_come_in_pieces_and_between_messages_of_the_kernel() {
+        let mut console = Console::new();
+        assert!(!console.take(b"[    0.5] Booting\r\nplimsoll: up 2.0"));
+        assert_eq!(console.stage(), &Stage::Booting);
+        assert!(console.take(b"3 s\r\n"));
+        assert_eq!(console.stage(), &Stage::Up("2.03 s".to_owned()));
+        assert!(console.take(b"[    3.1] something plimsoll: load\r\nplimsoll: hello\r\n"));
+        assert_eq!(console.stage(), &Stage::Load);
+        assert_eq!(console.up(), "2.03 s");
+        assert!(!console.take(b"\xff\xfe not text\r\n"));
+    }
+
+    #[test]
+    fn the_first_failure_stays() {
+        let mut console = Console::new();
+        console.take(b"plimsoll: failed: the cause\nplimsoll: failed: a result\nplimsoll: done\n");
+        assert_eq!(console.stage(), &Stage::Failed("the cause".to_owned()));
+    }
+
+    #[test]
+    fn the_tail_is_the_last_lines_without_blanks() {
+        let mut console = Console::new();
+        for line in 0..40 {
+            console.take(format!("line {line}\r\n\r\n").as_bytes());
+        }
+        let tail = console.tail();
+        assert_eq!(tail.lines().count(), TAIL_LINES);
+        assert!(
+            tail.starts_with("line 28\n") && tail.ends_with("line 39"),
+            "{tail}"
+        );
+    }
+}

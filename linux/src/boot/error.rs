@@ -1,0 +1,163 @@
+//! Why a kernel could not be booted and recorded.
+
+use std::error;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Why a kernel could not be booted and recorded.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// What was asked for cannot be; the text says what can.
+    Asked(String),
+    /// Something this computer lacks; the text says what installs it.
+    Missing(String),
+    /// A file could not be read or written.
+    File {
+        /// What was done to it: "read", "write" …
+        doing: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// A program that was needed ended with an error.
+    Program {
+        /// The program and its arguments.
+        command: String,
+        /// What it wrote on standard error.
+        said: String,
+    },
+    /// The guest said that something went wrong in it.
+    Guest {
+        /// What it said.
+        said: String,
+        /// The end of its console.
+        console: String,
+        /// Where what it sent so far is kept; `None` if it sent nothing.
+        kept: Option<PathBuf>,
+    },
+    /// The guest ended without having sent all.
+    Ended {
+        /// How far it had come.
+        after: String,
+        /// How QEMU ended, and what it wrote.
+        how: String,
+        /// The end of its console.
+        console: String,
+        /// Where what it sent so far is kept; `None` if it sent nothing.
+        kept: Option<PathBuf>,
+    },
+    /// The guest was stopped before it had sent all.
+    Stopped {
+        /// Why.
+        why: Stop,
+        /// How far it had come.
+        after: String,
+        /// Where what it sent so far is kept; `None` if it sent nothing.
+        kept: Option<PathBuf>,
+    },
+}
+
+/// Why a guest was stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// It ran longer than it was to.
+    Timeout(Duration),
+    /// The user wanted it to stop.
+    Signal,
+}
+
+impl Error {
+    /// A file that could not be read or written.
+    pub(crate) fn file(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self + use<> {
+        let path = path.to_owned();
+        move |source| Self::File {
+            doing,
+            path,
+            source,
+        }
+    }
+
+    /// Whether the user can mend it.
+    #[must_use]
+    pub fn is_bad_input(&self) -> bool {
+        // A guest that fails may be ours to mend, all else is this computer or what was asked of it.
+        !matches!(self, Self::Guest { .. } | Self::Ended { .. })
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Asked(text) | Self::Missing(text) => f.write_str(text),
+            Self::File {
+                doing,
+                path,
+                source,
+            } => write!(f, "cannot {doing} {}: {source}", path.display()),
+            Self::Program { command, said } => write!(f, "`{command}` failed: {}", said.trim()),
+            Self::Guest {
+                said,
+                console,
+                kept,
+            } => {
+                write!(f, "the guest failed: {said}{}", Kept(kept.as_deref()))?;
+                write!(f, "{}", Console(console))
+            }
+            Self::Ended {
+                after,
+                how,
+                console,
+                kept,
+            } => {
+                let kept = Kept(kept.as_deref());
+                write!(f, "the guest ended {after}: {how}{kept}")?;
+                write!(f, "{}", Console(console))
+            }
+            Self::Stopped { why, after, kept } => {
+                let kept = Kept(kept.as_deref());
+                match why {
+                    Stop::Timeout(limit) => write!(
+                        f,
+                        "the guest was stopped {after}, after {} seconds: give it more with --timeout{kept}",
+                        limit.as_secs()
+                    ),
+                    Stop::Signal => write!(f, "the guest was stopped {after}{kept}"),
+                }
+            }
+        }
+    }
+}
+
+impl error::Error for Error {
+    fn source(&self) -> Option<&(dyn error::Error + 'static)> {
+        // The text of a file error ends with its source's, so that there is nothing more to tell.
+        None
+    }
+}
+
+struct Kept<'a>(Option<&'a Path>);
+
+impl fmt::Display for Kept<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(path) => write!(f, "; what it had sent is kept in {}", path.display()),
+            None => Ok(()),
+        }
+    }
+}
+
+struct Console<'a>(&'a str);
+
+impl fmt::Display for Console<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.trim().is_empty() {
+            return f.write_str("\nits console is empty");
+        }
+        write!(f, "\nthe end of its console:")?;
+        self.0.lines().try_for_each(|line| write!(f, "\n  {line}"))
+    }
+}

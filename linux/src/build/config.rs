@@ -1,0 +1,92 @@
+//! The kernel's configuration: the smallest there is, and what a recording needs.
+
+use std::fs;
+use std::path::Path;
+
+use super::source::Source;
+use super::{Error, Rate, Tools};
+
+/// Lines of a `.config`; comments are kept out of the kernel's way by its own parser.
+const FRAGMENT: &str = include_str!("fragment.config");
+/// A copy of the fragment that a folder was configured with.
+const CONFIGURED: &str = "plimsoll.config";
+
+/// Configures `folder` to build `source`, unless it is configured that way already: a new
+/// configuration means that every object is made again.
+pub(super) fn configure(
+    tools: &Tools,
+    source: &Source,
+    rate: Rate,
+    folder: &Path,
+) -> Result<(), Error> {
+    fs::create_dir_all(folder).map_err(Error::file("make", folder))?;
+    let fragment = format!("{FRAGMENT}CONFIG_HZ_{}=y\n", rate.hz());
+    let (config, configured) = (folder.join(".config"), folder.join(CONFIGURED));
+    let known = fs::read_to_string(&configured).unwrap_or_default();
+    if known != fragment || !config.is_file() {
+        make(tools, source, folder, "tinyconfig")?;
+        let tiny = fs::read_to_string(&config).map_err(Error::file("read", &config))?;
+        // Where a line comes twice the kernel takes the later one.
+        fs::write(&config, tiny + &fragment).map_err(Error::file("write", &config))?;
+        make(tools, source, folder, "olddefconfig")?;
+    }
+    let made = fs::read_to_string(&config).map_err(Error::file("read", &config))?;
+    let refused = refused(&fragment, &made);
+    if !refused.is_empty() {
+        return Err(Error::Asked(format!(
+            "{} cannot be configured for recordings: it does not take {}; name another --series",
+            source.package,
+            refused.join(", ")
+        )));
+    }
+    fs::write(&configured, &fragment).map_err(Error::file("write", &configured))
+}
+
+fn make(tools: &Tools, source: &Source, folder: &Path, goal: &str) -> Result<(), Error> {
+    let mut command = tools.make(&source.folder, folder);
+    Tools::run(command.arg(goal), &format!("configuring ({goal})")).map(|_| ())
+}
+
+/// The options of `fragment` that `made`, a whole `.config`, does not have as they were asked for.
+fn refused<'a>(fragment: &'a str, made: &str) -> Vec<&'a str> {
+    let lines: Vec<&str> = made.lines().collect();
+    let options = fragment.lines().filter(|line| line.starts_with("CONFIG_"));
+    let is_refused = |line: &&str| match line.strip_suffix("=n") {
+        Some(name) => {
+            let set = format!("{name}=");
+            lines.iter().any(|made| made.starts_with(&set))
+        }
+        None => !lines.contains(line),
+    };
+    options.filter(is_refused).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_option_that_the_kernel_does_not_take_is_seen() {
+        let fragment = "# x\nCONFIG_A=y\nCONFIG_B=n\nCONFIG_C=n\nCONFIG_D=256\nCONFIG_E=y\n";
+        let made = "CONFIG_A=y\n# CONFIG_B is not set\nCONFIG_C=y\nCONFIG_D=64\nCONFIG_E2=y\n";
+        assert_eq!(
+            refused(fragment, made),
+            ["CONFIG_C=n", "CONFIG_D=256", "CONFIG_E=y"]
+        );
+    }
+
+    #[test]
+    fn the_fragment_names_each_option_once_and_leaves_the_rate_to_the_recipe() {
+        let names: Vec<&str> = FRAGMENT
+            .lines()
+            .filter(|line| !line.starts_with('#'))
+            .map(|line| line.split_once('=').expect("an option and its value").0)
+            .collect();
+        let mut sorted = names.clone();
+        sorted.sort_unstable();
+        sorted.dedup();
+        assert_eq!(sorted.len(), names.len());
+        assert!(!names.iter().any(|name| name.starts_with("CONFIG_HZ_")));
+        assert!(names.contains(&"CONFIG_KPROBE_EVENTS"));
+    }
+}

@@ -1,0 +1,76 @@
+//! Why a kernel could not be built.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Why a kernel could not be built.
+#[derive(Debug)]
+pub enum Error {
+    /// What was asked for cannot be; the text says what to ask instead.
+    Asked(String),
+    /// Something must be installed first; the text has the command.
+    Missing(String),
+    /// A command failed.
+    Failed {
+        /// What it was to do, as "unpacking the source".
+        what: String,
+        /// The end of what it printed.
+        said: String,
+        /// Where all that it printed is, if it was kept.
+        log: Option<PathBuf>,
+    },
+    /// A file or folder could not be read or written.
+    File {
+        /// What was to be done with it: "read", "write".
+        what: &'static str,
+        /// Which.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+}
+
+impl Error {
+    /// Whether the user can mend it, other than by mending the computer.
+    #[must_use]
+    pub const fn is_bad_input(&self) -> bool {
+        matches!(self, Self::Asked(_) | Self::Missing(_))
+    }
+
+    /// Makes the error of an operation on `path`, for `map_err`.
+    pub(super) fn file(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_owned();
+        move |source| Self::File { what, path, source }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Asked(text) | Self::Missing(text) => f.write_str(text),
+            Self::Failed { what, said, log } => {
+                write!(f, "{what} failed")?;
+                if let Some(log) = log {
+                    write!(f, "; all of its output is in {}", log.display())?;
+                }
+                if said.is_empty() {
+                    return Ok(());
+                }
+                write!(f, "; it ended with:\n{said}")
+            }
+            Self::File { what, path, source } => {
+                write!(f, "cannot {what} {}: {source}", path.display())
+            }
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::File { source, .. } => Some(source),
+            Self::Asked(_) | Self::Missing(_) | Self::Failed { .. } => None,
+        }
+    }
+}

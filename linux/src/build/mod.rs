@@ -1,0 +1,231 @@
+//! Kernels of one's own: Debian's packaged source, configured to be recorded at a rate of timer interrupts of one's
+//! choice, with semantic patches or without.
+//!
+//! ```text
+//! build/source/6.12/            the packaged source, unpacked; patched in place, packaged files kept beside
+//! build/6.12-hz1000/            objects: one folder for each configuration, kept for the next build
+//! kernels/6.12-hz1000-phased/   boot/vmlinuz-RELEASE, boot/config-RELEASE, recipe.txt
+//! ```
+//!
+//! Everything is resumed where it was interrupted. One build at a time uses the folder.
+
+mod compile;
+mod config;
+mod error;
+mod semantic;
+mod source;
+mod tools;
+
+use std::fs::{self, File, TryLockError};
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use self::compile::Compiled;
+pub use self::error::Error;
+pub use self::semantic::{SemanticPatch, names};
+use self::source::Source;
+pub use self::tools::Tools;
+
+/// Timer interrupts a second.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rate {
+    /// 250, as Debian's own kernels have it.
+    Hz250,
+    /// 1000.
+    Hz1000,
+}
+
+impl Rate {
+    /// As a number.
+    #[must_use]
+    pub const fn hz(self) -> u32 {
+        match self {
+            Self::Hz250 => 250,
+            Self::Hz1000 => 1000,
+        }
+    }
+}
+
+/// What to build.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recipe {
+    series: String,
+    rate: Rate,
+    patches: Vec<SemanticPatch>,
+}
+
+impl Recipe {
+    /// A kernel of `series`, as `6.12`, with these patches; naming one twice is naming it once.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Asked`] if `series` is none.
+    pub fn new(series: &str, rate: Rate, mut patches: Vec<SemanticPatch>) -> Result<Self, Error> {
+        source::check_series(series)?;
+        patches.sort_by(|one, other| one.name.cmp(&other.name));
+        patches.dedup_by(|one, other| one.name == other.name);
+        Ok(Self {
+            series: series.to_owned(),
+            rate,
+            patches,
+        })
+    }
+
+    /// The name of the kernel's folder: `6.12-hz1000-bounded-phased`.
+    #[must_use]
+    pub fn name(&self) -> String {
+        self.unpatched() + &self.patch_names()
+    }
+
+    fn unpatched(&self) -> String {
+        format!("{}-hz{}", self.series, self.rate.hz())
+    }
+
+    /// The names of the patches, a `-` before each.
+    fn patch_names(&self) -> String {
+        self.patches
+            .iter()
+            .map(|patch| format!("-{}", patch.name))
+            .collect()
+    }
+}
+
+/// How far a build is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step<'a> {
+    /// A step begins that takes a while; a person is told what it is.
+    Begins(&'a str),
+    /// So many objects were compiled.
+    Compiled {
+        /// Since the build began.
+        done: u64,
+        /// About how many there were to compile, if that is known.
+        left: Option<u64>,
+    },
+}
+
+/// A kernel that can be booted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Built {
+    /// The compressed image.
+    pub image: PathBuf,
+    /// As `uname -r` will print it.
+    pub release: String,
+    /// The package whose source was compiled.
+    pub package: String,
+}
+
+/// Builds the kernel of `recipe` below `cache`, with so many compilers at once.
+///
+/// # Errors
+///
+/// If something must be installed first, the recipe does not fit the packaged source, another
+/// build uses the folder, or a step fails.
+pub fn build(
+    tools: &Tools,
+    recipe: &Recipe,
+    cache: &Path,
+    jobs: NonZeroUsize,
+    told: &mut dyn FnMut(Step<'_>),
+) -> Result<Built, Error> {
+    if !cfg!(target_arch = "x86_64") {
+        let text = "the recipe is for x86-64 kernels, and compilers for this computer make others";
+        return Err(Error::Asked(text.to_owned()));
+    }
+    tools.check(!recipe.patches.is_empty())?;
+    let folder = cache.join("build");
+    let _lock = lock(&folder)?;
+    let source = source::source(tools, &recipe.series, &folder.join("source"), told)?;
+    let objects = folder.join(recipe.unpatched());
+    told(Step::Begins("configuring"));
+    config::configure(tools, &source, recipe.rate, &objects)?;
+    if !recipe.patches.is_empty() {
+        told(Step::Begins("applying semantic patches"));
+    }
+    semantic::patch(tools, &source, &recipe.patches)?;
+    let local = format!("-plimsoll-hz{}{}", recipe.rate.hz(), recipe.patch_names());
+    let compiled = compile::compile(tools, &source, &objects, &local, jobs, told)?;
+    keep(recipe, &source, &compiled, &objects, &cache.join("kernels"))
+}
+
+/// Puts a compiled kernel where it is found again: the folder is whole, or it is not there.
+fn keep(
+    recipe: &Recipe,
+    source: &Source,
+    compiled: &Compiled,
+    objects: &Path,
+    kernels: &Path,
+) -> Result<Built, Error> {
+    let Compiled { image, release } = compiled;
+    let (kept, draft) = (
+        kernels.join(recipe.name()),
+        kernels.join(format!(".{}", recipe.name())),
+    );
+    for old in [&draft, &kept] {
+        if old.exists() {
+            fs::remove_dir_all(old).map_err(Error::file("remove", old))?;
+        }
+    }
+    let boot = draft.join("boot");
+    fs::create_dir_all(&boot).map_err(Error::file("make", &boot))?;
+    let text = format!(
+        "kernel {release}\nsource {}\nHZ {}\nsemantic patches{}\n",
+        source.package,
+        recipe.rate.hz(),
+        if recipe.patches.is_empty() {
+            " none".to_owned()
+        } else {
+            recipe.patch_names().replace('-', " ")
+        }
+    );
+    let about = draft.join("recipe.txt");
+    fs::write(&about, text).map_err(Error::file("write", &about))?;
+    let name = format!("vmlinuz-{release}");
+    for (from, to) in [
+        (image, boot.join(&name)),
+        (
+            &objects.join(".config"),
+            boot.join(format!("config-{release}")),
+        ),
+    ] {
+        fs::copy(from, to).map_err(Error::file("copy", from))?;
+    }
+    fs::rename(&draft, &kept).map_err(Error::file("rename", &draft))?;
+    Ok(Built {
+        image: kept.join("boot").join(name),
+        release: release.clone(),
+        package: source.package.clone(),
+    })
+}
+
+/// Two builds at once would patch each other's source.
+fn lock(folder: &Path) -> Result<File, Error> {
+    fs::create_dir_all(folder).map_err(Error::file("make", folder))?;
+    let path = folder.join("lock");
+    let file = File::create(&path).map_err(Error::file("write", &path))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(Error::Asked(format!(
+            "another `plimsoll linux build` uses {}: wait until it ends, or name another --cache",
+            folder.display()
+        ))),
+        Err(TryLockError::Error(error)) => Err(Error::file("lock", &path)(error)),
+    }
+}
+
+impl Tools {
+    /// A `make` of the kernel in `source`, with everything it makes in `folder`.
+    fn make(&self, source: &Path, folder: &Path) -> Command {
+        let mut command = self.command("make");
+        command.arg("-C").arg(source);
+        let mut out = std::ffi::OsString::from("O=");
+        out.push(folder);
+        command.arg(out);
+        // What a shell had exported for other builds is not for this one.
+        for variable in ["MAKEFLAGS", "ARCH", "CROSS_COMPILE", "KBUILD_OUTPUT"] {
+            command.env_remove(variable);
+        }
+        command
+    }
+}

@@ -1,0 +1,129 @@
+//! The workers of a load, as the process that leads them sees them.
+
+use std::io::{self, BufRead, BufReader, Write};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+
+use super::op::Op;
+use super::worker::{END_OF_PROGRAM, monotonic_ns};
+
+/// How long after the word to go all workers begin: time enough to tell each of 255.
+const START_AFTER_NS: u64 = 20_000_000;
+
+/// Workers that have their programs and wait for the start.
+#[derive(Debug)]
+pub(crate) struct Crew {
+    workers: Vec<Worker>,
+}
+
+#[derive(Debug)]
+struct Worker {
+    child: Child,
+    answers: BufReader<ChildStdout>,
+}
+
+impl Crew {
+    /// Starts one worker for each program, and waits until each is ready.
+    pub(crate) fn ready(programs: &[Vec<Op>]) -> io::Result<Self> {
+        let workers: io::Result<Vec<Worker>> = programs.iter().map(|p| Worker::start(p)).collect();
+        let mut workers = workers?;
+        for worker in &mut workers {
+            worker.hear("ready")?;
+        }
+        Ok(Self { workers })
+    }
+
+    /// Lets all workers go at the same time, and waits until all have ended.
+    pub(crate) fn together(mut self) -> io::Result<()> {
+        self.go()?;
+        self.workers.into_iter().try_for_each(Worker::end)
+    }
+
+    /// Lets one worker go after the other.
+    pub(crate) fn in_turn(self) -> io::Result<()> {
+        for mut worker in self.workers {
+            worker.go(monotonic_ns())?;
+            worker.end()?;
+        }
+        Ok(())
+    }
+
+    /// Lets all workers go at the same time.
+    pub(crate) fn go(&mut self) -> io::Result<()> {
+        let start_ns = monotonic_ns() + START_AFTER_NS;
+        self.workers.iter_mut().try_for_each(|w| w.go(start_ns))
+    }
+
+    /// Waits until every worker has reached an [`Op::Report`].
+    pub(crate) fn all_reached(&mut self) -> io::Result<()> {
+        let mut workers = self.workers.iter_mut();
+        workers.try_for_each(|worker| worker.hear("reached"))
+    }
+
+    /// How each worker that has ended did so, in the order of the programs.
+    pub(crate) fn ended(&mut self) -> io::Result<Vec<Option<ExitStatus>>> {
+        let workers = self.workers.iter_mut();
+        workers.map(|worker| worker.child.try_wait()).collect()
+    }
+
+    /// Ends all workers, whatever they are doing.
+    pub(crate) fn kill(mut self) -> io::Result<()> {
+        for worker in &mut self.workers {
+            worker.child.kill()?;
+            worker.child.wait()?;
+        }
+        Ok(())
+    }
+}
+
+impl Worker {
+    fn start(program: &[Op]) -> io::Result<Self> {
+        let mut child = Command::new("/proc/self/exe")
+            .args(["guest", "worker"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let answers = child.stdout.take().expect("standard output is a pipe");
+        let mut worker = Self {
+            child,
+            answers: BufReader::new(answers),
+        };
+        let mut text: String = program.iter().map(|step| format!("{step}\n")).collect();
+        text += END_OF_PROGRAM;
+        worker.tell(&text)?;
+        Ok(worker)
+    }
+
+    fn go(&mut self, start_ns: u64) -> io::Result<()> {
+        self.tell(&format!("go {start_ns}"))
+    }
+
+    fn tell(&mut self, text: &str) -> io::Result<()> {
+        let stdin = self.child.stdin.as_mut();
+        let stdin = stdin.expect("standard input is a pipe until the worker is waited for");
+        stdin.write_all(format!("{text}\n").as_bytes())
+    }
+
+    fn hear(&mut self, word: &str) -> io::Result<()> {
+        let mut line = String::new();
+        self.answers.read_line(&mut line)?;
+        if line.trim_end() == word {
+            return Ok(());
+        }
+        Err(io::Error::other(format!(
+            "worker {} was to say `{word}`, and said `{}`",
+            self.child.id(),
+            line.trim_end()
+        )))
+    }
+
+    fn end(mut self) -> io::Result<()> {
+        let status = self.child.wait()?;
+        if status.success() {
+            return Ok(());
+        }
+        Err(io::Error::other(format!(
+            "worker {} ended with {status}",
+            self.child.id()
+        )))
+    }
+}

@@ -1,0 +1,132 @@
+//! Files: memory of other migrate types, and page cache under pressure.
+
+use std::fs;
+use std::io;
+
+use super::{Guest, Load, Parameter, Values, mark};
+use crate::guest::crew::Crew;
+use crate::guest::op::Op;
+
+/// A block device that reads as zeros and keeps nothing until something is written to it: what is read
+/// from it is page cache that can be reclaimed at once.
+const ZRAM: &str = "/dev/zram0";
+const ZRAM_SIZE: &str = "/sys/block/zram0/disksize";
+/// Pages of a huge page.
+const HUGE_PAGES: usize = 512;
+/// kB of a page.
+const PAGE_KB: usize = 4;
+
+pub(super) const LOAD: Load = Load {
+    name: "files",
+    about: "Every CPU writes, reads and deletes files and fills pipes; then page cache is read \
+            while little memory is left, so that it is reclaimed",
+    parameters: &[
+        Parameter::number("rounds", "rounds of each CPU", 3, (1, 1000)),
+        Parameter::number("files", "files of one round", 8, (1, 1000)),
+        Parameter::number("pages", "pages of a file", 64, (1, 1 << 16)),
+        Parameter::number(
+            "left",
+            "MiB left free under pressure; 0 is no pressure",
+            64,
+            (0, 1 << 20),
+        ),
+        Parameter::number(
+            "cache",
+            "MiB of page cache then read, all CPUs together",
+            96,
+            (0, 1 << 20),
+        ),
+    ],
+    modules: &["zram"],
+    settles: true,
+    run,
+};
+
+fn run(guest: &Guest, values: &Values) -> io::Result<()> {
+    mark("files and pipes")?;
+    let program = |cpu| files(cpu, values);
+    Crew::ready(&guest.programs(program))?.together()?;
+    if values.number("left") == 0 {
+        return Ok(());
+    }
+    mark("page cache under pressure")?;
+    fs::write(ZRAM_SIZE, format!("{}M", values.number("cache").max(1)))?;
+    let pages = values.count("cache") * 256 / guest.workers().count();
+    let program = |_| vec![Op::ReadFile(ZRAM.to_owned(), pages)];
+    // The readers are ready before memory is short: they are to read, not to start.
+    let readers = Crew::ready(&guest.programs(program))?;
+    let hog = [
+        Op::Cpu(0),
+        Op::MapHuge(hog_pages(values)?),
+        Op::Report,
+        Op::Wait,
+    ];
+    let mut hog = Crew::ready(&[hog.to_vec()])?;
+    hog.go()?;
+    hog.all_reached()?;
+    readers.together()?;
+    hog.kill()
+}
+
+/// What one round after the other does with its files.
+fn files(cpu: u32, values: &Values) -> Vec<Op> {
+    let mut program = Vec::new();
+    let pages = values.count("pages");
+    for round in 0..values.number("rounds") {
+        let name = |nth| format!("/tmp/files-{cpu}-{round}-{nth}");
+        let all = || (0..values.number("files")).map(name);
+        program.extend(all().map(|file| Op::WriteFile(file, pages)));
+        program.push(Op::Pipes(4));
+        program.extend(all().map(|file| Op::ReadFile(file, pages)));
+        program.extend(all().map(Op::DeleteFile));
+    }
+    program
+}
+
+/// Pages that leave only so much free, in whole huge pages.
+fn hog_pages(values: &Values) -> io::Result<usize> {
+    let free_kb = free_kb(&fs::read_to_string("/proc/meminfo")?)?;
+    let left_kb = values.count("left") * 1024;
+    let pages = free_kb.saturating_sub(left_kb) / PAGE_KB;
+    if pages < HUGE_PAGES {
+        return Err(io::Error::other(format!(
+            "{free_kb} kB are free, and {left_kb} are to be left"
+        )));
+    }
+    Ok(pages / HUGE_PAGES * HUGE_PAGES)
+}
+
+fn free_kb(meminfo: &str) -> io::Result<usize> {
+    let line = meminfo
+        .lines()
+        .find_map(|line| line.strip_prefix("MemFree:"));
+    let number = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
+    number.ok_or_else(|| io::Error::other("/proc/meminfo does not say what is free"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_file_that_is_written_is_deleted() {
+        let program = files(2, &LOAD.values(&[]).unwrap());
+        let mut there: Vec<&String> = Vec::new();
+        for step in &program {
+            match step {
+                Op::WriteFile(file, _) => there.push(file),
+                Op::ReadFile(file, _) => assert!(there.contains(&file)),
+                Op::DeleteFile(file) => there.retain(|&other| other != file),
+                _ => {}
+            }
+        }
+        assert!(there.is_empty(), "{there:?}");
+    }
+
+    #[test]
+    fn free_memory_is_read_from_its_line() {
+        let text = "MemTotal:  2014204 kB\nMemFree:   1890000 kB\nMemAvailable: 5 kB\n";
+        assert_eq!(free_kb(text).unwrap(), 1_890_000);
+        assert!(free_kb("").is_err());
+    }
+}

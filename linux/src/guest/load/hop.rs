@@ -1,0 +1,332 @@
+//! A program that hops over the CPUs, maps on one and unmaps on another, and reads after each step
+//! how many resident pages the kernel says it has.
+//!
+//! The readings are a text of the recording, `hop`, a line each:
+//!
+//! ```text
+//! # kind CPUs size seed
+//! I cpu anon file shown          after warming up; all that is resident was counted on this CPU
+//! cpu +pages offset shown        mapped and touched; offset of the first page in its page table
+//! cpu -pages offset shown        unmapped
+//! P anon file shown smaps own statm    readings that are precise, from time to time
+//! ```
+//!
+//! `shown` is the cheap reading, the rss of `/proc/PID/stat`, in pages; `own` is the program's own count.
+//! Once the program is warm it allocates nothing but what it logs: its own heap would be counted too.
+
+use std::collections::VecDeque;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::FileExt;
+
+use memmap2::MmapMut;
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+use super::{Guest, Load, Parameter, TEXTS, Values};
+use crate::guest::worker::{PAGE_BYTES, pin, touch};
+
+/// The most mappings that are kept: the table of them is made before the program is warm.
+const KEPT_MAX: u64 = 8192;
+/// Pages that one page table maps.
+const TABLE_PAGES: usize = 512;
+/// Times that the precise readings are taken during a run.
+const PRECISE_READINGS: u64 = 40;
+/// Bytes of the log that are kept before they are written.
+const LOG_BYTES: usize = 1 << 16;
+
+pub(super) const LOAD: Load = Load {
+    name: "hop",
+    about: "One program hops over all CPUs, maps on one and unmaps on another, and reads its \
+            resident pages after each step (the text `hop` of the recording)",
+    parameters: &[
+        Parameter::word(
+            "kind",
+            "which CPUs: random ones, the next one, one half maps and the other unmaps, CPU 0 \
+             unmaps all, or every CPU's part filled to its edge",
+            &["random", "next", "halves", "one-unmaps", "edge"],
+        ),
+        Parameter::number("steps", "mappings", 2000, (1, 10_000_000)),
+        Parameter::number(
+            "size",
+            "pages of a mapping; random: the largest",
+            64,
+            (1, 1 << 16),
+        ),
+        Parameter::number("kept", "mappings that are kept", 64, (1, KEPT_MAX - 1)),
+        Parameter::number("seed", "seed of random CPUs and sizes", 1, (0, u64::MAX)),
+    ],
+    modules: &[],
+    settles: false,
+    run,
+};
+
+fn run(guest: &Guest, values: &Values) -> io::Result<()> {
+    pin(0)?;
+    let mut hopper = Hopper::new()?;
+    // Twice: the first time brings in the code and the stack of all this.
+    for _ in 0..2 {
+        hopper.warm_up()?;
+    }
+    let kind = values.text("kind");
+    let (size, seed) = (values.number("size"), values.number("seed"));
+    hopper.begin(&format!("# {kind} {} {size} {seed}\n", guest.cpus))?;
+    if kind == "edge" {
+        edge(&mut hopper, guest, values)?;
+    } else {
+        hop(&mut hopper, guest, values)?;
+    }
+    hopper.precise()?;
+    hopper.flush()
+}
+
+fn hop(hopper: &mut Hopper, guest: &Guest, values: &Values) -> io::Result<()> {
+    let cpus = guest.cpus;
+    let (size, kept) = (values.count("size"), values.count("kept"));
+    let mut random = Xoshiro256PlusPlus::seed_from_u64(values.number("seed"));
+    let steps = values.number("steps");
+    let every = steps / PRECISE_READINGS + 1;
+    for (step, turn) in (0..steps).zip((0..cpus).cycle()) {
+        let (pages, maps, unmaps) = match values.text("kind") {
+            "random" => {
+                let pages = random.random_range(1..=size);
+                let cpu = |random: &mut Xoshiro256PlusPlus| random.random_range(0..cpus);
+                (pages, cpu(&mut random), cpu(&mut random))
+            }
+            "halves" => {
+                let half = (cpus / 2).max(1);
+                let upper = random.random_range(half.min(cpus - 1)..cpus);
+                (size, random.random_range(0..half), upper)
+            }
+            "one-unmaps" => (size, turn, 0),
+            _ => (size, turn, turn),
+        };
+        hopper.map(maps, pages)?;
+        if hopper.kept.len() > kept {
+            hopper.unmap_oldest(unmaps)?;
+        }
+        if step % every == every - 1 {
+            hopper.precise()?;
+        }
+    }
+    Ok(())
+}
+
+/// Fills every CPU's part to the batch less one, up and then down: the furthest a reading can be off.
+fn edge(hopper: &mut Hopper, guest: &Guest, values: &Values) -> io::Result<()> {
+    let cpus = guest.cpus;
+    let part = (2 * cpus).max(32) as usize - 1;
+    let round = 6 * u64::from(cpus);
+    for _ in 0..(values.number("steps") / round).max(1) {
+        // Each part to the edge, and back.
+        (1..cpus).try_for_each(|cpu| hopper.map(cpu, part))?;
+        hopper.precise()?;
+        (1..cpus).try_for_each(|cpu| hopper.unmap_oldest(cpu))?;
+        // CPU 0 maps what the others unmap: each part to the other edge, and back.
+        (1..cpus).try_for_each(|_| hopper.map(0, part))?;
+        (1..cpus).try_for_each(|cpu| hopper.unmap_oldest(cpu))?;
+        hopper.precise()?;
+        (1..cpus).try_for_each(|cpu| hopper.map(cpu, part))?;
+        (1..cpus).try_for_each(|_| hopper.unmap_oldest(0))?;
+    }
+    Ok(())
+}
+
+struct Hopper {
+    stat: File,
+    status: File,
+    rollup: File,
+    statm: File,
+    log: Log,
+    buffer: Box<[u8]>,
+    kept: VecDeque<MmapMut>,
+    own_pages: usize,
+}
+
+impl Hopper {
+    fn new() -> io::Result<Self> {
+        fs::create_dir_all(TEXTS)?;
+        let mut kept = VecDeque::new();
+        // A queue that has once been full has all its memory.
+        let places = usize::try_from(KEPT_MAX).unwrap_or(usize::MAX);
+        for _ in 0..places {
+            kept.push_back(MmapMut::map_anon(PAGE_BYTES)?);
+        }
+        kept.clear();
+        Ok(Self {
+            stat: File::open("/proc/self/stat")?,
+            status: File::open("/proc/self/status")?,
+            rollup: File::open("/proc/self/smaps_rollup")?,
+            statm: File::open("/proc/self/statm")?,
+            log: Log::create(&format!("{TEXTS}/hop"))?,
+            buffer: vec![1; 8192].into_boxed_slice(),
+            kept,
+            own_pages: 0,
+        })
+    }
+
+    /// Does each thing once, so that a later step brings in nothing of the program itself.
+    fn warm_up(&mut self) -> io::Result<()> {
+        self.precise()?;
+        for pages in [1, 3] {
+            self.map(0, pages)?;
+        }
+        self.unmap_oldest(0)?;
+        self.unmap_oldest(0)?;
+        self.precise()
+    }
+
+    fn begin(&mut self, title: &str) -> io::Result<()> {
+        self.log.text.clear();
+        let (anon, file) = self.resident()?;
+        self.own_pages = anon;
+        let shown = self.shown()?;
+        self.log
+            .write(format_args!("{title}I 0 {anon} {file} {shown}\n"))
+    }
+
+    fn map(&mut self, cpu: u32, pages: usize) -> io::Result<()> {
+        pin(cpu)?;
+        let mut mapping = MmapMut::map_anon(pages * PAGE_BYTES)?;
+        touch(&mut mapping);
+        self.own_pages += pages;
+        let offset = table_offset(&mapping);
+        self.kept.push_back(mapping);
+        let shown = self.shown()?;
+        self.log
+            .write(format_args!("{cpu} +{pages} {offset} {shown}\n"))
+    }
+
+    fn unmap_oldest(&mut self, cpu: u32) -> io::Result<()> {
+        let Some(mapping) = self.kept.pop_front() else {
+            return Ok(());
+        };
+        pin(cpu)?;
+        let (pages, offset) = (mapping.len() / PAGE_BYTES, table_offset(&mapping));
+        drop(mapping);
+        self.own_pages -= pages;
+        let shown = self.shown()?;
+        self.log
+            .write(format_args!("{cpu} -{pages} {offset} {shown}\n"))
+    }
+
+    /// Logs what is precise: by counter, by page table, and by the program's own count.
+    fn precise(&mut self) -> io::Result<()> {
+        let (anon, file) = self.resident()?;
+        let shown = self.shown()?;
+        let smaps = field(read(&self.rollup, &mut self.buffer)?, "\nRss:")?;
+        let statm = read(&self.statm, &mut self.buffer)?;
+        let statm = statm.split(' ').nth(1).unwrap_or("0");
+        let own = self.own_pages;
+        self.log.write(format_args!(
+            "P {anon} {file} {shown} {smaps} {own} {statm}\n"
+        ))
+    }
+
+    /// Anonymous pages, and those of files and shared memory: precise.
+    fn resident(&mut self) -> io::Result<(usize, usize)> {
+        let text = read(&self.status, &mut self.buffer)?;
+        let files = field(text, "\nRssFile:")? + field(text, "\nRssShmem:")?;
+        Ok((field(text, "\nRssAnon:")?, files))
+    }
+
+    /// The cheap reading.
+    fn shown(&mut self) -> io::Result<usize> {
+        let text = read(&self.stat, &mut self.buffer)?;
+        rss_of_stat(text).ok_or_else(|| io::Error::other("/proc/self/stat has no rss"))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.log.flush()
+    }
+}
+
+/// Where the first page of a mapping is in its page table.
+fn table_offset(mapping: &MmapMut) -> usize {
+    (mapping.as_ptr().addr() / PAGE_BYTES) % TABLE_PAGES
+}
+
+fn read<'a>(file: &File, buffer: &'a mut [u8]) -> io::Result<&'a str> {
+    let length = file.read_at(buffer, 0)?;
+    str::from_utf8(&buffer[..length]).map_err(io::Error::other)
+}
+
+/// A number of kB, as pages.
+fn field(text: &str, name: &str) -> io::Result<usize> {
+    let rest = text.split_once(name).map(|(_, rest)| rest);
+    let number = rest.and_then(|rest| rest.split_whitespace().next());
+    let kb: Option<usize> = number.and_then(|number| number.parse().ok());
+    kb.map(|kb| kb / 4)
+        .ok_or_else(|| io::Error::other("a reading lacks a line"))
+}
+
+/// Field 24 of `/proc/PID/stat`. The second field is a name in parentheses, which may hold blanks.
+fn rss_of_stat(text: &str) -> Option<usize> {
+    let (_, after_name) = text.rsplit_once(") ")?;
+    after_name.split(' ').nth(21)?.parse().ok()
+}
+
+/// The log: a buffer that never grows, and the file behind it.
+struct Log {
+    file: File,
+    text: Vec<u8>,
+}
+
+impl Log {
+    fn create(file: &str) -> io::Result<Self> {
+        let file = OpenOptions::new().create(true).append(true).open(file)?;
+        // Written once, so that all of it is resident.
+        let mut text = vec![1; LOG_BYTES];
+        text.clear();
+        Ok(Self { file, text })
+    }
+
+    fn write(&mut self, line: std::fmt::Arguments<'_>) -> io::Result<()> {
+        const LONGEST_LINE: usize = 256;
+        if self.text.len() + LONGEST_LINE > LOG_BYTES {
+            self.flush()?;
+        }
+        self.text.write_fmt(line)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.write_all(&self.text)?;
+        self.text.clear();
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cheap_reading_is_field_24_whatever_the_name() {
+        let mut fields: Vec<String> = (3..=52).map(|field| field.to_string()).collect();
+        fields[24 - 3] = "777".to_owned();
+        let text = format!("12 (a name) of) {}\n", fields.join(" "));
+        assert_eq!(rss_of_stat(&text), Some(777));
+        assert_eq!(rss_of_stat("12 (short) R 1"), None);
+    }
+
+    #[test]
+    fn a_field_in_kb_becomes_pages() {
+        let text = "Name: x\nRssAnon:\t    120 kB\nRssFile:\t 8 kB\n";
+        assert_eq!(field(text, "\nRssAnon:").unwrap(), 30);
+        assert!(field(text, "\nRssShmem:").is_err());
+    }
+
+    #[test]
+    fn the_log_never_grows() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("log");
+        let mut log = Log::create(&file.display().to_string()).unwrap();
+        let before = log.text.capacity();
+        for line in 0..20_000 {
+            log.write(format_args!("{line} +4 5 6\n")).unwrap();
+        }
+        log.flush().unwrap();
+        assert_eq!(log.text.capacity(), before);
+        assert_eq!(fs::read_to_string(file).unwrap().lines().count(), 20_000);
+    }
+}

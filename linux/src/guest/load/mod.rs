@@ -1,0 +1,194 @@
+//! What a booted kernel is made to do while it is recorded.
+//!
+//! A load runs inside the guest as its own process, after [`settle`] has brought the per-CPU lists
+//! into a known state. Most loads are programs for workers ([`super::op`]), one worker per CPU.
+
+mod bursts;
+mod dirty;
+mod fault;
+mod files;
+mod fork;
+mod hop;
+mod mixed;
+pub(crate) mod parameter;
+mod population;
+mod settle;
+
+use std::env;
+use std::fs;
+use std::io;
+
+pub use parameter::{BadParameter, Kind, Parameter, Values};
+
+use super::init;
+use super::op::Op;
+use super::worker::pin;
+use crate::boot::Stage;
+
+/// A load that the guest brings along.
+#[derive(Clone, Copy, Debug)]
+pub struct Load {
+    /// Its name.
+    pub name: &'static str,
+    /// What it does, in one sentence.
+    pub about: &'static str,
+    /// What it can be told, besides `settle`.
+    pub parameters: &'static [Parameter],
+    /// Kernel modules it needs.
+    pub modules: &'static [&'static str],
+    /// Whether the per-CPU lists are brought into a known state first, if nothing is said.
+    pub settles: bool,
+    run: fn(&Guest, &Values) -> io::Result<()>,
+}
+
+/// Every load, in the order in which they are listed.
+pub const LOADS: &[Load] = &[
+    fault::LOAD,
+    bursts::LOAD,
+    fork::LOAD,
+    files::LOAD,
+    mixed::LOAD,
+    dirty::LOAD,
+    hop::LOAD,
+    population::LOAD,
+];
+
+/// Whether lists are brought into a known state first.
+const SETTLE: Parameter = Parameter::word(
+    "settle",
+    "whether the per-CPU lists are brought into a known state first",
+    &["yes", "no"],
+);
+const SETTLE_NOT: Parameter = Parameter::word(SETTLE.name, SETTLE.about, &["no", "yes"]);
+
+impl Load {
+    /// The load of this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<&'static Self> {
+        LOADS.iter().find(|load| load.name == name)
+    }
+
+    /// All that it can be told.
+    #[must_use]
+    pub fn all_parameters(&self) -> Vec<Parameter> {
+        let settle = if self.settles { SETTLE } else { SETTLE_NOT };
+        let mut all = vec![settle];
+        all.extend_from_slice(self.parameters);
+        all
+    }
+
+    /// Reads what it is told.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be told this.
+    pub fn values(&self, texts: &[String]) -> Result<Values, BadParameter> {
+        Values::parse(&self.all_parameters(), texts)
+    }
+
+    /// Runs it on this computer, which must be a guest.
+    ///
+    /// # Errors
+    ///
+    /// If the kernel refuses anything that is asked of it.
+    pub fn run(&self, values: &Values) -> io::Result<()> {
+        let guest = Guest::here()?;
+        // What leads a load stays out of the way of the CPUs that work. Workers begin here too, and then move.
+        pin(0)?;
+        if values.text(SETTLE.name) == "yes" {
+            settle::settle(&guest)?;
+        }
+        mark(&format!("load {} begins", self.name))?;
+        (self.run)(&guest, values)?;
+        mark(&format!("load {} ends", self.name))?;
+        // What comes next is up to the recorder, and begins now.
+        init::say(&Stage::Reading);
+        Ok(())
+    }
+}
+
+/// The computer that a load runs on.
+#[derive(Clone, Copy, Debug)]
+struct Guest {
+    cpus: u32,
+}
+
+impl Guest {
+    fn here() -> io::Result<Self> {
+        let online = fs::read_to_string("/sys/devices/system/cpu/online")?;
+        let last = online.trim().rsplit(['-', ',']).next();
+        let last: Option<u32> = last.and_then(|cpu| cpu.parse().ok());
+        let last = last.ok_or_else(|| io::Error::other("no CPU is online"))?;
+        Ok(Self { cpus: last + 1 })
+    }
+
+    /// The CPUs that work: all but the first, which runs what leads the load and reads out, if
+    /// there are others.
+    fn workers(self) -> impl Iterator<Item = u32> + Clone {
+        u32::from(self.cpus > 1)..self.cpus
+    }
+
+    /// The CPU that works beside `cpu`.
+    fn neighbour(self, cpu: u32) -> u32 {
+        let first = u32::from(self.cpus > 1);
+        if cpu + 1 < self.cpus { cpu + 1 } else { first }
+    }
+
+    /// One program for each CPU that works.
+    fn programs(self, program: impl Fn(u32) -> Vec<Op>) -> Vec<Vec<Op>> {
+        let pinned = |cpu| [vec![Op::Cpu(cpu)], program(cpu)].concat();
+        self.workers().map(pinned).collect()
+    }
+}
+
+/// Where a load leaves texts that the recording is to hold, one file each.
+pub(crate) const TEXTS: &str = "/run/plimsoll/texts";
+
+/// Leaves a text for the recording.
+fn leave(name: &str, text: &str) -> io::Result<()> {
+    fs::create_dir_all(TEXTS)?;
+    fs::write(format!("{TEXTS}/{name}"), text)
+}
+
+/// Writes a note between the events: into the ring buffers of the recorder that runs this load.
+fn mark(text: &str) -> io::Result<()> {
+    let marker = env::var_os("PLIMSOLL_MARKER");
+    let marker = marker.ok_or_else(|| io::Error::other("no recorder runs this load"))?;
+    fs::write(marker, format!("plimsoll: {text}\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loads_have_names_of_their_own_and_consistent_parameters() {
+        for (at, load) in LOADS.iter().enumerate() {
+            assert!(LOADS[..at].iter().all(|other| other.name != load.name));
+            let parameters = load.all_parameters();
+            for (at, parameter) in parameters.iter().enumerate() {
+                assert!(parameters[..at].iter().all(|p| p.name != parameter.name));
+            }
+            // A default that is not allowed would show here.
+            let said = parameters
+                .iter()
+                .map(|p| format!("{}={}", p.name, p.default()));
+            let said: Vec<String> = said.collect();
+            assert_eq!(load.values(&said).unwrap(), load.values(&[]).unwrap());
+        }
+    }
+
+    #[test]
+    fn the_first_cpu_leads_and_the_others_work() {
+        let cpus = |guest: Guest| guest.workers().collect::<Vec<_>>();
+        assert_eq!(cpus(Guest { cpus: 1 }), [0]);
+        assert_eq!(cpus(Guest { cpus: 4 }), [1, 2, 3]);
+        assert_eq!(Guest { cpus: 4 }.neighbour(3), 1);
+        assert_eq!(Guest { cpus: 1 }.neighbour(0), 0);
+        let programs = Guest { cpus: 3 }.programs(|cpu| vec![Op::Map(cpu as usize)]);
+        assert_eq!(
+            programs,
+            [[Op::Cpu(1), Op::Map(1)], [Op::Cpu(2), Op::Map(2)]]
+        );
+    }
+}

@@ -1,0 +1,8 @@
+//! What runs inside a booted kernel: its first process, loads, and their workers.
+
+mod crew;
+pub mod init;
+pub mod load;
+mod op;
+pub(crate) mod plan;
+pub mod worker;

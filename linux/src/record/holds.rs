@@ -1,0 +1,88 @@
+//! Where holds of a zone's lock end, which no tracepoint tells: a probe where a lock is released, kept to those
+//! releases that the page allocator makes.
+
+use plimsoll_recording::{Header, Kallsyms};
+
+use crate::tracefs::{Instance, NoProbe, Probe};
+
+/// Whether ends of holds are recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Holds {
+    /// Each of them. The probe is in the way of every release of a lock that interrupts are off under.
+    Wanted,
+    /// None of them.
+    Spared,
+}
+
+/// The functions that release a zone's lock after moving pages, and those that a compiler may have put them
+/// into. None of them releases another lock this way.
+const FUNCTIONS: [&str; 9] = [
+    "free_pcppages_bulk",
+    "rmqueue_bulk",
+    "__rmqueue_pcplist",
+    "rmqueue",
+    "rmqueue_buddy",
+    "get_page_from_freelist",
+    "free_one_page",
+    "drain_pages_zone",
+    "zone_hold_next",
+];
+
+/// Switches the probe on, or tells why there is none.
+pub(super) fn enable(
+    instance: &Instance,
+    probe: Result<&Probe, &NoProbe>,
+    kallsyms: &Kallsyms,
+    header: &mut Header,
+) {
+    let why = match (probe, filter(kallsyms)) {
+        (Ok(probe), Some(filter)) => {
+            let folder = format!("events/{}", probe.event());
+            let filtered = instance.write(&format!("{folder}/filter"), &filter);
+            let on = filtered.and_then(|()| instance.write(&format!("{folder}/enable"), "1"));
+            match on {
+                Ok(()) => {
+                    let recorded = "plimsoll:holdend of the page allocator";
+                    header.recorded.push(recorded.to_owned());
+                    return;
+                }
+                Err(error) => format!("the kernel did not switch the probe on: {error}"),
+            }
+        }
+        (Ok(_), None) => "names of functions are hidden".to_owned(),
+        (Err(NoProbe::Unsupported), _) => {
+            "it takes x86-64 and a kernel with CONFIG_KPROBE_EVENTS".to_owned()
+        }
+        (Err(NoProbe::Refused(error)), _) => format!("the kernel refused a probe: {error}"),
+    };
+    let missing = format!("plimsoll:holdend: ends of zone-lock holds are not recorded ({why}).");
+    header.missing.push(missing);
+}
+
+/// Keeps to callers inside of the functions.
+fn filter(kallsyms: &Kallsyms) -> Option<String> {
+    let extents = FUNCTIONS.iter().flat_map(|name| kallsyms.extents(name));
+    let terms = extents.map(|(from, to)| format!("(caller > {from:#x} && caller < {to:#x})"));
+    let terms: Vec<String> = terms.collect();
+    (!terms.is_empty()).then(|| terms.join(" || "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn callers_are_those_inside_of_the_functions() {
+        let text =
+            "1000 t free_pcppages_bulk\n2000 T other\n3000 t rmqueue_bulk.isra.0\n4000 T last\n";
+        let filter = filter(&Kallsyms::parse(text));
+        let expected =
+            "(caller > 0x1000 && caller < 0x2000) || (caller > 0x3000 && caller < 0x4000)";
+        assert_eq!(filter.as_deref(), Some(expected));
+    }
+
+    #[test]
+    fn without_names_there_is_no_filter() {
+        assert_eq!(filter(&Kallsyms::parse("")), None);
+    }
+}

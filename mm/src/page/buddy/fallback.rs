@@ -1,0 +1,241 @@
+//! Taking from blocks of another type once a type's own lists are empty.
+//!
+//! First a whole block is claimed: it changes its type, if enough of it is free or alike. Failing
+//! that, one block of pages is stolen from the smallest list that has one, and the block around it
+//! keeps its type.
+
+use super::{Buddy, End, order_at};
+use crate::machine::Tags;
+use crate::page::mobility::{Frames, Mobility};
+use crate::page::tag;
+use crate::units::{Order, Pages};
+
+/// What is taken under the zone lock.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::page) struct Wanted {
+    pub(in crate::page) order: Order,
+    /// The type of the request.
+    pub(in crate::page) mobility: Mobility,
+    /// Rather nothing than a page inside a block of another type (Linux: `ALLOC_NOFRAGMENT`).
+    pub(in crate::page) unmixed: bool,
+}
+
+/// What the taking CPU remembers between two pages of one hold (Linux: `enum rmqueue_mode`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::page) enum Stage {
+    /// Own lists, then claiming, then stealing.
+    #[default]
+    Normal,
+    /// It had to steal: during this hold nothing better turns up.
+    Steal,
+}
+
+impl Buddy {
+    /// Takes a block: from the request's own lists, else by claiming, else by stealing (Linux:
+    /// `__rmqueue`). `stage` is new for each hold.
+    #[inline]
+    pub(in crate::page) fn take_wanted<T: Tags>(
+        &mut self,
+        frames: Frames<'_, T>,
+        wanted: Wanted,
+        stage: &mut Stage,
+    ) -> Option<u32> {
+        if *stage == Stage::Normal
+            && let Some(page) = self.take(frames, wanted.order, wanted.mobility)
+        {
+            return Some(page);
+        }
+        if frames.types.on() {
+            self.take_foreign(frames, wanted, stage)
+        } else {
+            None
+        }
+    }
+
+    /// Takes a block of at most `pages` pages: what taking single pages one after the other would
+    /// use up next. `wanted` is of a single page.
+    pub(in crate::page) fn take_wanted_up_to<T: Tags>(
+        &mut self,
+        frames: Frames<'_, T>,
+        wanted: Wanted,
+        stage: &mut Stage,
+        pages: u32,
+    ) -> Option<(u32, Order)> {
+        if *stage == Stage::Normal
+            && let Some(found) = self.take_up_to(frames, pages, wanted.mobility)
+        {
+            return Some(found);
+        }
+        if !frames.types.on() {
+            return None;
+        }
+        let page = self.take_foreign(frames, wanted, stage)?;
+        Some((page, wanted.order))
+    }
+
+    #[cold]
+    fn take_foreign<T: Tags>(
+        &mut self,
+        frames: Frames<'_, T>,
+        wanted: Wanted,
+        stage: &mut Stage,
+    ) -> Option<u32> {
+        if *stage == Stage::Normal
+            && let Some(page) = self.claim(frames, wanted)
+        {
+            return Some(page);
+        }
+        if wanted.unmixed {
+            return None;
+        }
+        let page = self.steal(frames, wanted)?;
+        *stage = Stage::Steal;
+        Some(page)
+    }
+
+    /// Changes the type of the block around the largest foreign one that can be had (Linux:
+    /// `__rmqueue_claim`).
+    fn claim<T: Tags>(&mut self, frames: Frames<'_, T>, wanted: Wanted) -> Option<u32> {
+        let block = frames.types.block();
+        let least = if wanted.unmixed {
+            wanted.order.max(block)
+        } else {
+            wanted.order
+        };
+        for at in (least.index()..Order::COUNT).rev() {
+            let order = order_at(at);
+            let Some(theirs) = self.foreign(order, wanted.mobility) else {
+                continue;
+            };
+            // A movable page in an unmovable block does little harm; so for the sake of one, only
+            // large pieces are worth a change of type.
+            let worthwhile = at >= block.index() / 2 || wanted.mobility != Mobility::Movable;
+            if !worthwhile {
+                break;
+            }
+            if let Some(page) = self.claim_around(frames, wanted, (order, theirs)) {
+                return Some(page);
+            }
+        }
+        None
+    }
+
+    /// Claims the block around the first free one of `order` and type `theirs` (Linux:
+    /// `try_to_claim_block`).
+    fn claim_around<T: Tags>(
+        &mut self,
+        frames: Frames<'_, T>,
+        wanted: Wanted,
+        (order, theirs): (Order, Mobility),
+    ) -> Option<u32> {
+        let mobility = wanted.mobility;
+        let page = self.lists[theirs.index()][order.index()].head;
+        let block = frames.types.block();
+        if order >= block {
+            self.unlink(page, order, theirs);
+            frames.types.set(page, order, mobility);
+            self.link_rest(frames, page, (order, wanted.order), mobility);
+            self.account_taken(wanted.order, mobility);
+            return Some(page);
+        }
+        let start = page & !(block.pages().0 - 1);
+        if start + block.pages().0 > self.spanned.0 {
+            return None;
+        }
+        let Content { free, movable } = content(frames, start);
+        let alike = match (mobility, theirs) {
+            (Mobility::Movable, _) => movable,
+            (_, Mobility::Movable) => block.pages().0 - free - movable,
+            _ => 0,
+        };
+        if free + alike < block.pages().0 / 2 {
+            return None;
+        }
+        self.move_block(frames, start, theirs, mobility);
+        self.take(frames, wanted.order, mobility)
+    }
+
+    /// Takes a block from the smallest foreign one that is large enough; what is left of it stays
+    /// foreign (Linux: `__rmqueue_steal`).
+    fn steal<T: Tags>(&mut self, frames: Frames<'_, T>, wanted: Wanted) -> Option<u32> {
+        let (order, theirs) = (wanted.order.index()..Order::COUNT)
+            .map(order_at)
+            .find_map(|order| Some((order, self.foreign(order, wanted.mobility)?)))?;
+        let page = self.lists[theirs.index()][order.index()].head;
+        self.unlink(page, order, theirs);
+        self.link_rest(frames, page, (order, wanted.order), theirs);
+        self.account_taken(wanted.order, theirs);
+        Some(page)
+    }
+
+    /// The type whose free block of exactly `order` a request of `mobility` would take.
+    fn foreign(&self, order: Order, mobility: Mobility) -> Option<Mobility> {
+        let has = |theirs: &Mobility| self.lists[theirs.index()][order.index()].len > 0;
+        mobility.fallbacks().into_iter().find(has)
+    }
+
+    /// Gives the block at `start` the type `to`: its free blocks, in ascending order, go to the
+    /// tails of that type's lists (Linux: `__move_freepages_block`). Returns how many pages were
+    /// free.
+    pub(super) fn move_block<T: Tags>(
+        &mut self,
+        frames: Frames<'_, T>,
+        start: u32,
+        from: Mobility,
+        to: Mobility,
+    ) -> Pages {
+        let block = frames.types.block();
+        let mut moved = Pages::ZERO;
+        let mut at = start;
+        while at < start + block.pages().0 {
+            let Some(order) = tag::free_order(frames.tags.get(at)) else {
+                at += 1;
+                continue;
+            };
+            self.unlink(at, order, from);
+            self.link(at, order, to, End::Tail);
+            moved += order.pages();
+            at += order.pages().0;
+        }
+        frames.types.set(start, block, to);
+        if from == Mobility::HighAtomic {
+            self.free_kept -= moved;
+        }
+        if to == Mobility::HighAtomic {
+            self.free_kept += moved;
+        }
+        moved
+    }
+}
+
+/// What a block consists of, in pages. The rest can neither be moved nor is it free.
+struct Content {
+    free: u32,
+    movable: u32,
+}
+
+/// Counts the pages of the block at `start`. Pages on a CPU's list are neither free nor movable.
+fn content<T: Tags>(frames: Frames<'_, T>, start: u32) -> Content {
+    let end = start + frames.types.block().pages().0;
+    let mut content = Content {
+        free: 0,
+        movable: 0,
+    };
+    let mut at = start;
+    while at < end {
+        let tag = frames.tags.get(at);
+        let pages = if let Some(order) = tag::free_order(tag) {
+            content.free += order.pages().0;
+            order.pages().0
+        } else if let Some(order) = tag::movable_order(tag) {
+            // A CPU may be splitting it up right now, but not into less than it was.
+            let pages = order.pages().0.min(end - at);
+            content.movable += pages;
+            pages
+        } else {
+            1
+        };
+        at += pages;
+    }
+    content
+}

@@ -1,0 +1,322 @@
+//! Free lists of one zone: blocks of 1 to 1024 pages, split on demand and merged at once.
+//!
+//! A free block's buddy of the same order is never free: they would be one block. So after
+//! everything came back, the zone is whole again, and a block of an order exists whenever one
+//! can. (If pages are grouped by mobility, a block kept for atomic requests does not merge with
+//! others.) There is a list per order and mobility; a free block is on the list of its block's type.
+//! Page numbers here are relative to the zone's first page.
+//!
+//! Locks: whoever has a `&mut Buddy` holds the zone lock. Tags of free pages change only under it.
+
+mod fallback;
+mod reserve;
+
+pub(super) use self::fallback::{Stage, Wanted};
+use super::carve::Piece;
+use super::links::{Link, Links, Metadata, NONE};
+use super::mobility::{Frames, Mobility};
+use super::tag;
+use crate::machine::Tags;
+use crate::units::{Order, Pages};
+
+/// The free lists of a zone.
+#[derive(Debug)]
+pub(crate) struct Buddy {
+    lists: [[List; Order::COUNT]; Mobility::COUNT],
+    links: Links,
+    /// Pages of the zone, holes included: no buddy lies beyond.
+    spanned: Pages,
+    /// Pages on all lists.
+    free: Pages,
+    /// Of these, pages in blocks kept for atomic requests (Linux: `nr_free_highatomic`).
+    free_kept: Pages,
+    /// Pages of all blocks kept for atomic requests, free or not (Linux:
+    /// `nr_reserved_highatomic`).
+    kept: Pages,
+}
+
+/// One order's free blocks: taken from the head, the hottest.
+#[derive(Clone, Copy, Debug)]
+struct List {
+    head: u32,
+    tail: u32,
+    len: u32,
+}
+
+/// Which end of its list a block goes to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// To be taken next.
+    Head,
+    /// To be left alone: its merging is likely.
+    Tail,
+}
+
+impl Buddy {
+    /// Free lists of a zone of `spanned` pages, all still unknown to it.
+    pub(super) fn new(spanned: Pages, metadata: Metadata) -> Self {
+        let empty = List {
+            head: NONE,
+            tail: NONE,
+            len: 0,
+        };
+        Self {
+            lists: [[empty; Order::COUNT]; Mobility::COUNT],
+            links: Links::new(spanned, metadata),
+            spanned,
+            free: Pages::ZERO,
+            free_kept: Pages::ZERO,
+            kept: Pages::ZERO,
+        }
+    }
+
+    /// Takes a block from the lists of `mobility`, splitting a larger one if there is none of
+    /// `order` (Linux: `__rmqueue_smallest`). Its tag says it is free until the caller changes it.
+    #[inline]
+    pub(super) fn take<T: Tags>(
+        &mut self,
+        frames: Frames<'_, T>,
+        order: Order,
+        mobility: Mobility,
+    ) -> Option<u32> {
+        let lists = &self.lists[mobility.index()];
+        let found = (order.index()..Order::COUNT).find(|&at| lists[at].len > 0)?;
+        let page = lists[found].head;
+        self.unlink(page, order_at(found), mobility);
+        self.link_rest(frames, page, (order_at(found), order), mobility);
+        self.account_taken(order, mobility);
+        Some(page)
+    }
+
+    /// Links what is left of a block of order `from` whose first `1 << to` pages are taken: each
+    /// upper half at the head of its list (Linux: `expand`).
+    #[inline]
+    fn link_rest<T: Tags>(
+        &mut self,
+        frames: Frames<'_, T>,
+        page: u32,
+        (from, to): (Order, Order),
+        mobility: Mobility,
+    ) {
+        let mut found = from.index();
+        while found > to.index() {
+            found -= 1;
+            let half = order_at(found);
+            let upper = page + half.pages().0;
+            frames.tags.set(upper, tag::free(half));
+            self.link(upper, half, mobility, End::Head);
+        }
+    }
+
+    /// Takes a block of at most `pages` pages, at least one: what taking single pages one after the
+    /// other would use up next.
+    pub(super) fn take_up_to<T: Tags>(
+        &mut self,
+        frames: Frames<'_, T>,
+        pages: u32,
+        mobility: Mobility,
+    ) -> Option<(u32, Order)> {
+        let lists = &self.lists[mobility.index()];
+        let smallest = lists.iter().position(|list| list.len > 0)?;
+        let fitting = order_at((pages.ilog2() as usize).min(Order::COUNT - 1));
+        let order = fitting.min(order_at(smallest));
+        Some((self.take(frames, order, mobility)?, order))
+    }
+
+    /// Puts a block back, merging it with every free buddy (Linux: `free_one_page`). Whatever is
+    /// larger than a block that has one type goes back in pieces, each to its own type's list.
+    #[inline]
+    pub(super) fn give<T: Tags>(&mut self, frames: Frames<'_, T>, page: u32, order: Order) {
+        debug_assert!(
+            page + order.pages().0 <= self.spanned.0,
+            "the block is inside the zone"
+        );
+        let block = frames.types.block();
+        if order > block {
+            for piece in (page..page + order.pages().0).step_by(block.pages().0 as usize) {
+                self.give_piece(frames, piece, block);
+            }
+        } else {
+            self.give_piece(frames, page, order);
+        }
+    }
+
+    /// Puts back a block of one type (Linux: `__free_one_page`).
+    #[inline]
+    fn give_piece<T: Tags>(&mut self, frames: Frames<'_, T>, mut page: u32, mut order: Order) {
+        let Frames { tags, types } = frames;
+        let mobility = types.of(page);
+        self.free += order.pages();
+        if mobility == Mobility::HighAtomic {
+            self.free_kept += order.pages();
+        }
+        while let Some(up) = order.up() {
+            let buddy = page ^ order.pages().0;
+            if !self.is_free(tags, buddy, order) {
+                break;
+            }
+            let mut theirs = mobility;
+            if order >= types.block() {
+                theirs = types.of(buddy);
+                if theirs != mobility {
+                    if !theirs.merges() || !mobility.merges() {
+                        break;
+                    }
+                    types.set(buddy, order, mobility);
+                }
+            }
+            self.unlink(buddy, order, theirs);
+            // The upper half is no longer a head; the lower gets its tag below.
+            tags.set(page.max(buddy), tag::TAIL);
+            page = page.min(buddy);
+            order = up;
+        }
+        tags.set(page, tag::free(order));
+        let end = if self.merge_is_likely(tags, page, order) {
+            End::Tail
+        } else {
+            End::Head
+        };
+        self.link(page, order, mobility, end);
+    }
+
+    /// Puts a fresh block of the largest order on its list; its tag says so already.
+    pub(super) fn give_fresh(&mut self, page: u32, mobility: Mobility) {
+        self.free += Order::MAX.pages();
+        self.link(page, Order::MAX, mobility, End::Tail);
+    }
+
+    /// Puts blocks on the free lists as they are, in this order, and gives the memory around them
+    /// their types. No two of them are buddies.
+    pub(super) fn lay_out<T: Tags>(&mut self, frames: Frames<'_, T>, pieces: &[Piece]) {
+        for &Piece {
+            page,
+            order,
+            mobility,
+        } in pieces
+        {
+            let mobility = frames.types.served_as(mobility);
+            let block = order.max(frames.types.block());
+            if mobility == Mobility::HighAtomic {
+                self.free_kept += order.pages();
+                if frames.types.of(page) != mobility {
+                    self.kept += block.pages();
+                }
+            }
+            frames.types.set(page, order, mobility);
+            frames.tags.set(page, tag::free(order));
+            self.free += order.pages();
+            self.link(page, order, mobility, End::Tail);
+        }
+    }
+
+    /// Pages on all lists.
+    pub(crate) fn free(&self) -> Pages {
+        self.free
+    }
+
+    /// Free blocks of `order` (Linux: `nr_free` in `/proc/buddyinfo`).
+    pub(crate) fn blocks(&self, order: Order) -> u32 {
+        let of = |lists: &[List; Order::COUNT]| lists[order.index()].len;
+        self.lists.iter().map(of).sum()
+    }
+
+    /// Free blocks of `order` in blocks of type `mobility` (Linux: `/proc/pagetypeinfo`).
+    pub(crate) fn blocks_of(&self, order: Order, mobility: Mobility) -> u32 {
+        self.lists[mobility.index()][order.index()].len
+    }
+
+    /// Whether a free block of at least `order` exists.
+    pub(super) fn has(&self, order: Order) -> bool {
+        let has = |lists: &[List; Order::COUNT]| lists[order.index()..].iter().any(|it| it.len > 0);
+        self.lists.iter().any(has)
+    }
+
+    /// Notes that a block was taken from the lists of `mobility`.
+    #[inline]
+    fn account_taken(&mut self, order: Order, mobility: Mobility) {
+        self.free -= order.pages();
+        if mobility == Mobility::HighAtomic {
+            self.free_kept -= order.pages();
+        }
+    }
+
+    #[inline]
+    fn is_free(&self, tags: &impl Tags, page: u32, order: Order) -> bool {
+        page + order.pages().0 <= self.spanned.0 && tags.get(page) == tag::free(order)
+    }
+
+    /// Whether the block that this one and its buddy would form has a free buddy: then this one
+    /// will soon be part of something larger, unless somebody takes it (Linux: only below order 9).
+    #[inline]
+    fn merge_is_likely(&self, tags: &impl Tags, page: u32, order: Order) -> bool {
+        match order.up() {
+            Some(up) if up < Order::MAX => {
+                let parent = page & !order.pages().0;
+                self.is_free(tags, parent ^ up.pages().0, up)
+            }
+            _ => false,
+        }
+    }
+
+    #[inline]
+    fn link(&mut self, page: u32, order: Order, mobility: Mobility, end: End) {
+        let list = &mut self.lists[mobility.index()][order.index()];
+        list.len += 1;
+        let (neighbour, link) = match end {
+            End::Head => (
+                list.head,
+                Link {
+                    prev: NONE,
+                    next: list.head,
+                },
+            ),
+            End::Tail => (
+                list.tail,
+                Link {
+                    prev: list.tail,
+                    next: NONE,
+                },
+            ),
+        };
+        let (at_head, at_tail) = (link.prev == NONE, link.next == NONE);
+        if at_head {
+            list.head = page;
+        }
+        if at_tail {
+            list.tail = page;
+        }
+        *self.links.of(page, order) = link;
+        if neighbour != NONE {
+            let beside = self.links.of(neighbour, order);
+            match end {
+                End::Head => beside.prev = page,
+                End::Tail => beside.next = page,
+            }
+        }
+    }
+
+    #[inline]
+    fn unlink(&mut self, page: u32, order: Order, mobility: Mobility) {
+        let Link { prev, next } = *self.links.of(page, order);
+        let list = &mut self.lists[mobility.index()][order.index()];
+        debug_assert!(list.len > 0, "a free block is on its list");
+        list.len -= 1;
+        if prev == NONE {
+            list.head = next;
+        }
+        if next == NONE {
+            list.tail = prev;
+        }
+        if prev != NONE {
+            self.links.of(prev, order).next = next;
+        }
+        if next != NONE {
+            self.links.of(next, order).prev = prev;
+        }
+    }
+}
+
+fn order_at(index: usize) -> Order {
+    Order::new(u8::try_from(index).unwrap_or(u8::MAX)).expect("an index of the free lists")
+}

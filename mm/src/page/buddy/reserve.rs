@@ -1,0 +1,81 @@
+//! Blocks kept for requests of several pages that cannot wait (Linux: `MIGRATE_HIGHATOMIC`).
+//!
+//! A block in which such a request was once served stays reserved for the next one, up to about
+//! one page in a hundred of the zone.
+
+use super::{Buddy, order_at};
+use crate::machine::Tags;
+use crate::page::mobility::{Frames, Mobility};
+use crate::units::{Order, Pages};
+
+impl Buddy {
+    /// Pages on the lists of blocks kept for atomic requests.
+    pub(in crate::page) fn free_kept(&self) -> Pages {
+        self.free_kept
+    }
+
+    /// Pages of all blocks kept for atomic requests.
+    #[cfg(test)]
+    pub(in crate::page) fn kept(&self) -> Pages {
+        self.kept
+    }
+
+    /// Keeps the block of `page`, which was just taken with `order`, unless `most` pages are kept
+    /// already (Linux: `reserve_highatomic_pageblock`).
+    pub(in crate::page) fn keep<T: Tags>(
+        &mut self,
+        frames: Frames<'_, T>,
+        (page, order): (u32, Order),
+        most: Pages,
+    ) {
+        let block = frames.types.block();
+        let theirs = frames.types.of(page);
+        if self.kept >= most || !theirs.merges() {
+            return;
+        }
+        if order < block {
+            let start = page & !(block.pages().0 - 1);
+            if start + block.pages().0 > self.spanned.0 {
+                return;
+            }
+            self.move_block(frames, start, theirs, Mobility::HighAtomic);
+            self.kept += block.pages();
+        } else {
+            frames.types.set(page, order, Mobility::HighAtomic);
+            self.kept += order.pages();
+        }
+    }
+
+    /// Gives one kept block that has a free page back, as one of type `to`, and says whether there
+    /// was one (Linux: `unreserve_highatomic_pageblock`, for one zone). The last one is kept unless
+    /// `all` may go.
+    pub(in crate::page) fn unkeep<T: Tags>(
+        &mut self,
+        frames: Frames<'_, T>,
+        to: Mobility,
+        all: bool,
+    ) -> bool {
+        let block = frames.types.block();
+        if self.kept <= block.pages() && !all {
+            return false;
+        }
+        let kept = Mobility::HighAtomic;
+        let lists = &self.lists[kept.index()];
+        let Some(order) = (0..Order::COUNT).find(|&at| lists[at].len > 0) else {
+            return false;
+        };
+        let (page, order) = (lists[order].head, order_at(order));
+        let pages = block.pages().0.max(order.pages().0).min(self.kept.0);
+        self.kept -= Pages(pages);
+        if order > block {
+            self.unlink(page, order, kept);
+            frames.types.set(page, order, to);
+            self.link(page, order, to, super::End::Tail);
+            self.free_kept -= order.pages();
+        } else {
+            let start = page & !(block.pages().0 - 1);
+            self.move_block(frames, start, kept, to);
+        }
+        true
+    }
+}

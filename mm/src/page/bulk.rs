@@ -1,0 +1,108 @@
+//! Many single pages at once, under one hold of the page lists.
+//!
+//! Linux uses this for kernel stacks, `vmalloc` and receive buffers.
+//!
+//! Locks: pcp lock over the whole batch, the zone lock within it for each refill.
+
+use super::mobility::Mobility;
+use super::pcp::list_of;
+use super::watermark::Urgency;
+use super::zone::{Ask, Mark, Zone};
+use super::{PageAllocator, Request, tag};
+use crate::event::Event;
+use crate::machine::{CpuLock, LocalWord, Machine, Tags};
+use crate::site::{Site, Work};
+use crate::units::{Order, Pages, Pfn};
+
+impl<M: Machine> PageAllocator<M> {
+    /// Hands out up to as many single pages as `pfns` has room for, in its first entries, and
+    /// returns how many (Linux: `alloc_pages_bulk`). The order of the request is not looked at.
+    ///
+    /// The pages come from one zone of the first node, which must stay above its low watermark by
+    /// all of them whatever the urgency. If none does, if only one page is wanted, or if somebody
+    /// drains this CPU's lists right now, one page is handed out as by [`PageAllocator::alloc`].
+    /// Zero means that this failed too. Unlike single allocations, these do not make page lists
+    /// forget how many pages were freed in a row.
+    pub fn alloc_bulk(&self, machine: &M, request: Request, pfns: &mut [Pfn]) -> usize {
+        let request = Request {
+            order: Order::ZERO,
+            ..request
+        };
+        let got = if pfns.len() > 1 {
+            self.bulk_from_a_zone(machine, request, pfns)
+        } else {
+            0
+        };
+        if got > 0 {
+            for &pfn in &pfns[..got] {
+                let order = Order::ZERO;
+                machine.emit(Event::PageAlloc { pfn, order });
+            }
+            return got;
+        }
+        let Some(first) = pfns.first_mut() else {
+            return 0;
+        };
+        match self.alloc(machine, request) {
+            Ok(pfn) => {
+                *first = pfn;
+                1
+            }
+            Err(_) => 0,
+        }
+    }
+
+    fn bulk_from_a_zone(&self, machine: &M, request: Request, pfns: &mut [Pfn]) -> usize {
+        let Some(first) = self.zonelist(machine, request).next() else {
+            return 0;
+        };
+        let count = Pages(u32::try_from(pfns.len()).unwrap_or(u32::MAX));
+        let ask = Ask {
+            order: Order::ZERO,
+            class: first.kind,
+            urgency: Urgency::Normal,
+            mark: Mark::Low,
+            mobility: request.mobility,
+            unmixed: false,
+        };
+        let zone = self
+            .zonelist(machine, request)
+            .take_while(|zone| zone.node == first.node)
+            .find(|zone| zone.spares(machine, ask, count));
+        zone.map_or(0, |zone| zone.alloc_bulk(machine, ask, pfns))
+    }
+}
+
+impl<M: Machine> Zone<M> {
+    fn alloc_bulk(&self, machine: &M, ask: Ask, pfns: &mut [Pfn]) -> usize {
+        let mobility = self.types.served_as(ask.mobility);
+        let ask = Ask { mobility, ..ask };
+        let Some(list) = list_of(Order::ZERO, mobility) else {
+            return 0;
+        };
+        let slot = self.slot(machine.this_cpu());
+        let taken = slot.pcp.try_local(machine, Site::PcpAlloc, |pcp| {
+            let mut got = 0;
+            for pfn in &mut *pfns {
+                let mut page = pcp.pop(list, Order::ZERO);
+                if page.is_none() {
+                    self.refill(machine, pcp, list, ask);
+                    page = pcp.pop(list, Order::ZERO);
+                }
+                let Some(page) = page else { break };
+                *pfn = self.pfn(page);
+                self.hand_out(page, mobility);
+                got += 1;
+            }
+            slot.count.set(machine, i64::from(pcp.count()));
+            got
+        });
+        let got = taken.unwrap_or(0);
+        machine.spend(Work::PcpAlloc, u32::try_from(got).unwrap_or(u32::MAX));
+        got
+    }
+
+    fn hand_out(&self, page: u32, mobility: Mobility) {
+        self.tags.set(page, tag::handed_out(Order::ZERO, mobility));
+    }
+}

@@ -1,0 +1,187 @@
+//! Where free blocks of given orders and types can lie in an empty zone.
+//!
+//! Free blocks must not be buddies of each other, or they would be one block. So of every pair one
+//! half is free and the other holds something in use, which may itself have smaller free blocks in
+//! it: the plan packs these as densely as that allows.
+//!
+//! Locks: none; whoever plans owns all pages of the zone.
+
+use alloc::vec::Vec;
+use core::array;
+
+use super::mobility::Mobility;
+use crate::units::Order;
+
+/// How many free blocks of each order lie in blocks of each type.
+pub type FreeBlocks = [[u32; Order::COUNT]; Mobility::COUNT];
+
+/// A block of the plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Piece {
+    pub(super) page: u32,
+    pub(super) order: Order,
+    pub(super) mobility: Mobility,
+}
+
+/// A zone cut into pieces.
+#[derive(Debug, Default)]
+pub(super) struct Plan {
+    pub(super) free: Vec<Piece>,
+    pub(super) in_use: Vec<Piece>,
+}
+
+/// Memory that is not yet free or in use, while a plan is made.
+struct Uncut {
+    /// The size of a block that has one type.
+    block: Order,
+    /// Untouched blocks of the largest order, the lowest address last.
+    whole: Vec<u32>,
+    /// Blocks of one type's size, of no type yet, of which something must stay in use.
+    halves: Vec<u32>,
+    /// By type and order: pieces of which something must stay in use.
+    open: [[Vec<u32>; Order::COUNT]; Mobility::COUNT],
+}
+
+/// Cuts `whole`, blocks of the largest order at ascending pages, so that `wanted` is free. `None`
+/// if it does not fit.
+pub(super) fn plan(whole: &[u32], block: Order, wanted: &FreeBlocks) -> Option<Plan> {
+    let mut uncut = Uncut {
+        block,
+        whole: whole.iter().rev().copied().collect(),
+        halves: Vec::new(),
+        open: array::from_fn(|_| array::from_fn(|_| Vec::new())),
+    };
+    let mut plan = Plan::default();
+    for order in Order::all().rev() {
+        for mobility in Mobility::ALL {
+            for _ in 0..wanted[mobility.index()][order.index()] {
+                let page = uncut.cut(order, mobility)?;
+                plan.free.push(Piece {
+                    page,
+                    order,
+                    mobility,
+                });
+            }
+        }
+    }
+    uncut.keep(&mut plan.in_use);
+    Some(plan)
+}
+
+impl Uncut {
+    /// Cuts a block that is to be free.
+    fn cut(&mut self, order: Order, mobility: Mobility) -> Option<u32> {
+        if order == Order::MAX {
+            return self.whole.pop();
+        }
+        if order == self.block {
+            let page = self.whole.pop()?;
+            self.halves.push(page + order.pages().0);
+            return Some(page);
+        }
+        let open = &mut self.open[mobility.index()];
+        let larger = (order.index() + 1..Order::COUNT).find(|&at| !open[at].is_empty());
+        let (page, mut at) = match larger.and_then(|at| Some((open[at].pop()?, at))) {
+            Some(found) => found,
+            None => (self.open_block()?, self.block.index()),
+        };
+        let open = &mut self.open[mobility.index()];
+        while at > order.index() {
+            at -= 1;
+            open[at].push(page + (1 << at));
+        }
+        Some(page)
+    }
+
+    /// A block of one type's size of which something is to stay in use.
+    fn open_block(&mut self) -> Option<u32> {
+        if let Some(half) = self.halves.pop() {
+            return Some(half);
+        }
+        let page = self.whole.pop()?;
+        if self.block < Order::MAX {
+            self.halves.push(page + self.block.pages().0);
+        }
+        Some(page)
+    }
+
+    /// What is left is in use.
+    fn keep(self, in_use: &mut Vec<Piece>) {
+        let piece = |page, order, mobility| Piece {
+            page,
+            order,
+            mobility,
+        };
+        let movable = Mobility::Movable;
+        in_use.extend(self.whole.iter().map(|&at| piece(at, Order::MAX, movable)));
+        in_use.extend(self.halves.iter().map(|&at| piece(at, self.block, movable)));
+        for (mobility, open) in Mobility::ALL.into_iter().zip(&self.open) {
+            for (order, pages) in Order::all().zip(open) {
+                in_use.extend(pages.iter().map(|&at| piece(at, order, mobility)));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::collections::BTreeSet;
+    use proptest::prelude::*;
+
+    /// Every page is in one piece, no two free pieces would merge, and blocks have one type.
+    fn check(whole: &[u32], block: Order, wanted: &FreeBlocks, plan: &Plan) {
+        let mut pages = BTreeSet::new();
+        for piece in plan.free.iter().chain(&plan.in_use) {
+            for page in piece.page..piece.page + piece.order.pages().0 {
+                assert!(pages.insert(page), "page {page} is in one piece");
+            }
+        }
+        assert_eq!(pages.len(), whole.len() * 1024, "no page is lost");
+        let free: BTreeSet<_> = plan.free.iter().map(|it| (it.page, it.order)).collect();
+        for &(page, order) in &free {
+            let buddy = (page ^ order.pages().0, order);
+            assert!(order == Order::MAX || !free.contains(&buddy), "no buddies");
+        }
+        for mobility in Mobility::ALL {
+            for order in Order::all() {
+                let is = |it: &&Piece| it.order == order && it.mobility == mobility;
+                let count = plan.free.iter().filter(is).count();
+                assert_eq!(count, wanted[mobility.index()][order.index()] as usize);
+            }
+        }
+        let mut types = alloc::collections::BTreeMap::new();
+        for piece in &plan.free {
+            let mobility = *types
+                .entry(piece.page >> block.get())
+                .or_insert(piece.mobility);
+            assert_eq!(mobility, piece.mobility, "a block has one type");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_wanted_is_free_and_nothing_merges(
+            counts in prop::array::uniform4(prop::array::uniform11(0u32..4)),
+            huge in any::<bool>(),
+        ) {
+            let block = if huge { Order::HUGE } else { Order::MAX };
+            let whole: Vec<u32> = (0..64).map(|at| at * 1024).collect();
+            // Four types times three of each order: at most 4 * 3 * 2 blocks' worth, and a few opened.
+            let plan = plan(&whole, block, &counts).expect("64 blocks are enough");
+            check(&whole, block, &counts, &plan);
+        }
+    }
+
+    #[test]
+    fn small_blocks_lie_in_the_other_half_of_larger_ones() {
+        // One of each order from 0 to 9 and a page in use: exactly one block.
+        let mut wanted = [[0; Order::COUNT]; Mobility::COUNT];
+        wanted[0][..10].fill(1);
+        let plan = plan(&[0], Order::MAX, &wanted).expect("they fit");
+        assert_eq!(plan.in_use.len(), 1);
+        assert_eq!(plan.in_use[0].order, Order::ZERO);
+        wanted[0][0] = 2;
+        assert!(super::plan(&[0], Order::MAX, &wanted).is_none());
+    }
+}

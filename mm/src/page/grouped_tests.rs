@@ -1,0 +1,363 @@
+//! The free lists by mobility, against a model that looks at every page.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+
+use proptest::prelude::*;
+
+use super::buddy::{Buddy, Stage, Wanted};
+use super::buddy_tests::{Known, grouped};
+use super::links::Metadata;
+use super::mobility::{Grouping, Mobility};
+use super::tag;
+use crate::machine::Tags;
+use crate::units::Order;
+
+/// Free blocks by order and type.
+type Counts = BTreeMap<(Order, Mobility), u32>;
+
+/// Free lists with what a person with pencil and paper would note beside them.
+struct World {
+    buddy: Buddy,
+    known: Known,
+    block: Order,
+    free: BTreeSet<u32>,
+    held: Vec<(u32, Order)>,
+    pages: u32,
+}
+
+impl World {
+    fn new(pages: u32, grouping: Grouping) -> Self {
+        let (buddy, known) = grouped(pages, Metadata::Eager, grouping);
+        Self {
+            buddy,
+            known,
+            block: grouping.block().expect("grouped"),
+            free: (0..pages).collect(),
+            held: Vec::new(),
+            pages,
+        }
+    }
+
+    fn types(&self) -> Vec<Mobility> {
+        let blocks = (0..self.pages).step_by(self.block.pages().0 as usize);
+        blocks.map(|page| self.known.types.of(page)).collect()
+    }
+
+    /// Free blocks as they must be: merged as far as they go, each of its first page's type.
+    fn expected(&self) -> Counts {
+        let mut left = self.free.clone();
+        let mut counts = Counts::new();
+        for order in Order::all().rev() {
+            let size = order.pages().0;
+            for head in (0..self.pages).step_by(size as usize) {
+                if (head..head + size).all(|page| left.contains(&page)) {
+                    (head..head + size).for_each(|page| {
+                        left.remove(&page);
+                    });
+                    *counts
+                        .entry((order, self.known.types.of(head)))
+                        .or_default() += 1;
+                }
+            }
+        }
+        counts
+    }
+
+    fn counts(&self) -> Counts {
+        let all = Order::all().flat_map(|order| Mobility::ALL.map(|mobility| (order, mobility)));
+        all.map(|key| (key, self.buddy.blocks_of(key.0, key.1)))
+            .filter(|(_, count)| *count > 0)
+            .collect()
+    }
+
+    fn take(&mut self, order: u8, mobility: Mobility, stage: &mut Stage) -> Option<u32> {
+        self.take_as(order, mobility, false, stage)
+    }
+
+    fn take_as(
+        &mut self,
+        order: u8,
+        mobility: Mobility,
+        unmixed: bool,
+        stage: &mut Stage,
+    ) -> Option<u32> {
+        let order = Order::new(order).expect("up to 10");
+        let wanted = Wanted {
+            order,
+            mobility,
+            unmixed,
+        };
+        let page = self.buddy.take_wanted(self.known.frames(), wanted, stage)?;
+        self.known.tags.set(page, tag::handed_out(order, mobility));
+        for at in page..page + order.pages().0 {
+            assert!(self.free.remove(&at), "page {at} was free");
+        }
+        self.held.push((page, order));
+        Some(page)
+    }
+
+    fn give(&mut self, page: u32) {
+        let at = self.held.iter().position(|held| held.0 == page);
+        let (page, order) = self.held.swap_remove(at.expect("it is held"));
+        self.buddy.give(self.known.frames(), page, order);
+        self.free.extend(page..page + order.pages().0);
+    }
+
+    /// Takes every page as single ones of `mobility` and gives `back` of block `block` back.
+    fn fill(&mut self, mobility: Mobility) {
+        while self.take(0, mobility, &mut Stage::default()).is_some() {}
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Op {
+    Take(u8, Mobility, bool),
+    Give(usize),
+}
+
+fn ops() -> impl Strategy<Value = Vec<Op>> {
+    let order = prop_oneof![4 => 0u8..=3, 2 => 4u8..=8, 1 => 9u8..=10];
+    let mobility = prop::sample::select(Mobility::OF_REQUESTS.to_vec());
+    let take = (order, mobility, any::<bool>())
+        .prop_map(|(order, mobility, unmixed)| Op::Take(order, mobility, unmixed));
+    let give = any::<prop::sample::Index>().prop_map(|nth| Op::Give(nth.index(1 << 20)));
+    prop::collection::vec(prop_oneof![3 => take, 2 => give], 1..120)
+}
+
+/// What a take did, checked against the rules from what was there before.
+fn check_take(
+    before: &Counts,
+    types: &[Mobility],
+    world: &World,
+    op: (u8, Mobility, bool),
+    got: Option<u32>,
+) {
+    let (order, mobility, unmixed) = op;
+    let order = Order::new(order).expect("small");
+    let has = |least: Order, is: &dyn Fn(Mobility) -> bool| {
+        let fits = |(&(order, of), _): (&(Order, Mobility), _)| order >= least && is(of);
+        before.iter().any(fits)
+    };
+    let changed = types != world.types();
+    let whole = world.block.max(order);
+    let Some(page) = got else {
+        assert!(!has(order, &|of| of == mobility), "its own list had one");
+        assert!(unmixed || !has(order, &|_| true), "others had one");
+        assert!(!has(whole, &|_| true), "a whole block can be claimed");
+        return;
+    };
+    let of = types[(page >> world.block.get()) as usize];
+    if has(order, &|of| of == mobility) {
+        assert!(!changed && of == mobility, "its own list comes first");
+        return;
+    }
+    if changed {
+        let new = world.types();
+        let kept = |(old, new): (&Mobility, &Mobility)| old == new || *new == mobility;
+        assert!(
+            types.iter().zip(&new).all(kept),
+            "blocks change to the type wanted"
+        );
+        assert_eq!(world.known.types.of(page), mobility);
+    } else {
+        assert!(!unmixed && of != mobility, "stolen");
+        assert!(!has(whole, &|_| true), "a whole block would be claimed");
+        let least = before.keys().filter(|key| key.0 >= order).map(|key| key.0);
+        let least = least.min().expect("there was one");
+        let first = mobility.fallbacks().into_iter();
+        let first = first.clone().find(|of| before.contains_key(&(least, *of)));
+        assert_eq!(Some(of), first, "of the smallest size, by preference");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn lists_by_type_are_disjoint_merged_and_follow_the_rules(
+        ops in ops(),
+        blocks in 1u32..4,
+        huge in any::<bool>(),
+    ) {
+        let grouping = if huge { Grouping::Huge } else { Grouping::Largest };
+        let mut world = World::new(blocks * 1024, grouping);
+        for op in ops {
+            match op {
+                Op::Take(order, mobility, unmixed) => {
+                    let (before, types) = (world.counts(), world.types());
+                    let stage = &mut Stage::default();
+                    let got = world.take_as(order, mobility, unmixed, stage);
+                    check_take(&before, &types, &world, (order, mobility, unmixed), got);
+                }
+                Op::Give(nth) if !world.held.is_empty() => {
+                    let page = world.held[nth % world.held.len()].0;
+                    world.give(page);
+                }
+                Op::Give(_) => {}
+            }
+            prop_assert_eq!(world.buddy.free().index(), world.free.len());
+            prop_assert_eq!(world.counts(), world.expected());
+        }
+    }
+}
+
+const UNMOVABLE: Mobility = Mobility::Unmovable;
+const MOVABLE: Mobility = Mobility::Movable;
+const RECLAIMABLE: Mobility = Mobility::Reclaimable;
+
+/// A zone of one block of 1024 pages whose `free` lowest pages are free and whose others are held
+/// singly as movable pages.
+fn one_block(free: u32) -> World {
+    let mut world = World::new(1024, Grouping::Largest);
+    world.fill(MOVABLE);
+    (0..free).for_each(|page| world.give(page));
+    world
+}
+
+#[test]
+fn a_whole_block_changes_its_type_and_the_rest_of_it_serves_what_follows() {
+    let mut world = World::new(2048, Grouping::Huge);
+    let stage = &mut Stage::default();
+    assert_eq!(world.take(0, UNMOVABLE, stage), Some(0));
+    // Of the order-10 block both halves.
+    assert_eq!(world.types(), [UNMOVABLE, UNMOVABLE, MOVABLE, MOVABLE]);
+    assert_eq!(world.take(0, UNMOVABLE, stage), Some(1));
+    assert_eq!(*stage, Stage::Normal, "a claim forgets the stages");
+    assert_eq!(world.take(3, MOVABLE, stage), Some(1024));
+}
+
+#[test]
+fn a_block_is_claimed_from_half_of_its_pages_on() {
+    // 511 free, and the movable pages are not alike an unmovable request: stolen.
+    let mut world = one_block(511);
+    let stage = &mut Stage::default();
+    assert!(world.take(0, UNMOVABLE, stage).is_some());
+    assert_eq!((world.types(), *stage), ([MOVABLE].to_vec(), Stage::Steal));
+    // 512 free: claimed.
+    let mut world = one_block(512);
+    let stage = &mut Stage::default();
+    assert_eq!(world.take(0, UNMOVABLE, stage), Some(0));
+    assert_eq!(
+        (world.types(), *stage),
+        ([UNMOVABLE].to_vec(), Stage::Normal)
+    );
+}
+
+#[test]
+fn pages_that_neither_move_nor_are_free_count_for_an_unmovable_request() {
+    let mut world = one_block(64);
+    // The others were handed out to requests of pages that stay.
+    for &(page, order) in &world.held {
+        world.known.tags.set(page, tag::allocated(order));
+    }
+    assert!(world.take(0, RECLAIMABLE, &mut Stage::default()).is_some());
+    assert_eq!(world.types(), [RECLAIMABLE]);
+    // Now that the block is reclaimable, its other pages are not alike an unmovable request.
+    assert!(world.take(0, UNMOVABLE, &mut Stage::default()).is_some());
+    assert_eq!(world.types(), [RECLAIMABLE]);
+}
+
+#[test]
+fn movable_pages_are_alike_for_a_movable_request() {
+    let mut world = World::new(1024, Grouping::Largest);
+    world.fill(UNMOVABLE);
+    // 32 free in one piece, which is half a block's order; 480 of the rest can be moved.
+    (0..32).for_each(|page| world.give(page));
+    let movable = |world: &World, count: u32| {
+        (32..1024).for_each(|page| {
+            let tag = if page < 32 + count {
+                MOVABLE
+            } else {
+                UNMOVABLE
+            };
+            world
+                .known
+                .tags
+                .set(page, tag::handed_out(Order::ZERO, tag));
+        });
+    };
+    movable(&world, 479);
+    assert!(world.take(0, MOVABLE, &mut Stage::default()).is_some());
+    assert_eq!(world.types(), [UNMOVABLE], "511 of 1024 are too few");
+    let (page, _) = *world.held.last().expect("just taken");
+    world.give(page);
+    movable(&world, 480);
+    assert!(world.take(0, MOVABLE, &mut Stage::default()).is_some());
+    assert_eq!(world.types(), [MOVABLE]);
+}
+
+#[test]
+fn for_a_movable_request_only_large_pieces_are_claimed() {
+    let mut world = World::new(1024, Grouping::Largest);
+    world.fill(UNMOVABLE);
+    // Every other piece of 16 pages is free: half of the block, but each is below order 5.
+    let free = |page: &u32| page & 16 == 0;
+    (0..1024).filter(free).for_each(|page| world.give(page));
+    assert!(world.take(0, MOVABLE, &mut Stage::default()).is_some());
+    assert_eq!(world.types(), [UNMOVABLE], "stolen");
+    assert!(world.take(0, RECLAIMABLE, &mut Stage::default()).is_some());
+    assert_eq!(world.types(), [UNMOVABLE], "511 free, and none alike");
+}
+
+#[test]
+fn a_hold_that_stole_once_goes_on_stealing() {
+    let mut world = one_block(511);
+    let stage = &mut Stage::default();
+    assert!(world.take(0, UNMOVABLE, stage).is_some());
+    // Would be claimed in a new hold, since now more than half is free.
+    let back: Vec<u32> = world.held.iter().map(|held| held.0).take(400).collect();
+    back.into_iter().for_each(|page| world.give(page));
+    assert!(world.take(0, UNMOVABLE, stage).is_some());
+    assert_eq!(world.types(), [MOVABLE]);
+    assert!(world.take(0, UNMOVABLE, &mut Stage::default()).is_some());
+    assert_eq!(world.types(), [UNMOVABLE]);
+}
+
+#[test]
+fn a_request_that_stays_unmixed_takes_whole_blocks_or_nothing() {
+    let mut world = one_block(512);
+    let stage = &mut Stage::default();
+    assert_eq!(world.take_as(0, UNMOVABLE, true, stage), None);
+    let mut world = World::new(1024, Grouping::Huge);
+    assert_eq!(world.take_as(0, UNMOVABLE, true, stage), Some(0));
+    assert_eq!(world.types(), [UNMOVABLE, UNMOVABLE]);
+}
+
+#[test]
+fn of_two_blocks_that_merge_the_one_freed_last_gives_the_type() {
+    let mut world = World::new(1024, Grouping::Huge);
+    let stage = &mut Stage::default();
+    assert_eq!(world.take(9, MOVABLE, stage), Some(0));
+    assert_eq!(world.take(9, UNMOVABLE, stage), Some(512));
+    assert_eq!(world.types(), [MOVABLE, UNMOVABLE]);
+    world.give(512);
+    world.give(0);
+    assert_eq!(world.types(), [MOVABLE, MOVABLE]);
+    assert_eq!(world.buddy.blocks_of(Order::MAX, MOVABLE), 1);
+}
+
+#[test]
+fn kept_blocks_stay_apart_until_they_are_given_up() {
+    let mut world = World::new(1024, Grouping::Huge);
+    let kept = Mobility::HighAtomic;
+    let frames = world.known.frames();
+    let order = Order::new(1).expect("small");
+    let page = world.buddy.take(frames, order, MOVABLE).expect("free");
+    world.known.tags.set(page, tag::allocated(order));
+    let most = order.pages().max(Order::HUGE.pages());
+    world.buddy.keep(frames, (page, order), most);
+    assert_eq!(world.known.types.of(page), kept);
+    assert_eq!(world.buddy.free_kept().0, 510);
+    // No more than that, and what comes back does not merge with the block beside it.
+    world.buddy.keep(frames, (512, order), most);
+    assert_eq!(world.buddy.kept(), Order::HUGE.pages());
+    world.buddy.give(frames, page, order);
+    assert_eq!(world.buddy.blocks_of(Order::HUGE, kept), 1);
+    assert_eq!(world.buddy.blocks_of(Order::HUGE, MOVABLE), 1);
+    // The last one stays unless all may go.
+    assert!(!world.buddy.unkeep(frames, RECLAIMABLE, false));
+    assert!(world.buddy.unkeep(frames, RECLAIMABLE, true));
+    assert_eq!(world.buddy.free_kept().0, 0);
+    assert_eq!(world.known.types.of(page), RECLAIMABLE);
+    assert_eq!(world.buddy.free().0, 1024);
+}

@@ -1,0 +1,58 @@
+//! The page lists of Linux 6.12 and 6.18, long-term kernels that took one of the two changes to
+//! their holds: a decay takes one batch per hold and drops both locks in between, a spill is one
+//! hold.
+
+use super::unbatched::drain_limit;
+use super::{FlushFrom, Holds, Leftover, Limit};
+use crate::site::Site;
+use crate::units::Pages;
+
+/// Linux 6.12, as of 6.12.117.
+#[derive(Clone, Copy, Debug)]
+pub struct Lists612;
+
+impl Holds for Lists612 {
+    fn name(&self) -> &'static str {
+        "lists-6.12"
+    }
+
+    fn limit(&self, site: Site, batch: Pages) -> Limit {
+        Lists618.limit(site, batch)
+    }
+
+    fn leftover(&self) -> Leftover {
+        Lists618.leftover()
+    }
+
+    fn counts_excess(&self) -> bool {
+        Lists618.counts_excess()
+    }
+
+    fn flush_from(&self) -> FlushFrom {
+        FlushFrom::Batch
+    }
+}
+
+/// Linux 6.18, as of 6.18.44.
+#[derive(Clone, Copy, Debug)]
+pub struct Lists618;
+
+impl Holds for Lists618 {
+    fn name(&self) -> &'static str {
+        "lists-6.18"
+    }
+
+    fn limit(&self, site: Site, batch: Pages) -> Limit {
+        match site {
+            Site::Decay => Limit::About(batch),
+            _ => drain_limit(site, batch).unwrap_or(Limit::None),
+        }
+    }
+
+    fn leftover(&self) -> Leftover {
+        Leftover::Abandoned
+    }
+    fn counts_excess(&self) -> bool {
+        false
+    }
+}

@@ -1,0 +1,88 @@
+//! Keeping blocks for requests of several pages that cannot wait, and giving them up again when
+//! memory is out (Linux: the `MIGRATE_HIGHATOMIC` reserve). Only if pages are grouped by mobility.
+//!
+//! Locks: zone lock.
+
+use core::sync::atomic::Ordering::Relaxed;
+
+use super::watermark::Urgency;
+use super::zone::{Ask, Mark, Zone};
+use super::{PageAllocator, Request};
+use crate::machine::{Machine, Word};
+use crate::site::Site;
+use crate::units::{Order, Pages};
+
+/// How many kept blocks a request may have changed into others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kept {
+    /// Not the last one of a zone.
+    Few,
+    /// All of them.
+    All,
+}
+
+impl Ask {
+    /// Whether the block that serves it is kept for the next such request (Linux:
+    /// `ALLOC_HIGHATOMIC`, which only the slow path sets).
+    #[inline]
+    pub(super) fn keeps_block(&self) -> bool {
+        self.mark == Mark::Min && self.urgency == Urgency::Atomic && self.order > Order::ZERO
+    }
+
+    /// Whether it may take from kept blocks once there is nothing else, and count their pages.
+    pub(super) fn may_use_kept(&self) -> bool {
+        match self.urgency {
+            Urgency::Normal => false,
+            Urgency::NoWait => self.mark == Mark::Min,
+            _ => true,
+        }
+    }
+}
+
+impl<M: Machine> PageAllocator<M> {
+    /// Gives one kept block of a zone that could serve `request` back to others, and says whether
+    /// there was one (Linux: `unreserve_highatomic_pageblock`).
+    pub(super) fn give_kept(&self, machine: &M, request: Request, kept: Kept) -> bool {
+        let gives = |zone: &Zone<M>| {
+            zone.types.on()
+                && zone.locked(machine, Site::Control, |buddy| {
+                    buddy.unkeep(zone.frames(), request.mobility, kept == Kept::All)
+                })
+        };
+        self.zonelist(machine, request).any(gives)
+    }
+}
+
+impl<M: Machine> Zone<M> {
+    /// Keeps the block from which `page` was handed out, up to about one page in a hundred.
+    #[cold]
+    pub(super) fn keep_block(&self, machine: &M, page: u32, order: Order) {
+        let block = self.types.block().pages();
+        let share = Pages(self.managed.0 / 100);
+        if share < block {
+            return;
+        }
+        let most = Pages(share.0.next_multiple_of(block.0));
+        self.locked(machine, Site::Control, |buddy| {
+            buddy.keep(self.frames(), (page, order), most);
+        });
+    }
+
+    /// Notes how many free pages are in kept blocks, for watermark tests without the lock. For the
+    /// holder of the zone lock.
+    pub(super) fn note_kept(&self, machine: &M, free: Pages) {
+        let word = &self.settings.free_kept;
+        let free = i64::from(free.0);
+        if word.load(machine, Relaxed) != free {
+            word.store(machine, free, Relaxed);
+        }
+    }
+
+    /// Free pages that `ask` may not have.
+    pub(super) fn out_of_bounds(&self, machine: &M, ask: Ask) -> u64 {
+        if !self.types.on() || ask.may_use_kept() {
+            return 0;
+        }
+        u64::try_from(self.settings.free_kept.load(machine, Relaxed)).unwrap_or(0)
+    }
+}

@@ -1,0 +1,272 @@
+//! The state of another allocator as a start: which blocks are free, and what is on a CPU's lists.
+//!
+//! A recording of a real machine begins in the middle. What is known of the state it begins in is
+//! put here before it is replayed.
+//!
+//! Locks: the zone lock, or a pcp lock.
+
+use alloc::vec::Vec;
+use core::fmt;
+
+use super::carve::{FreeBlocks, Piece, Plan, plan};
+use super::mobility::Mobility;
+use super::pcp::{Pcp, list_of};
+use super::sizing::Sizes;
+use super::watermark::Watermarks;
+use super::zone::Zone;
+use super::{FreeError, PageAllocator, tag};
+use crate::machine::{CpuLock, LocalWord, Machine, Tags};
+use crate::site::Site;
+use crate::tunables::Knob;
+use crate::units::{CpuId, Nanos, Order, Pages, Pfn};
+use crate::vmstat::counters::ZoneItem;
+use crate::vmstat::threshold;
+
+/// A block of some type: one that is in use, or one on a CPU's list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TypedBlock {
+    /// Its first frame.
+    pub pfn: Pfn,
+    /// Its size.
+    pub order: Order,
+    /// The type of the memory around it, or of the list it is on.
+    pub mobility: Mobility,
+}
+
+/// What one CPU's lists in one zone are like (Linux: `struct per_cpu_pages`).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ListState {
+    /// From how many pages on frees spill, as tuned so far.
+    pub high: Pages,
+    /// The next refill of single pages is the batch doubled this many times.
+    pub alloc_factor: u32,
+    /// Pages freed in a row, halved by each allocation.
+    pub free_count: Pages,
+    /// Whether the last free was of order 1 to 3.
+    pub freed_high_order: bool,
+    /// What is on the lists: list by list, each from the coldest block, which is given back first,
+    /// to the hottest, which is handed out first.
+    pub blocks: Vec<TypedBlock>,
+}
+
+impl ListState {
+    /// Pages on all lists.
+    #[must_use]
+    pub fn count(&self) -> Pages {
+        let pages = |block: &TypedBlock| block.order.pages();
+        self.blocks
+            .iter()
+            .map(pages)
+            .fold(Pages::ZERO, |a, b| a + b)
+    }
+}
+
+/// Why a state cannot be a start. Nothing was changed but what is said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SeedError {
+    /// There is no zone of that index.
+    NoSuchZone(u32),
+    /// Pages of the zone were handed out or are on a CPU's list already.
+    NotFresh(u32),
+    /// The zone is too small for so many free blocks.
+    TooSmall(u32),
+    /// Blocks of that order are on no list.
+    NotListed(Order),
+    /// A block for a list was not handed out with its order; those before it are on the lists.
+    Block(FreeError),
+}
+
+impl fmt::Display for SeedError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoSuchZone(zone) => write!(f, "there is no zone {zone}"),
+            Self::NotFresh(zone) => write!(
+                f,
+                "zone {zone} is in use: give it its free blocks before anything is allocated"
+            ),
+            Self::TooSmall(zone) => write!(f, "zone {zone} is too small for so many free blocks"),
+            Self::NotListed(order) => {
+                write!(
+                    f,
+                    "no page list holds blocks of order {order}: use 0 to 3, or 9"
+                )
+            }
+            Self::Block(error) => error.fmt(f),
+        }
+    }
+}
+
+impl core::error::Error for SeedError {}
+
+impl<M: Machine> PageAllocator<M> {
+    /// Cuts a fresh zone so that exactly `free` is on its free lists, and returns the rest: it is
+    /// handed out, in blocks that the caller may free, [split](PageAllocator::split_to) or keep.
+    /// Where the blocks lie is not defined.
+    ///
+    /// # Errors
+    /// When there is no such zone, when it is not entirely free, or when it is too small: two free
+    /// blocks of an order may not be buddies, so each needs something in use beside it.
+    pub fn seed_free(
+        &self,
+        machine: &M,
+        zone: u32,
+        free: &FreeBlocks,
+    ) -> Result<Vec<TypedBlock>, SeedError> {
+        self.zone_at(zone)?.seed_free(machine, free)
+    }
+
+    /// Sets the state of `cpu`'s lists in a zone. The blocks must have been handed out with their
+    /// orders; the caller gives them up. They go on top of what is on the lists.
+    ///
+    /// # Errors
+    /// When there is no such zone, no list for an order, or a block is not the caller's to give.
+    pub fn seed_lists(
+        &self,
+        machine: &M,
+        zone: u32,
+        cpu: CpuId,
+        state: &ListState,
+    ) -> Result<(), SeedError> {
+        self.zone_at(zone)?.seed_lists(machine, cpu, state)
+    }
+
+    /// Sets watermarks and list sizes to those of another machine, whatever the formulas say; they
+    /// hold until a knob or the number of CPUs changes.
+    ///
+    /// # Errors
+    /// When there is no such zone.
+    pub fn seed_sizes(
+        &self,
+        machine: &M,
+        zone: u32,
+        marks: Watermarks,
+        sizes: Sizes,
+    ) -> Result<(), SeedError> {
+        let zone = self.zone_at(zone)?;
+        let scale = self.tunable(machine, Knob::BatchScaleMax);
+        let hold = Nanos(self.tunable(machine, Knob::HoldTimeMax));
+        let online = self.cpus.online(machine);
+        let normal = threshold::normal(online, zone.managed);
+        let distance = marks.low.saturating_sub(marks.min);
+        let drift = threshold::drift_mark(online, normal, distance, marks.high);
+        zone.set_watermarks(machine, marks, drift);
+        zone.set_sizes(machine, sizes, scale, hold);
+        Ok(())
+    }
+
+    /// What `cpu`'s lists in a zone are like, or `None` if there is no such zone. Waits for the CPU
+    /// if it uses them right now.
+    pub fn list_state(&self, machine: &M, zone: u32, cpu: CpuId) -> Option<ListState> {
+        let zone = self.zone_at(zone).ok()?;
+        let slot = zone.slot(cpu);
+        let state = slot.pcp.with(machine, Site::Control, |pcp| {
+            pcp.state(|page| zone.pfn(page))
+        });
+        Some(state)
+    }
+
+    /// The type of the block around `pfn` (Linux: `get_pageblock_migratetype`), or `None` for a
+    /// frame in no zone. Read without a lock.
+    pub fn block_type(&self, pfn: Pfn) -> Option<Mobility> {
+        let (zone, page) = self.locate(pfn)?;
+        Some(zone.types.of(page))
+    }
+
+    pub(super) fn zone_at(&self, zone: u32) -> Result<&Zone<M>, SeedError> {
+        let found = self.zones.get(zone as usize);
+        found.ok_or(SeedError::NoSuchZone(zone))
+    }
+}
+
+impl<M: Machine> Zone<M> {
+    fn seed_free(&self, machine: &M, free: &FreeBlocks) -> Result<Vec<TypedBlock>, SeedError> {
+        let frames = self.frames();
+        let plan = self.locked(machine, Site::Control, |buddy| {
+            if buddy.free() != self.managed {
+                return Err(SeedError::NotFresh(self.index));
+            }
+            let mut whole = Vec::new();
+            let mut rest = Vec::new();
+            let mobility = self.types.served_as(Mobility::Movable);
+            for order in Order::all().rev() {
+                while let Some(page) = buddy.take(frames, order, mobility) {
+                    if order == Order::MAX {
+                        whole.push(page);
+                    } else {
+                        // Beside a hole: in use as it is.
+                        rest.push(Piece {
+                            page,
+                            order,
+                            mobility,
+                        });
+                    }
+                }
+            }
+            let Some(mut plan) = plan(&whole, self.types.block(), free) else {
+                whole
+                    .iter()
+                    .for_each(|&at| buddy.give(frames, at, Order::MAX));
+                rest.iter()
+                    .for_each(|it| buddy.give(frames, it.page, it.order));
+                return Err(SeedError::TooSmall(self.index));
+            };
+            plan.in_use.append(&mut rest);
+            buddy.lay_out(frames, &plan.free);
+            self.mark_in_use(&plan);
+            Ok(plan)
+        })?;
+        let used: i64 = plan
+            .in_use
+            .iter()
+            .map(|it| i64::from(it.order.pages().0))
+            .sum();
+        self.counters
+            .add(machine, ZoneItem::FreePages as usize, -used);
+        let block = |piece: &Piece| TypedBlock {
+            pfn: self.pfn(piece.page),
+            order: piece.order,
+            mobility: piece.mobility,
+        };
+        Ok(plan.in_use.iter().map(block).collect())
+    }
+
+    fn mark_in_use(&self, plan: &Plan) {
+        for &Piece {
+            page,
+            order,
+            mobility,
+        } in &plan.in_use
+        {
+            self.types.set(page, order, mobility);
+            let mobility = self.types.served_as(mobility);
+            self.tags.set(page, tag::handed_out(order, mobility));
+        }
+    }
+
+    fn seed_lists(&self, machine: &M, cpu: CpuId, state: &ListState) -> Result<(), SeedError> {
+        let slot = self.slot(cpu);
+        slot.pcp.with(machine, Site::Control, |pcp| {
+            pcp.set_state(state);
+            let outcome = state.blocks.iter().try_for_each(|block| {
+                let list = list_of(block.order, self.types.served_as(block.mobility));
+                let list = list.ok_or(SeedError::NotListed(block.order))?;
+                self.list_block(pcp, block, list)
+            });
+            slot.count.set(machine, i64::from(pcp.count()));
+            outcome
+        })
+    }
+
+    fn list_block(&self, pcp: &mut Pcp, block: &TypedBlock, list: usize) -> Result<(), SeedError> {
+        let outside = SeedError::Block(FreeError::OutsideZones(block.pfn));
+        let page = self.page(block.pfn).ok_or(outside)?;
+        self.reclaim_tag(page, block.order)
+            .map_err(SeedError::Block)?;
+        if !pcp.push(list, block.order, page) {
+            // No memory for the list: the block stays the caller's.
+            self.tags.set(page, tag::allocated(block.order));
+            return Err(SeedError::NotListed(block.order));
+        }
+        Ok(())
+    }
+}

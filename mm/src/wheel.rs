@@ -1,0 +1,270 @@
+//! When a timer of the timer wheel fires (Linux: `kernel/time/timer.c`).
+//!
+//! The wheel has levels of 64 buckets. A bucket of level `L` is `8^L` jiffies long, and a timer is
+//! kept in the coarser a level, the further away it is. It fires when the wheel comes to the bucket
+//! *after* the one that holds its jiffy: never early, never on the jiffy itself, late by 1 to `8^L`
+//! jiffies. Pure arithmetic on jiffies, the same for every machine; nothing is stored here.
+
+use crate::units::{Hz, Jiffies};
+
+/// Jiffies from which on a timer does not fit in level 0: one bucket of the 64 is the current one.
+const REACH: u64 = 63;
+/// log₂ of the ratio of one level's bucket to the next finer one's.
+const LEVEL_BITS: u32 = 3;
+
+/// The levels of a kernel's wheel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wheel {
+    levels: u32,
+}
+
+impl Wheel {
+    /// The wheel of a kernel with this tick (Linux: `LVL_DEPTH`).
+    #[must_use]
+    pub const fn new(hz: Hz) -> Self {
+        let levels = if hz.get() > 100 { 9 } else { 8 };
+        Self { levels }
+    }
+
+    /// The level that keeps a timer which is to expire `ahead` jiffies after the wheel's clock.
+    #[must_use]
+    pub const fn level(self, ahead: Jiffies) -> u32 {
+        let mut level = 0;
+        while level + 1 < self.levels && ahead.0 >= REACH << (LEVEL_BITS * level) {
+            level += 1;
+        }
+        level
+    }
+
+    /// The length of a bucket of `level`.
+    #[must_use]
+    pub const fn granularity(level: u32) -> Jiffies {
+        Jiffies(1 << (LEVEL_BITS * level))
+    }
+
+    /// The jiffy at which a timer for `expires` fires, if it is armed when the wheel's clock is at
+    /// `clock` (Linux: `calc_wheel_index`).
+    ///
+    /// The clock is the current jiffy, or the one after it if the wheel has already run what was due
+    /// on the current one. A timer that has expired fires as soon as the wheel runs. One that is
+    /// further away than the wheel reaches (12 days at HZ 1000, 15 at HZ 100) is brought nearer, to where it reaches.
+    #[must_use]
+    pub const fn fires_at(self, clock: Jiffies, expires: Jiffies) -> Jiffies {
+        let Some(ahead) = expires.0.checked_sub(clock.0) else {
+            return clock;
+        };
+        let last = LEVEL_BITS * (self.levels - 1);
+        let beyond = REACH << last;
+        let nearest = if ahead >= beyond {
+            beyond - (1 << last)
+        } else {
+            ahead
+        };
+        let length = Self::granularity(self.level(Jiffies(nearest))).0;
+        let bucket = clock.0.saturating_add(nearest) / length;
+        Jiffies(bucket.saturating_add(1).saturating_mul(length))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec::Vec;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::cpus::Rank;
+    use crate::machine::Due;
+    use crate::units::{CpuId, Nanos};
+    use crate::vmstat::schedule::{Moment, RoundJiffies, Schedule};
+
+    fn wheel(hz: u32) -> Wheel {
+        Wheel::new(Hz::new(hz).expect("in range"))
+    }
+
+    #[track_caller]
+    fn fires(hz: u32, clock: u64, expires: u64, level: u32, at: u64) {
+        let wheel = wheel(hz);
+        assert_eq!(wheel.level(Jiffies(expires - clock)), level);
+        let fires = wheel.fires_at(Jiffies(clock), Jiffies(expires));
+        assert_eq!(fires, Jiffies(at), "{expires} at {clock}");
+    }
+
+    /// What CPU `cpu` asks for at the start of its work at `now`, for one second from then.
+    fn asked(hz: u32, cpu: u32, now: u64) -> u64 {
+        let hz = Hz::new(hz).expect("in range");
+        let moment = Moment {
+            now: hz.nanos(Jiffies(now)),
+            hz,
+            interval: Nanos::SECOND,
+            cpu: CpuId(cpu),
+            rank: Rank { rank: cpu, of: 128 },
+            online: 128,
+        };
+        match RoundJiffies.next(&moment) {
+            Due::Wheel(ahead) => now + ahead.0,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn next(hz: u32, cpu: u32, now: u64) -> u64 {
+        let expires = Jiffies(asked(hz, cpu, now));
+        wheel(hz).fires_at(Jiffies(now), expires).0
+    }
+
+    #[test]
+    fn the_levels_and_their_limits_are_linux_s() {
+        fires(1000, 1000, 1001, 0, 1002); // The shortest wait takes one to two ticks.
+        fires(1000, 1000, 1062, 0, 1063); // The last of level 0.
+        fires(1000, 1000, 1063, 1, 1064); // The first of level 1.
+        fires(1000, 1001, 1064, 1, 1072); // Exactly on a step: a whole step later.
+        fires(1000, 1000, 1503, 1, 1504);
+        fires(1000, 1000, 1504, 2, 1536);
+        fires(1000, 1024, 1536, 2, 1600); // On a step of level 2.
+        fires(1000, 100_000, 104_031, 2, 104_064);
+        fires(1000, 100_000, 104_032, 3, 104_448);
+        fires(250, 100_000, 130_000, 3, 130_048); // 120 s.
+        fires(1000, 100_000, 132_255, 3, 132_608);
+        fires(1000, 100_000, 132_256, 4, 135_168);
+    }
+
+    #[test]
+    fn a_timer_that_has_expired_fires_at_the_clock() {
+        let at = |expires| wheel(250).fires_at(Jiffies(1000), Jiffies(expires)).0;
+        assert_eq!([at(0), at(999), at(1000)], [1000, 1000, 1001]);
+    }
+
+    #[test]
+    fn what_is_too_far_away_is_brought_nearer() {
+        for (hz, levels) in [(100, 8), (250, 9), (1000, 9)] {
+            let step = 1_u64 << (3 * (levels - 1));
+            let beyond = 63 * step;
+            let at = |ahead| wheel(hz).fires_at(Jiffies(7), Jiffies(7 + ahead)).0;
+            // One jiffy less is in the bucket that begins at 63 steps, as the clock is at 7.
+            assert_eq!(at(beyond - 1), 64 * step);
+            assert_eq!(at(beyond - 8), 63 * step);
+            assert_eq!(at(beyond), 63 * step);
+            assert_eq!(at(1 << 62), at(beyond));
+        }
+        assert_eq!(
+            wheel(250).fires_at(Jiffies(u64::MAX), Jiffies(u64::MAX)).0,
+            u64::MAX
+        );
+    }
+
+    #[test]
+    fn the_vmstat_work_fires_where_linux_has_it() {
+        assert_eq!(
+            (asked(250, 0, 100_000), next(250, 0, 100_000)),
+            (100_250, 100_256)
+        );
+        assert_eq!(
+            (asked(250, 1, 100_000), next(250, 1, 100_000)),
+            (100_247, 100_248)
+        );
+        assert_eq!(
+            (asked(250, 3, 100_007), next(250, 3, 100_007)),
+            (100_241, 100_248)
+        );
+        // 62 past the second is not less than a quarter of 250: up to the next one.
+        assert_eq!(
+            (asked(250, 0, 100_062), next(250, 0, 100_062)),
+            (100_500, 100_504)
+        );
+        assert_eq!(
+            (asked(1000, 0, 100_249), next(1000, 0, 100_249)),
+            (101_000, 101_056)
+        );
+        assert_eq!(
+            (asked(1000, 0, 100_250), next(1000, 0, 100_250)),
+            (102_000, 102_016)
+        );
+        assert_eq!(
+            (asked(1000, 5, 100_000), next(1000, 5, 100_000)),
+            (100_985, 100_992)
+        );
+        assert_eq!(
+            (asked(1000, 71, 200_010), next(1000, 71, 200_010)),
+            (200_787, 200_832)
+        );
+    }
+
+    /// The example of docs/vmstat.md: which CPUs share the jiffy at which CPU 5 fires next.
+    #[test]
+    fn the_worked_example_has_these_cpus_on_one_jiffy() {
+        let sharing = |hz: u32, now: u64, at: u64| -> Vec<u32> {
+            (0..72).filter(|&cpu| next(hz, cpu, now) == at).collect()
+        };
+        assert_eq!(
+            (asked(1000, 5, 12_345), next(1000, 5, 12_345)),
+            (13_985, 14_016)
+        );
+        assert_eq!(sharing(1000, 12_345, 14_016), (0..=16).collect::<Vec<_>>());
+        assert_eq!(sharing(1000, 12_345, 13_952), (17..=37).collect::<Vec<_>>());
+        assert_eq!((asked(250, 5, 3086), next(250, 5, 3086)), (3485, 3488));
+        assert_eq!(sharing(250, 3086, 3488), [5, 6]);
+        assert_eq!(sharing(250, 3086, 3496), [2, 3, 4]);
+        assert_eq!(sharing(250, 3086, 3480), [7, 8, 9]);
+    }
+
+    /// The most CPUs on one jiffy once all have fired a few times.
+    fn crowd(hz: u32, cpus: u32, second: u64) -> usize {
+        let mut at: Vec<u64> = (0..cpus).map(|_| second * u64::from(hz)).collect();
+        for _ in 0..5 {
+            for (cpu, now) in (0..).zip(&mut at) {
+                *now = next(hz, cpu, *now);
+            }
+        }
+        let sharing = |now| at.iter().filter(|&other| other == now).count();
+        at.iter().map(sharing).max().expect("at least one CPU")
+    }
+
+    #[test]
+    fn the_wheel_crowds_what_round_jiffies_spreads() {
+        // 1000 is no multiple of 64: how the groups are cut depends on the second.
+        let cases = [
+            (1000, 72, 20..=22),
+            (250, 72, 3..=3),
+            (1000, 316, 22..=22),
+            (250, 316, 11..=11),
+        ];
+        for (hz, cpus, most) in cases {
+            for second in 100..164 {
+                let crowd = crowd(hz, cpus, second);
+                assert!(most.contains(&crowd), "{crowd} of {cpus} CPUs at HZ {hz}");
+            }
+        }
+    }
+
+    #[test]
+    fn in_the_steady_state_a_cpu_fires_at_the_first_step_after_its_jiffy() {
+        for (hz, step) in [(250, 8), (1000, 64)] {
+            for cpu in 0..72 {
+                let mut now = 100_000;
+                for _ in 0..20 {
+                    now = next(hz, cpu, now);
+                    let earliest = now - step + 3 * u64::from(cpu);
+                    let second = earliest.next_multiple_of(u64::from(hz));
+                    assert!(now.is_multiple_of(step));
+                    assert!(second - earliest < step, "CPU {cpu} at {now}, HZ {hz}");
+                }
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_timer_is_late_by_one_jiffy_to_a_whole_step(
+            clock in 0_u64..1 << 40,
+            ahead in prop_oneof![0_u64..5000, 0_u64..1 << 29],
+            hz in prop::sample::select(&[100_u32, 250, 1000][..]),
+        ) {
+            let wheel = wheel(hz);
+            prop_assume!(ahead < 63 << 21);
+            let step = Wheel::granularity(wheel.level(Jiffies(ahead))).0;
+            let at = wheel.fires_at(Jiffies(clock), Jiffies(clock + ahead)).0;
+            prop_assert!(at.is_multiple_of(step));
+            prop_assert!((1..=step).contains(&(at - (clock + ahead))));
+        }
+    }
+}
