@@ -23,7 +23,7 @@ fn read(path: &Path) -> io::Result<String> {
     let mut file = File::open(path)?;
     let mut buffer = vec![0; READ_BYTES];
     let mut text = Vec::new();
-    // Ends: these files are a few pages long.
+    // These files are a few pages long, so that the loop ends soon.
     loop {
         let count = file.read(&mut buffer)?;
         if count == 0 {

@@ -105,7 +105,7 @@ impl Stage {
         for (list, &count) in (0..).map(ListId).zip(&start.blocks) {
             for _ in 0..count {
                 let pfn = self
-                    .from_stock(zone, list.order())
+                    .take_stock(zone, list.order())
                     .ok_or("the zone is too small")?;
                 blocks.push(typed(pfn, list));
             }
@@ -299,12 +299,12 @@ impl Stage {
                 }
                 Some(block)
             }
-            _ => self.from_stock(zone, order),
+            _ => self.take_stock(zone, order),
         }
     }
 
     /// A block of `order` that is in use since before the recording.
-    fn from_stock(&mut self, zone: u8, order: u8) -> Option<Pfn> {
+    fn take_stock(&mut self, zone: u8, order: u8) -> Option<Pfn> {
         let stock = &mut self.stock[usize::from(zone)];
         let wanted = usize::from(order);
         let found = (wanted..Order::COUNT).find(|&at| !stock[at].is_empty())?;
@@ -354,7 +354,7 @@ impl Stage {
                 }
             }
             for _ in have..want {
-                if let Some(pfn) = self.from_stock(zone, list.order()) {
+                if let Some(pfn) = self.take_stock(zone, list.order()) {
                     blocks.push(typed(pfn, list));
                 }
             }

@@ -9,6 +9,8 @@
 mod free;
 mod refill;
 mod tally;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{HashMap, HashSet};
 
