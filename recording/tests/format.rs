@@ -172,7 +172,8 @@ proptest! {
     fn what_is_written_comes_back(recording in recording()) {
         let (back, warnings) = read(&bytes(&recording)).expect("it was just written");
         prop_assert_eq!(back, recording);
-        prop_assert!(matches!(&warnings[..], [Warning::Lost { .. }]));
+        let lost = matches!(&warnings[..], [Warning::Lost { .. }]);
+        prop_assert!(lost);
     }
 
     #[test]
@@ -225,7 +226,7 @@ fn a_file_cut_at_any_byte_gives_its_whole_chunks_and_a_warning() {
     let of_cpu = |cpu| recording.events.iter().filter(|it| it.cpu == cpu).count();
     let steps = [0, of_cpu(0), of_cpu(0) + of_cpu(1)];
     let mut most = 0;
-    for length in 0..bytes.len() {
+    for length in 1..bytes.len() {
         match read(&bytes[..length]) {
             Err(error) => {
                 assert!(length < 16 && most == 0, "{length}: {error}");
@@ -288,7 +289,8 @@ fn every_kind_of_bad_file_says_what_to_do() {
         "f is damaged in the chunk at byte 16: its length is over 64 MiB; copy it again, or \
          record it again"
     );
-    assert!(error(b"\0\x01\x02binary").contains("expected `comm pid [cpu]"));
+    assert_eq!(error(b"\0\x01\x02binary"), text);
+    assert!(error(b"\0\x01\x02binary\n").contains("expected `comm pid [cpu]"));
 }
 
 /// Takes so many bytes and then no more, like a disk.
