@@ -1,4 +1,5 @@
-//! Who was killed for its memory, in which order, and how each got rid of it.
+//! The processes that were killed for their memory, in which order, and how each one's memory came
+//! back.
 
 use plimsoll_recording::{Event, Recording, What};
 

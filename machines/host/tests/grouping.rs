@@ -32,7 +32,7 @@ fn watched() -> (Host, Holds) {
             further,
             pages,
             ..
-        } = *event
+        } = event
         {
             let hold = (by.0, site, cpu.0, further, pages.0);
             seen.lock().expect("no panic").push(hold);

@@ -254,10 +254,14 @@ impl<M: Machine> Zone<M> {
             },
         );
         match taken {
-            Some(page) => page.inspect(|&page| {
+            Some(Some(page)) => {
                 self.tags
                     .set(page, tag::handed_out(ask.order, ask.mobility));
-            }),
+                Some(page)
+            }
+            // Only blocks kept for atomic requests are left, if any.
+            Some(None) if !self.types.on() || !ask.may_use_kept() => None,
+            Some(None) => self.alloc_direct(machine, ask),
             // Somebody drains these lists right now; the owner never waits.
             None => self.alloc_direct(machine, ask),
         }

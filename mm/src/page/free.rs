@@ -7,7 +7,7 @@
 //! Locks: pcp lock, then zone lock, by `spill_hold`; zone lock alone by `free_direct`.
 
 use super::hold::Part;
-use super::holds::Leftover;
+use super::holds::{Leftover, Limit};
 use super::mobility::Mobility;
 use super::pcp::{Mood, Pcp, list_of};
 use super::zone::{Slot, Zone};
@@ -283,7 +283,11 @@ impl<M: Machine> Zone<M> {
         let left = if pcp.count() == 0 {
             0
         } else {
-            wanted.saturating_sub(moved)
+            let counted = match self.holds.limit(part.site(), self.sizes(machine).batch) {
+                Limit::About(most) if !self.holds.counts_excess() => moved.min(most.0),
+                _ => moved,
+            };
+            wanted.saturating_sub(counted)
         };
         Excess {
             pages: left,

@@ -269,7 +269,7 @@ impl<M: Machine> Zone<M> {
 /// The operation that a hold is part of.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Part {
-    pub(super) site: Site,
+    site: Site,
     /// Whose page lists.
     cpu: CpuId,
     /// There was a hold before this one in the same operation.
@@ -284,6 +284,11 @@ impl Part {
             cpu,
             further: false,
         }
+    }
+
+    /// Where the lock is taken.
+    pub(super) const fn site(self) -> Site {
+        self.site
     }
 
     /// The first hold if nothing was `moved` by the operation yet, else one that follows it.

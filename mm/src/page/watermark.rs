@@ -1,8 +1,8 @@
 //! When a zone is too empty: min, low and high, and who may go below.
 //!
 //! Pure arithmetic after Linux (`setup_per_zone_wmarks`, `__zone_watermark_ok`); the zone keeps
-//! the results. Watermark boosts are left out: they protect page blocks from being mixed by
-//! migrate type, which we do not have.
+//! the results. Watermark boosts are left out: a boost lasts until kswapd has reclaimed as much, and
+//! there is no kswapd here.
 
 use crate::units::Pages;
 

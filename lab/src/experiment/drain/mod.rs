@@ -69,7 +69,7 @@ fn report(machine: &str, options: &Options, progress: &Progress) -> Result<Repor
 
 fn designs() -> Result<Vec<Named>, Error> {
     let named = |name: &str| {
-        let design = designs::find(&format!("linux+{name}"))?.design;
+        let design = designs::find(&format!("unpatched+{name}"))?.design;
         Ok(Named {
             name: name.to_owned(),
             design,

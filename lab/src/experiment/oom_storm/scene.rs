@@ -307,7 +307,7 @@ mod tests {
             assert!(all.contains(&whole), "{whole}");
         }
         for contestant in all.into_iter().chain(Contestant::swapped()) {
-            let name = format!("linux+{contestant}");
+            let name = format!("unpatched+{contestant}");
             let design = Design::named(&name).expect("a name that can be typed");
             assert_eq!(design.reaping, contestant.reaping);
             assert_eq!(design.selecting, contestant.selecting);

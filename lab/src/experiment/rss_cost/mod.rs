@@ -70,7 +70,7 @@ fn designs() -> Result<Vec<Named>, Error> {
         .into_iter()
         .filter(|counting| *counting != BASELINE);
     let named = |counting: Counting| {
-        let design = designs::find(&format!("linux+{}", counting.name()))?.design;
+        let design = designs::find(&format!("unpatched+{}", counting.name()))?.design;
         let name = counting.name().to_owned();
         Ok(Named { name, design })
     };

@@ -24,6 +24,10 @@ impl Holds for Lists612 {
         Lists618.leftover()
     }
 
+    fn counts_excess(&self) -> bool {
+        Lists618.counts_excess()
+    }
+
     fn flush_from(&self) -> FlushFrom {
         FlushFrom::Batch
     }
@@ -47,5 +51,8 @@ impl Holds for Lists618 {
 
     fn leftover(&self) -> Leftover {
         Leftover::Abandoned
+    }
+    fn counts_excess(&self) -> bool {
+        false
     }
 }

@@ -1,7 +1,7 @@
 //! How many pages one zone-lock hold moves: the variants, side by side.
 //!
 //! Everybody who wants the zone waits for the hold in progress, so its length is the others'
-//! latency. Linux moved up to 63 × 2⁵ = 2016 pages per hold.
+//! latency. Linux moves up to 63 × 2⁵ = 2016 pages per hold.
 
 mod batched;
 mod bounded;
@@ -33,6 +33,12 @@ pub trait Holds: fmt::Debug + Sync {
     /// What becomes of the rest of a spill when the page lists are lost between two holds: a
     /// drain has them, or the caller was migrated.
     fn leftover(&self) -> Leftover;
+
+    /// Whether pages that a hold moved beyond its limit count towards what is to be moved. Linux
+    /// subtracts the limit.
+    fn counts_excess(&self) -> bool {
+        true
+    }
 
     /// When frees of two to eight pages empty the lists.
     fn flush_from(&self) -> FlushFrom {

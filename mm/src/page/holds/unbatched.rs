@@ -1,4 +1,4 @@
-//! Linux up to 6.18: a refill, spill or decay is one hold, whatever its size.
+//! Linux before the change that bounds holds: a refill, spill or decay is one hold, whatever its size.
 
 use super::{Holds, Leftover, Limit};
 use crate::site::Site;
@@ -22,7 +22,7 @@ impl Holds for Unbatched {
     }
 }
 
-/// Both Linux variants drain in steps of 32 batches and give a remote node's lists back by one.
+/// All Linux variants drain in steps of 32 batches and give a remote node's lists back by one.
 pub(super) fn drain_limit(site: Site, batch: Pages) -> Option<Limit> {
     match site {
         Site::Drain => Some(Limit::About(Pages(batch.0 << 5))),

@@ -1,0 +1,173 @@
+//! Small recordings, each with one thing that no event says.
+
+use super::super::lists::Place;
+use super::super::op::Kind;
+use super::super::zoneinfo::ListInfo;
+use super::*;
+
+fn zones() -> Vec<ZoneInfo> {
+    let lists = ListInfo {
+        batch: 63,
+        ..ListInfo::default()
+    };
+    vec![ZoneInfo {
+        spanned: 1 << 20,
+        managed: 1 << 20,
+        lists: vec![Some(lists); 2],
+        ..ZoneInfo::default()
+    }]
+}
+
+fn infer(whats: &[What]) -> Inferred {
+    let event = |(time_ns, what): (u64, &What)| Event {
+        time_ns,
+        cpu: 0,
+        pid: 7,
+        what: what.clone(),
+    };
+    let recording = Recording {
+        events: (0..).zip(whats).map(event).collect(),
+        ..Recording::default()
+    };
+    Inferred::of(&recording, &zones())
+}
+
+fn alloc(pfn: u64, kind: u8) -> What {
+    What::Alloc {
+        pfn,
+        order: 0,
+        mobility: Some(kind),
+        gfp: None,
+    }
+}
+
+fn free(pfn: u64) -> What {
+    What::Free { pfn, order: 0 }
+}
+
+fn batched(pfn: u64) -> What {
+    What::FreeBatched { pfn }
+}
+
+fn taken(pfn: u64, mobility: u8) -> What {
+    What::ZoneLocked {
+        pfn,
+        order: 0,
+        mobility,
+        percpu_refill: true,
+    }
+}
+
+fn drained(pfn: u64) -> What {
+    What::PcpuDrain {
+        pfn,
+        order: 0,
+        mobility: Some(MOVABLE),
+    }
+}
+
+fn place(list: u8) -> Place {
+    Place {
+        cpu: 0,
+        zone: 0,
+        list: ListId(list),
+    }
+}
+
+#[test]
+fn a_refill_belongs_to_the_allocation_that_gets_its_first_block() {
+    let found = infer(&[
+        taken(10, 1),
+        taken(11, 1),
+        taken(12, 1),
+        alloc(10, 1),
+        alloc(11, 1),
+    ]);
+    let [first, second] = &found.ops[..] else {
+        panic!("{:?}", found.ops);
+    };
+    assert_eq!((first.moves.len(), first.moves[0].pages()), (1, 3));
+    assert_eq!(first.moves[0].kind, Kind::Refill);
+    assert_eq!(second.moves, []);
+    assert_eq!((found.tally.predictable, found.tally.predicted), (1, 1));
+}
+
+#[test]
+fn pages_above_one_that_is_handed_out_were_taken_unseen() {
+    let refill: Vec<What> = (10..18).map(|pfn| taken(pfn, 0)).collect();
+    let later = [
+        alloc(10, 0),
+        alloc(15, 0),
+        free(11),
+        free(12),
+        free(13),
+        free(14),
+    ];
+    let found = infer(&[refill, later.to_vec()].concat());
+    let Action::Bulk { pfns, list, .. } = &found.ops[1].action else {
+        panic!("{:?}", found.ops);
+    };
+    assert_eq!((&pfns[..], *list), (&[11, 12, 13, 14][..], ListId(0)));
+    assert_eq!(found.tally.predicted, found.tally.predictable);
+}
+
+#[test]
+fn what_is_handed_out_without_having_come_was_there_before() {
+    let found = infer(&[
+        alloc(20, 1),
+        free(5),
+        drained(30),
+        drained(29),
+        alloc(5, 1),
+        alloc(21, 1),
+    ]);
+    assert_eq!(found.before[&place(1)], [20, 21, 29, 30]);
+    let spilled = found.ops.iter().find(|op| !op.moves.is_empty()).unwrap();
+    assert_eq!(
+        (spilled.moves[0].kind, spilled.moves[0].pages()),
+        (Kind::Spill, 2)
+    );
+    assert_eq!(found.tally.drained_elsewhere, 0);
+}
+
+#[test]
+fn an_interrupt_in_the_middle_of_a_batch_frees_past_the_lists() {
+    let found = infer(&[
+        free(1),
+        free(2),
+        batched(1),
+        free(9),
+        batched(2),
+        alloc(2, 1),
+    ]);
+    let direct = |op: &&Op| matches!(op.action, Action::FreeDirect { pfn: 9, .. });
+    assert_eq!(
+        found.ops.iter().filter(direct).count(),
+        1,
+        "{:?}",
+        found.ops
+    );
+    assert_eq!(found.ops.len(), 4);
+}
+
+#[test]
+fn a_lone_block_from_the_zone_is_no_refill() {
+    let found = infer(&[taken(10, 1), alloc(10, 1)]);
+    assert!(matches!(
+        found.ops[..],
+        [Op {
+            action: Action::AllocDirect { pfn: 10, .. },
+            ..
+        }]
+    ));
+}
+
+#[test]
+fn a_spill_that_an_interrupt_delays_belongs_to_its_free() {
+    let found = infer(&[free(5), taken(40, 0), alloc(40, 0), drained(5)]);
+    let spills = found.ops.iter().filter(|op| !op.moves.is_empty());
+    let spills: Vec<&Op> = spills.collect();
+    assert_eq!(spills.len(), 1);
+    assert!(matches!(spills[0].action, Action::Free { pfn: 5, .. }));
+    assert_eq!(spills[0].moves[0].kind, Kind::Spill);
+}
