@@ -131,6 +131,6 @@ mod tests {
     fn free_memory_is_read_from_its_line() {
         let text = "MemTotal:  2014204 kB\nMemFree:   1890000 kB\nMemAvailable: 5 kB\n";
         assert_eq!(free_kb(text).unwrap(), 1_890_000);
-        assert!(free_kb("").is_err());
+        free_kb("").unwrap_err();
     }
 }
