@@ -91,13 +91,12 @@ impl Walk<'_> {
             } if (it, its) == (pfn, order) => {
                 mobility.map_or_else(by_block, |kind| ListId::of(order, kind))
             }
+            // The type that it prints may be younger than the block's place on a list.
             What::PcpuDrain {
                 pfn: it,
                 order: its,
-                mobility,
-            } if (it, its) == (pfn, order) => {
-                mobility.map_or_else(by_block, |kind| ListId::of(order, kind))
-            }
+                ..
+            } if (it, its) == (pfn, order) => by_block(),
             What::Free { .. } | What::FreeBatched { .. } => by_block(),
             _ => None,
         }

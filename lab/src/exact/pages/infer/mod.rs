@@ -146,11 +146,7 @@ impl<'a> Walk<'a> {
             new_doubts: HashSet::new(),
             tally: Tally::default(),
         };
-        // What a block is when it is first seen it was before, too.
-        for (index, event) in recording.events.iter().enumerate().rev() {
-            walk.learn(&event.what);
-            walk.learn_from_list(index, event);
-        }
+        walk.learn_beginnings();
         walk
     }
 
@@ -224,25 +220,61 @@ impl<'a> Walk<'a> {
         }
     }
 
+    /// Notes which type each page block has at the beginning: what it is when it is first seen, or, if
+    /// it is then claimed for another type, what it was before.
+    fn learn_beginnings(&mut self) {
+        let mut claimed = None;
+        for (index, event) in self.events.iter().enumerate().rev() {
+            match event.what {
+                What::ExtFrag {
+                    pfn,
+                    fallback,
+                    fallback_order,
+                    claimed: true,
+                    ..
+                } => {
+                    self.set_type(pfn, fallback_order, fallback);
+                    claimed = Some(pfn);
+                }
+                // The block was taken once it was claimed.
+                What::ZoneLocked { pfn, .. } if claimed.take() == Some(pfn) => {}
+                ref what => self.learn(what),
+            }
+            self.learn_from_list(index, event);
+        }
+    }
+
     /// Notes what an event says of a page block's type.
     fn learn(&mut self, what: &What) {
-        let (pfn, kind) = match *what {
+        match *what {
             What::PcpuDrain {
                 pfn,
                 mobility: Some(kind),
                 ..
-            } => (pfn, kind),
-            What::ZoneLocked { pfn, mobility, .. } => (pfn, mobility),
+            } => self.set_type(pfn, 0, kind),
+            What::ZoneLocked { pfn, mobility, .. } => self.set_type(pfn, 0, mobility),
             What::ExtFrag {
                 pfn,
                 mobility,
                 fallback,
+                fallback_order,
                 claimed,
                 ..
-            } => (pfn, if claimed { mobility } else { fallback }),
-            _ => return,
-        };
-        self.blocks.insert(pfn >> BLOCK_SHIFT, kind);
+            } => {
+                let kind = if claimed { mobility } else { fallback };
+                self.set_type(pfn, fallback_order, kind);
+            }
+            _ => {}
+        }
+    }
+
+    /// A block of `order` at `pfn` is in page blocks of one type.
+    fn set_type(&mut self, pfn: u64, order: u8, kind: u8) {
+        let first = pfn >> BLOCK_SHIFT;
+        let blocks = (1u64 << order.min(10)) >> BLOCK_SHIFT;
+        for block in first..first + blocks.max(1) {
+            self.blocks.insert(block, kind);
+        }
     }
 
     /// Notes the type of the block around a freed page whose list is known from what follows.
