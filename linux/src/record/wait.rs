@@ -78,7 +78,7 @@ impl Watch {
     pub(super) fn run(
         &self,
         command: Option<Child>,
-        until: Option<Instant>,
+        mut until: Option<Instant>,
         mut show: impl FnMut(),
     ) -> io::Result<Option<ExitStatus>> {
         let pid = command.as_ref().map(|child| child.id());
@@ -93,7 +93,13 @@ impl Watch {
             let now = Instant::now();
             let left = until.map_or(SHOWN_EVERY, |until| until.saturating_duration_since(now));
             if left.is_zero() {
-                return Ok(None);
+                let Some(pid) = pid else {
+                    return Ok(None);
+                };
+                // The command is asked to end, and its end is recorded.
+                until = None;
+                terminate(pid);
+                continue;
             }
             match self.news.recv_timeout(left.min(SHOWN_EVERY)) {
                 Err(RecvTimeoutError::Timeout) => show(),

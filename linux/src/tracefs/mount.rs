@@ -1,7 +1,7 @@
 //! Where tracefs is; mounted for as long as we need it if it is nowhere.
 
-use std::fs::{self, File};
-use std::io::{self, Read};
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
@@ -11,8 +11,6 @@ use crate::record::RecordError;
 
 /// Where tracefs belongs.
 const USUAL: &str = "/sys/kernel/tracing";
-/// More bytes than a format has.
-const LARGEST: usize = 1 << 16;
 
 /// The mounted tracefs; unmounted at the end if we mounted it.
 #[derive(Debug)]
@@ -59,11 +57,7 @@ impl Tracefs {
 
     /// The text of one of its files.
     pub(crate) fn read(&self, file: &str) -> io::Result<String> {
-        // `header_page` gives all it has to the first read and nothing to a second one, and the
-        // standard library's first read of a file without a size is a short one.
-        let mut text = String::with_capacity(LARGEST);
-        File::open(self.root.join(file))?.read_to_string(&mut text)?;
-        Ok(text)
+        super::read(&self.root.join(file))
     }
 }
 

@@ -163,6 +163,12 @@ impl Follow {
                 self.lengthen(pair, missing);
                 Learnt::default()
             }
+            Kind::Decay if pair.kernel.pages > 0 => {
+                // A decay leaves as many as `high`.
+                let after = self.count(pair.zone, pair.cpu);
+                self.lengthen(pair, i64::from(state.high.0) - i64::from(after));
+                Learnt::default()
+            }
             _ => Learnt::default(),
         }
     }

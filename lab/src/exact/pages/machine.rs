@@ -118,7 +118,7 @@ impl Machine for Stepwise {
 
     fn tags(&self, pages: Pages) -> StepTags {
         let fresh = |page: u32| {
-            if page % 1024 == 0 {
+            if page.is_multiple_of(1024) {
                 StepTags::FRESH_HEAD
             } else {
                 0

@@ -76,11 +76,13 @@ impl Stage {
         }
         let mut stock = Vec::new();
         for (index, zone) in (0..).zip(zones) {
-            let in_use = mm
-                .pages()
-                .seed_free(&machine, index, &free_blocks(zone.free));
+            let in_use = (0..zone.free / BLOCK + 1).find_map(|less| {
+                // Beside free blocks something must be in use: a zone that is nearly all free has a
+                // little less.
+                let free = free_blocks(zone.free - less * BLOCK);
+                mm.pages().seed_free(&machine, index, &free).ok()
+            });
             let mut by_order: [Vec<Pfn>; Order::COUNT] = Default::default();
-            // A zone that is nearly all free stays entirely so.
             for block in in_use.unwrap_or_default() {
                 by_order[block.order.index()].push(block.pfn);
             }
@@ -103,7 +105,7 @@ impl Stage {
         for (list, &count) in (0..).map(ListId).zip(&start.blocks) {
             for _ in 0..count {
                 let pfn = self
-                    .from_stock(zone, list.order())
+                    .take_stock(zone, list.order())
                     .ok_or("the zone is too small")?;
                 blocks.push(typed(pfn, list));
             }
@@ -297,12 +299,12 @@ impl Stage {
                 }
                 Some(block)
             }
-            _ => self.from_stock(zone, order),
+            _ => self.take_stock(zone, order),
         }
     }
 
     /// A block of `order` that is in use since before the recording.
-    fn from_stock(&mut self, zone: u8, order: u8) -> Option<Pfn> {
+    fn take_stock(&mut self, zone: u8, order: u8) -> Option<Pfn> {
         let stock = &mut self.stock[usize::from(zone)];
         let wanted = usize::from(order);
         let found = (wanted..Order::COUNT).find(|&at| !stock[at].is_empty())?;
@@ -352,7 +354,7 @@ impl Stage {
                 }
             }
             for _ in have..want {
-                if let Some(pfn) = self.from_stock(zone, list.order()) {
+                if let Some(pfn) = self.take_stock(zone, list.order()) {
                     blocks.push(typed(pfn, list));
                 }
             }
@@ -394,15 +396,18 @@ fn kind(name: &str) -> ZoneKind {
     known.unwrap_or(ZoneKind::Normal)
 }
 
+/// Pages of the largest blocks.
+const BLOCK: u64 = 1 << 10;
+
 /// The zones side by side, each as large as what the kernel manages of it.
 fn layout(zones: &[ZoneInfo]) -> Layout {
-    const BLOCK: u32 = 1024;
+    let block = Order::MAX.pages().0;
     let mut start = 0;
     let layouts: Vec<ZoneLayout> = zones
         .iter()
         .map(|zone| {
-            let managed = u32::try_from(zone.managed).unwrap_or(u32::MAX - BLOCK);
-            let spanned = managed.next_multiple_of(BLOCK);
+            let managed = u32::try_from(zone.managed).unwrap_or(u32::MAX - block);
+            let spanned = managed.next_multiple_of(block);
             let mut holes = Vec::new();
             if spanned > managed {
                 holes.push(start + managed..start + spanned);

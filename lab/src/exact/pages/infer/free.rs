@@ -71,6 +71,8 @@ impl Walk<'_> {
         self.lists.push(Place { cpu, zone, list }, pfn);
         self.came.insert(pfn, index);
         let moves = self.given_back(index, cpu, Kind::Spill);
+        let pid = self.events[index].pid;
+        self.freeing.insert(cpu, (self.ops.len(), pid));
         self.push_op(index, cpu, Action::Free { zone, list, pfn }, moves);
     }
 
@@ -179,18 +181,30 @@ impl Walk<'_> {
         }
     }
 
-    /// Blocks are given back for no free: the lists of some CPU are emptied.
+    /// Blocks are given back, and the event before is no free: either an interrupt came between a free
+    /// and its spill, or the lists of some CPU are emptied.
     pub(super) fn drain(&mut self, index: usize, actor: u32) {
         let owner = self.owner(index).unwrap_or(actor);
+        let freeing = self.freeing.get(&actor).copied();
+        let interrupted =
+            freeing.filter(|(_, pid)| owner == actor && *pid == self.events[index].pid);
+        let kind = if interrupted.is_some() {
+            Kind::Spill
+        } else {
+            Kind::Drain
+        };
         let mut moves = Vec::new();
         let mut next = Some(index);
         while let Some(at) = next {
-            if self.done[at] || !self.give_back(at, owner, Kind::Drain, &mut moves) {
+            if self.done[at] || !self.give_back(at, owner, kind, &mut moves) {
                 break;
             }
             next = self.future.of_cpu(at);
         }
-        self.push_op(index, owner, Action::Drain, moves);
+        match interrupted {
+            Some((op, _)) => self.ops[op].moves.extend(moves),
+            None => self.push_op(index, owner, Action::Drain, moves),
+        }
     }
 
     /// Whose lists a run of drain events empties: the first frame whose list is known tells.

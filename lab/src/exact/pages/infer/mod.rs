@@ -90,6 +90,8 @@ struct Walk<'a> {
     batched: HashMap<u64, u8>,
     /// By CPU, the batch that is being freed.
     batches: HashMap<u32, Batch>,
+    /// By CPU, the last operation that freed to a list, and its thread.
+    freeing: HashMap<u32, (usize, u32)>,
     /// By CPU, the allocation whose refill was seen and which itself was not yet.
     refilling: HashMap<u32, (u8, usize)>,
     /// Blocks that were taken from a zone and not put on a list.
@@ -131,6 +133,7 @@ impl<'a> Walk<'a> {
             came: HashMap::new(),
             batched: HashMap::new(),
             batches: HashMap::new(),
+            freeing: HashMap::new(),
             refilling: HashMap::new(),
             direct: HashSet::new(),
             blocks: HashMap::new(),

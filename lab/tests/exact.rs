@@ -1,0 +1,47 @@
+//! Two real kernels, move for move: a booted 6.12 of four CPUs, and 6.18 on a computer of two.
+//!
+//! The counts are those of today's model. One that falls says which change made Plimsoll decide
+//! otherwise than the kernel did.
+
+use plimsoll_lab::exact::pages::PageLists;
+use plimsoll_lab::exact::{Judge, Judgement};
+use plimsoll_mm::design::Design;
+use plimsoll_recording::Recording;
+
+fn judge(file: &str, design: Option<Design>) -> Judgement {
+    let file = format!("{}/tests/data/{file}", env!("CARGO_MANIFEST_DIR"));
+    let recording = Recording::read(&file).expect("it is in the repository");
+    let judgement = PageLists { design }.judge(&recording.recording);
+    judgement.expect("the recording has page lists")
+}
+
+fn counts(judgement: &Judgement) -> [u64; 3] {
+    [judgement.compared, judgement.identical, judgement.set_aside]
+}
+
+#[test]
+fn a_booted_kernel_of_four_cpus_is_replayed_exactly() {
+    let judgement = judge("exact-6.12-4-cpus.plr", None);
+    assert_eq!(counts(&judgement), [71, 71, 24], "{judgement:#?}");
+    assert!(judgement.first_difference.is_empty());
+    // CPU 0 also ran what read the lists; the others have as many pages left as the kernel says.
+    let left = &judgement.tables[1].rows;
+    for row in &left[1..] {
+        assert_eq!(row[4], row[5], "{row:?}");
+    }
+}
+
+#[test]
+fn a_build_on_a_computer_of_two_cpus_is_replayed_but_for_two_moves() {
+    let judgement = judge("exact-6.18-2-cpus.plr", None);
+    assert_eq!(counts(&judgement), [234, 232, 1], "{judgement:#?}");
+    assert!(!judgement.first_difference.is_empty());
+    let wide = |line: &&String| line.chars().count() > 78;
+    assert_eq!(judgement.first_difference.iter().find(wide), None);
+}
+
+#[test]
+fn another_design_moves_otherwise() {
+    let ours = judge("exact-6.18-2-cpus.plr", Some(Design::OURS));
+    assert!(ours.identical < ours.compared, "{ours:#?}");
+}
