@@ -32,7 +32,7 @@ pub(crate) enum Command {
     Compare(Compare),
     /// Runs a recording of page allocations again, on a machine of any size
     Replay(Replay),
-    /// Shows a recording as tables: locks, page lists, periodic work, kills; or two side by side
+    /// Shows a recording as tables, or two recordings side by side
     Show(Show),
     /// Records what this computer's kernel does with its memory: Linux, as root
     #[cfg(target_os = "linux")]

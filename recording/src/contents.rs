@@ -77,6 +77,11 @@ impl Recording {
     /// What `reader` has left.
     fn of_text(mut reader: text::Reader) -> Result<Contents, ReadError> {
         let mut events = reader.by_ref().collect::<Result<Vec<_>, ReadError>>()?;
+        if events.is_empty() && reader.warning().is_some() {
+            // One line without an end and without sense: no text that was cut.
+            let file = reader.file().to_owned();
+            return Err(ReadError::NotARecording { file });
+        }
         // Stable, and nearly free on what perf has all but sorted.
         events.sort_by_key(|event| event.time_ns);
         let header = Header {

@@ -184,10 +184,9 @@ impl Finder {
     /// A block was taken from the zone.
     fn taken(&mut self, event: &Event, pfn: u64, order: u8, path: Path) {
         let (cpu, zone) = (event.cpu, self.zones.zone(pfn));
-        let same = |open: &Open| {
-            let alike = open.so_far.path == path && open.order == order;
-            alike && open.pid == event.pid && open.zone == zone
-        };
+        // Orders may differ: a refill of whole blocks takes what there is.
+        let same =
+            |open: &Open| open.so_far.path == path && open.pid == event.pid && open.zone == zone;
         if !self.cpu(cpu).open.as_ref().is_some_and(same) {
             self.close(cpu, None);
             self.open(event, path, (zone, None), order);

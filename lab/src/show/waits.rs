@@ -188,7 +188,8 @@ pub fn kind_of(flags: u32) -> &'static str {
     }
 }
 
-/// Whether a function of the kernel is part of a lock, so that the caller is further out.
+/// Whether a function of the kernel is part of a lock, or of the event itself, so that the caller is
+/// further out.
 fn is_lock_function(name: &str) -> bool {
     const PARTS: [&str; 16] = [
         "queued_spin_lock",
@@ -206,7 +207,7 @@ fn is_lock_function(name: &str) -> bool {
         "osq_lock",
         "percpu_down_",
         "percpu_rwsem_",
-        "trace_contention_",
+        "contention_begin",
     ];
     const WHOLE: [&str; 14] = [
         "down",
@@ -257,6 +258,8 @@ mod tests {
     #[test]
     fn a_caller_is_no_part_of_a_lock() {
         for lock in [
+            "trace_event_raw_event_contention_begin",
+            "__traceiter_contention_begin",
             "native_queued_spin_lock_slowpath",
             "__pv_queued_spin_lock_slowpath",
             "_raw_spin_lock_irqsave",

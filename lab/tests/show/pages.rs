@@ -41,6 +41,26 @@ fn a_refill_is_all_that_was_taken_before_the_block_is_handed_out() {
 }
 
 #[test]
+fn a_refill_of_whole_blocks_is_one_hold_whatever_their_orders() {
+    let block = |pfn, order| What::ZoneLocked {
+        pfn,
+        order,
+        mobility: 0,
+        percpu_refill: true,
+    };
+    let recording = recording([
+        (1, 0, 7, block(64, 5)),
+        (2, 0, 7, block(16, 4)),
+        (3, 0, 7, block(8, 3)),
+        (4, 0, 7, What::Mark(HOLD_ENDS.to_owned())),
+        (5, 0, 7, alloc(64, 0)),
+    ]);
+    let moves = moves(&recording);
+    assert_eq!((moves.len(), moves[0].pages), (1, 56));
+    assert_eq!(moves[0].holds, [56]);
+}
+
+#[test]
 fn a_block_of_another_migrate_type_is_one_block_though_it_is_printed_twice() {
     let fallback = |pfn, fallback_order| What::ExtFrag {
         pfn,

@@ -38,8 +38,32 @@ fn path(site: Site) -> Option<&'static str> {
     })
 }
 
-fn run(design: &str, events_max: usize) -> Run {
-    let profile = machines::load("phone-8", Card::Mid).expect("a machine that exists");
+/// Few processes, long enough for the periodic work.
+const LIGHT: (&str, MakeLike, u64) = (
+    "phone-8",
+    MakeLike {
+        jobs: 16,
+        pages: 600,
+        think_ns_per_page: 200,
+        pause: Nanos::from_ms(60),
+    },
+    2500,
+);
+
+/// Many processes at once, for a few milliseconds.
+const HEAVY: (&str, MakeLike, u64) = (
+    "grace-72",
+    MakeLike {
+        jobs: 72,
+        pages: 1000,
+        think_ns_per_page: 10,
+        pause: Nanos::from_ms(1),
+    },
+    15,
+);
+
+fn run((machine, load, length_ms): (&str, MakeLike, u64), design: &str, events_max: usize) -> Run {
+    let profile = machines::load(machine, Card::Mid).expect("a machine that exists");
     let design = designs::find(design).expect("a design that exists");
     let room = Room::new(&profile, design.design, 1);
     let recorder = room.record(events_max);
@@ -56,13 +80,7 @@ fn run(design: &str, events_max: usize) -> Run {
             *sum += f64::from(pages.0);
         }
     });
-    let load = MakeLike {
-        jobs: 16,
-        pages: 600,
-        think_ns_per_page: 200,
-        pause: Nanos::from_ms(60),
-    };
-    let length = Nanos::from_ms(2500);
+    let length = Nanos::from_ms(length_ms);
     load.start(&room, length);
     room.sim.run_until(length);
     let recording = recorder.finish(&room.sim, design.name, "make-like".to_owned());
@@ -77,8 +95,8 @@ fn run(design: &str, events_max: usize) -> Run {
 }
 
 #[test]
-fn holds_firings_and_waits_are_those_that_the_simulator_counted() {
-    let run = run("linux", usize::MAX);
+fn holds_and_firings_are_those_that_the_simulator_counted() {
+    let run = run(LIGHT, "linux", usize::MAX);
     let counted = rows(&table(&run.recording, "holds")).into_iter();
     let counted: BTreeMap<String, (f64, f64)> = counted
         .map(|(path, values)| (path, (values[0], values[1])))
@@ -105,19 +123,34 @@ fn holds_firings_and_waits_are_those_that_the_simulator_counted() {
         run.log.kicks as f64
     );
 
+    assert!(run.recording.events.is_sorted_by_key(|event| event.time_ns));
+}
+
+#[test]
+fn waits_are_those_that_perf_would_count() {
+    let run = run(HEAVY, "linux", usize::MAX);
     let waits = rows(&table(&run.recording, "contentions"));
     let sum = |nth: usize| waits.iter().map(|(_, values)| values[nth]).sum::<f64>();
     let all = LockClass::ALL.map(|class| run.stats.class(class).perf_contentions);
     assert_eq!(sum(0), all.iter().sum::<u64>() as f64);
     assert!(sum(0) > 0.0, "nobody waited");
-    assert!(run.recording.events.is_sorted_by_key(|event| event.time_ns));
+    let longest = LockClass::ALL.map(|class| run.stats.class(class).wait_max);
+    let longest = longest.iter().flatten().map(|longest| longest.wait.0).max();
+    let shown = waits
+        .iter()
+        .map(|(_, values)| values[2])
+        .fold(0.0, f64::max);
+    assert!(
+        shown > 0.0 && shown <= longest.unwrap_or(0) as f64,
+        "{shown} of {longest:?}"
+    );
 }
 
 #[test]
 fn what_does_not_fit_counts_as_lost_and_what_fits_is_the_beginning() {
     let (whole, cut) = (
-        run("ours", usize::MAX).recording,
-        run("ours", 1000).recording,
+        run(LIGHT, "ours", usize::MAX).recording,
+        run(LIGHT, "ours", 1000).recording,
     );
     assert_eq!(cut.events.len(), 1000);
     let lost: u64 = cut.header.lost.iter().map(|(_, count)| count).sum();

@@ -248,7 +248,7 @@ pub(super) mod tests {
 
     #[test]
     fn what_cannot_be_emulated_is_refused_with_what_can() {
-        assert!(options().check().is_ok());
+        options().check().unwrap();
         assert!(refused(|o| o.cpus = 256).contains("1 to 255 can"));
         assert!(refused(|o| o.cpus = 0).contains("1 to 255 can"));
         assert!(refused(|o| o.nodes = 5).contains("each node has a CPU"));

@@ -115,6 +115,6 @@ mod tests {
         }
         let error = Kernel::of_file(&folder.path().join("none")).unwrap_err();
         assert!(error.to_string().starts_with("cannot read "), "{error}");
-        assert!(Kernel::of_folder(folder.path()).is_err());
+        Kernel::of_folder(folder.path()).unwrap_err();
     }
 }

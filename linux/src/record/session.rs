@@ -34,8 +34,9 @@ const TEXT_BYTES_MAX: usize = 1 << 24;
 pub fn record(options: &Options, show: impl FnMut(Progress)) -> Result<Summary, RecordError> {
     let refused = |what| move |source| RecordError::System { what, source };
     let watch = Watch::new().map_err(refused("listen for signals"))?;
-    let out = output(&options.output)?;
     let mut setup = Setup::new(options)?;
+    // Only now: an earlier recording of this name is not lost to a kernel that refuses.
+    let out = output(&options.output)?;
     let began = Instant::now();
     let mut marker = setup.instance.marker()?;
     setup.instance.set("tracing_on", "1")?;

@@ -1,16 +1,19 @@
 //! Waiting for the end of a recording: the command's, the time's, a signal, or a full disk.
 
 use std::ffi::OsString;
-use std::io;
+use std::io::{self, Read};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
+use signal_hook::SigId;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use signal_hook::iterator::{Handle, Signals};
+use signal_hook::{flag, low_level};
 
 /// How often progress is shown.
 const SHOWN_EVERY: Duration = Duration::from_millis(500);
@@ -31,19 +34,30 @@ pub(super) enum News {
 pub(super) struct Watch {
     news: Receiver<News>,
     sender: Sender<News>,
-    signals: Handle,
+    signals: Vec<SigId>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Watch {
     pub(super) fn new() -> io::Result<Self> {
         let (sender, news) = channel();
-        let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
-        let handle = signals.handle();
+        // A pipe, for a kernel that was built to be recorded may have no sockets, which the crate's
+        // iterator would take.
+        let (mut reader, writer) = io::pipe()?;
+        let last = Arc::new(AtomicUsize::new(0));
+        let mut signals = Vec::new();
+        for signal in [SIGINT, SIGTERM, SIGHUP] {
+            // Actions run in the order in which they are registered: which it was is known once the pipe says so.
+            let number = usize::try_from(signal).unwrap_or_default();
+            signals.push(flag::register_usize(signal, Arc::clone(&last), number)?);
+            signals.push(low_level::pipe::register(signal, writer.try_clone()?)?);
+        }
         let of_signals = sender.clone();
         let thread = thread::Builder::new().name("plimsoll-signals".to_owned());
         let thread = thread.spawn(move || {
-            for signal in signals.forever() {
+            // Ends when the writing ends are closed, with the actions.
+            while matches!(reader.read(&mut [0]), Ok(1)) {
+                let signal = i32::try_from(last.load(Ordering::SeqCst)).unwrap_or_default();
                 // Nobody listens any more once the recording has ended.
                 let _ = of_signals.send(News::Signal(signal));
             }
@@ -51,7 +65,7 @@ impl Watch {
         Ok(Self {
             news,
             sender,
-            signals: handle,
+            signals,
             thread: Some(thread),
         })
     }
@@ -64,7 +78,7 @@ impl Watch {
     pub(super) fn run(
         &self,
         command: Option<Child>,
-        until: Option<Instant>,
+        mut until: Option<Instant>,
         mut show: impl FnMut(),
     ) -> io::Result<Option<ExitStatus>> {
         let pid = command.as_ref().map(|child| child.id());
@@ -79,7 +93,13 @@ impl Watch {
             let now = Instant::now();
             let left = until.map_or(SHOWN_EVERY, |until| until.saturating_duration_since(now));
             if left.is_zero() {
-                return Ok(None);
+                let Some(pid) = pid else {
+                    return Ok(None);
+                };
+                // The command is asked to end, and its end is recorded.
+                until = None;
+                terminate(pid);
+                continue;
             }
             match self.news.recv_timeout(left.min(SHOWN_EVERY)) {
                 Err(RecvTimeoutError::Timeout) => show(),
@@ -87,8 +107,10 @@ impl Watch {
                 // A terminal sends an interrupt to the command too, which then ends.
                 Ok(News::Signal(signal)) if pid.is_some() && !told => {
                     told = true;
-                    if signal != SIGINT {
-                        pid.map(terminate);
+                    if signal != SIGINT
+                        && let Some(pid) = pid
+                    {
+                        terminate(pid);
                     }
                 }
                 Ok(News::Signal(_) | News::Failed) | Err(RecvTimeoutError::Disconnected) => {
@@ -101,7 +123,9 @@ impl Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        self.signals.close();
+        for signal in self.signals.drain(..) {
+            low_level::unregister(signal);
+        }
         if let Some(thread) = self.thread.take() {
             // It cannot panic, and an end is an end.
             let _ = thread.join();
@@ -131,4 +155,18 @@ pub(super) fn start(
         command.env("PLIMSOLL_TEXTS", texts);
     }
     command.spawn().map(Some)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_signal_is_told_and_the_end_of_watching_waits_for_nothing() {
+        let watch = Watch::new().unwrap();
+        low_level::raise(SIGHUP).unwrap();
+        let news = watch.news.recv_timeout(Duration::from_secs(60));
+        assert!(matches!(news, Ok(News::Signal(SIGHUP))), "{news:?}");
+        drop(watch);
+    }
 }

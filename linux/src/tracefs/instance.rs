@@ -46,7 +46,7 @@ impl Instance {
     }
 
     pub(crate) fn read(&self, file: &str) -> io::Result<String> {
-        fs::read_to_string(self.path(file))
+        super::read(&self.path(file))
     }
 
     /// The CPUs that have a ring buffer.

@@ -57,7 +57,7 @@ impl Tracefs {
 
     /// The text of one of its files.
     pub(crate) fn read(&self, file: &str) -> io::Result<String> {
-        fs::read_to_string(self.root.join(file))
+        super::read(&self.root.join(file))
     }
 }
 

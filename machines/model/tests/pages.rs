@@ -20,11 +20,6 @@ fn shuttle_two_mobilities() {
 }
 
 #[test]
-fn loom_two_mobilities() {
-    loom::run_law(&laws::grouped::stealing_against_freeing(), 2);
-}
-
-#[test]
 fn loom_double_free_is_refused() {
     loom::run_law(&laws::double_free_is_refused(), 2);
 }

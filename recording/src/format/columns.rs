@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 
+use super::guess::Guesser;
 use super::varint::{fold, put, put_text, take, take_text, unfold};
 
 /// How a column's numbers are written.
@@ -19,6 +20,8 @@ pub(super) enum Style {
     Table,
     /// As text.
     Text,
+    /// As they are; a column that is not there is all zeros.
+    Sparse,
 }
 
 /// One column. The numbers are part of the format: a new column takes a new one.
@@ -50,13 +53,18 @@ pub(super) enum Column {
     Text = 21,
     /// The texts of a header or an end; not of events.
     Fields = 22,
+    /// Which guess was right, for the four kinds of events whose pages are guessed.
+    AllocGuess = 23,
+    FreeGuess = 24,
+    BatchedGuess = 25,
+    DrainGuess = 26,
 }
 
 impl Column {
     pub(super) const COUNT: usize = Self::ALL.len();
 
     /// All columns, in the order of their numbers.
-    pub(super) const ALL: [Self; 23] = [
+    pub(super) const ALL: [Self; 27] = [
         Self::Kind,
         Self::Time,
         Self::Pid,
@@ -80,6 +88,10 @@ impl Column {
         Self::Range,
         Self::Text,
         Self::Fields,
+        Self::AllocGuess,
+        Self::FreeGuess,
+        Self::BatchedGuess,
+        Self::DrainGuess,
     ];
 
     pub(super) const fn style(self) -> Style {
@@ -107,6 +119,9 @@ impl Column {
             | Self::Stack
             | Self::Victim => Style::Table,
             Self::Text => Style::Text,
+            Self::AllocGuess | Self::FreeGuess | Self::BatchedGuess | Self::DrainGuess => {
+                Style::Sparse
+            }
         }
     }
 }
@@ -115,6 +130,7 @@ impl Column {
 /// states.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Memory {
+    pub(super) guesser: Guesser,
     last: [u64; Column::COUNT],
     tables: [Seen; Column::COUNT],
 }
@@ -129,6 +145,8 @@ struct Seen {
 pub(super) trait Side {
     /// Reads or writes one number; `None` if the column ends early.
     fn number(&mut self, column: Column, value: &mut u64) -> Option<()>;
+    /// What both sides remember.
+    fn memory(&mut self) -> &mut Memory;
     /// Reads or writes one text.
     fn text(&mut self, column: Column, value: &mut String) -> Option<()>;
 }
@@ -154,7 +172,7 @@ impl Side for Pack<'_> {
         let at = column as usize;
         let out = &mut self.columns[at];
         match column.style() {
-            Style::Plain | Style::Text => put(out, *value),
+            Style::Plain | Style::Text | Style::Sparse => put(out, *value),
             Style::Delta => {
                 let last = std::mem::replace(&mut self.memory.last[at], *value);
                 put(out, fold(value.wrapping_sub(last).cast_signed()));
@@ -174,6 +192,10 @@ impl Side for Pack<'_> {
         Some(())
     }
 
+    fn memory(&mut self) -> &mut Memory {
+        self.memory
+    }
+
     fn text(&mut self, column: Column, value: &mut String) -> Option<()> {
         put_text(&mut self.columns[column as usize], value);
         Some(())
@@ -185,17 +207,37 @@ impl Side for Pack<'_> {
 pub(super) struct Unpack<'a> {
     pub(super) memory: &'a mut Memory,
     pub(super) columns: [&'a [u8]; Column::COUNT],
+    absent: [bool; Column::COUNT],
     /// How many symbols are known.
-    pub(super) symbols: u64,
+    symbols: u64,
+}
+
+impl<'a> Unpack<'a> {
+    pub(super) fn new(
+        memory: &'a mut Memory,
+        columns: &'a [Vec<u8>; Column::COUNT],
+        symbols: u64,
+    ) -> Self {
+        Self {
+            memory,
+            columns: columns.each_ref().map(Vec::as_slice),
+            absent: columns.each_ref().map(Vec::is_empty),
+            symbols,
+        }
+    }
 }
 
 impl Side for Unpack<'_> {
     fn number(&mut self, column: Column, value: &mut u64) -> Option<()> {
         let at = column as usize;
         let bytes = &mut self.columns[at];
+        if column.style() == Style::Sparse && self.absent[at] {
+            *value = 0;
+            return Some(());
+        }
         let number = take(bytes)?;
         *value = match column.style() {
-            Style::Plain | Style::Text => number,
+            Style::Plain | Style::Text | Style::Sparse => number,
             Style::Delta => {
                 let last = &mut self.memory.last[at];
                 *last = last.wrapping_add(unfold(number).cast_unsigned());
@@ -215,6 +257,10 @@ impl Side for Unpack<'_> {
         };
         let is_symbol = matches!(column, Column::Symbol | Column::Stack);
         (!is_symbol || *value < self.symbols).then_some(())
+    }
+
+    fn memory(&mut self) -> &mut Memory {
+        self.memory
     }
 
     fn text(&mut self, column: Column, value: &mut String) -> Option<()> {

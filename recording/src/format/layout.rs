@@ -1,6 +1,7 @@
 //! Which columns each kind of event has, told once for writing and for reading.
 
 use super::columns::{Column, Side};
+use super::guess::{Deed, Role};
 use super::varint::{fold, unfold};
 use crate::event::{Symbol, What};
 
@@ -79,9 +80,9 @@ pub(super) fn layout(what: &mut What, side: &mut impl Side) -> Option<()> {
             mobility,
             gfp,
         } => {
-            side.number(Column::AllocPfn, pfn)?;
             let mut known = gfp.is_some();
             class(side, [byte(order), maybe(mobility), flag(&mut known)])?;
+            page(side, Role::Alloc, (*order, *mobility), pfn)?;
             if !known {
                 return Some(());
             }
@@ -89,17 +90,17 @@ pub(super) fn layout(what: &mut What, side: &mut impl Side) -> Option<()> {
         }
         What::AllocFailed { order, mobility } => class(side, [byte(order), maybe(mobility)]),
         What::Free { pfn, order } => {
-            side.number(Column::FreePfn, pfn)?;
-            class(side, [byte(order)])
+            class(side, [byte(order)])?;
+            page(side, Role::Free, (*order, None), pfn)
         }
-        What::FreeBatched { pfn } => side.number(Column::BatchedPfn, pfn),
+        What::FreeBatched { pfn } => page(side, Role::Batched, (0, None), pfn),
         What::PcpuDrain {
             pfn,
             order,
             mobility,
         } => {
-            side.number(Column::DrainPfn, pfn)?;
-            class(side, [byte(order), maybe(mobility)])
+            class(side, [byte(order), maybe(mobility)])?;
+            page(side, Role::Drain, (*order, *mobility), pfn)
         }
         What::ZoneLocked {
             pfn,
@@ -107,8 +108,8 @@ pub(super) fn layout(what: &mut What, side: &mut impl Side) -> Option<()> {
             mobility,
             percpu_refill,
         } => {
-            side.number(Column::ZonePfn, pfn)?;
-            class(side, [byte(order), byte(mobility), flag(percpu_refill)])
+            class(side, [byte(order), byte(mobility), flag(percpu_refill)])?;
+            page(side, Role::Zone, (*order, Some(*mobility)), pfn)
         }
         What::ExtFrag {
             pfn,
@@ -219,6 +220,40 @@ fn of_processes(what: &mut What, side: &mut impl Side) -> Option<()> {
         // `blank` and this file's tests have every kind, so a new one that is forgotten fails there.
         _ => None,
     }
+}
+
+/// A page by the guess that is right, or by its number.
+fn page(
+    side: &mut impl Side,
+    role: Role,
+    (order, mobility): (u8, Option<u8>),
+    pfn: &mut u64,
+) -> Option<()> {
+    let deed = Deed {
+        role,
+        order,
+        mobility,
+    };
+    let (guessed, number) = match role {
+        Role::Alloc => (Some(Column::AllocGuess), Column::AllocPfn),
+        Role::Free => (Some(Column::FreeGuess), Column::FreePfn),
+        Role::Batched => (Some(Column::BatchedGuess), Column::BatchedPfn),
+        Role::Drain => (Some(Column::DrainGuess), Column::DrainPfn),
+        Role::Zone => (None, Column::ZonePfn),
+    };
+    let guesses = side.memory().guesser.guess(deed);
+    // The reader has no number yet; what it finds here is replaced by the column's.
+    let mut place = guesses.place(*pfn);
+    if let Some(guessed) = guessed {
+        side.number(guessed, &mut place)?;
+    }
+    if place == 0 {
+        side.number(number, pfn)?;
+    } else {
+        *pfn = guesses.page(place)?;
+    }
+    side.memory().guesser.learn(deed, *pfn, place);
+    Some(())
 }
 
 /// A small part of a class: one byte of its number.

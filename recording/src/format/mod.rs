@@ -14,6 +14,7 @@
 mod chunk;
 mod columns;
 mod fields;
+mod guess;
 mod layout;
 mod reader;
 mod varint;
@@ -29,8 +30,9 @@ pub(crate) const MAGIC: [u8; 8] = *b"\x93PLR\r\n\x1a\n";
 /// Reads as another number if the bytes are in the other order.
 const MARK: u32 = 0x0102_0304;
 
-/// The version that is written, and the newest that is read.
-const VERSION: u16 = 1;
+/// The version that is written, and the newest that is read. Version 1 had no guesses of pages; as a
+/// column that is missing is all zeros, it reads as if every guess had been wrong.
+const VERSION: u16 = 2;
 
 /// Bytes before the first chunk.
 const PREAMBLE_BYTES: usize = 16;

@@ -208,11 +208,8 @@ impl<R: Read> Reader<R> {
                 *place = bytes;
             }
         }
-        let mut unpack = Unpack {
-            memory: &mut self.memory,
-            columns: columns.each_ref().map(Vec::as_slice),
-            symbols: self.header.symbols.len() as u64,
-        };
+        let symbols = self.header.symbols.len() as u64;
+        let mut unpack = Unpack::new(&mut self.memory, &columns, symbols);
         let mut events = Vec::new();
         for _ in 0..count {
             let (mut kind, mut step, mut pid) = (0, 0, 0);
@@ -220,12 +217,14 @@ impl<R: Read> Reader<R> {
             unpack.number(Column::Time, &mut step)?;
             unpack.number(Column::Pid, &mut pid)?;
             time_ns = time_ns.wrapping_add(unfold(step).cast_unsigned());
+            let pid = u32::try_from(pid).ok()?;
+            unpack.memory.guesser.turn_to(cpu, pid);
             let mut what = layout::blank(kind)?;
             layout::layout(&mut what, &mut unpack)?;
             events.push(Event {
                 time_ns,
                 cpu,
-                pid: u32::try_from(pid).ok()?,
+                pid,
                 what,
             });
         }

@@ -173,6 +173,7 @@ fn pack(cpu: u32, events: Vec<Event>, memory: &mut Memory) -> Vec<u8> {
         pack.number(Column::Kind, &mut kind).expect(written);
         pack.number(Column::Time, &mut step).expect(written);
         pack.number(Column::Pid, &mut pid).expect(written);
+        pack.memory.guesser.turn_to(cpu, event.pid);
         layout::layout(&mut event.what, &mut pack).expect(written);
     }
     for (column, bytes) in Column::ALL.into_iter().zip(&pack.columns) {

@@ -1,8 +1,8 @@
 //! Kills when memory is out: the order of the victims, and the scores of all processes.
 //!
-//! The kernel writes the table of processes it chose from to its log ([`log`]); the load that made the
-//! processes has read them from `/proc` before ([`population`]). The same selection and the same kill
-//! are made here ([`perform`]).
+//! The kernel writes the table of processes it chose from to its log (`log.rs`); the load that made the
+//! processes has read them from `/proc` before (`population.rs`). The same selection and the same kill
+//! are made here (`perform.rs`).
 
 pub(super) mod log;
 mod perform;

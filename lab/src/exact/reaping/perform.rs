@@ -1,5 +1,5 @@
-//! A recorded victim once more: an address space of the same mappings, and the reaper or somebody who
-//! releases it.
+//! A recorded victim once more: an address space of the same mappings that the reaper empties, or
+//! that is released.
 
 use std::ops::Range;
 use std::sync::atomic::AtomicBool;
@@ -262,7 +262,7 @@ fn spaces(host: &Host, reaping: Reaping) -> Spaces<Host> {
     Spaces::new(host, &design, 0).expect("a machine without swap needs no more than a heap")
 }
 
-/// What has been seen, and the gate at which whoever changes mappings waits.
+/// The steps that were seen, and the gate at which the thread that changes mappings waits.
 struct Witness {
     steps: Mutex<Vec<Step>>,
     /// Whether the mappings are complete: only then ranges count.

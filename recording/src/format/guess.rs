@@ -1,0 +1,316 @@
+//! Guessing page frame numbers.
+//!
+//! They are two thirds of a recording if they are written out, and Linux makes most of them
+//! predictable: an allocation takes the page that its CPU freed last, a process frees its pages in
+//! the order it got them, a page comes to its list in the order of frees, and a spill takes the
+//! pages that were on the list longest. So the writer and the reader both keep such lists and
+//! guess; the file says which guess was right, and only where none was, the number itself. A wrong
+//! guess costs bytes, never truth.
+
+use std::collections::{HashMap, VecDeque};
+
+/// What happens to the page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    Alloc,
+    Free,
+    Batched,
+    Drain,
+    Zone,
+}
+
+/// An event of a page, without the page.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Deed {
+    pub(super) role: Role,
+    pub(super) order: u8,
+    /// The migrate type, if the event tells it.
+    pub(super) mobility: Option<u8>,
+}
+
+/// So many guesses are made at most.
+const GUESSES: usize = 12;
+
+/// So many pages of a list are remembered; Linux' own lists are seldom longer.
+const LIST_PAGES: usize = 8192;
+
+/// So many frees may wait for their batch.
+const PENDING_PAGES: usize = 128;
+
+/// Guesses, the likeliest first.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Guesses {
+    pages: [u64; GUESSES],
+    count: usize,
+}
+
+impl Guesses {
+    fn of(pages: impl Iterator<Item = u64>) -> Self {
+        let mut guesses = Self::default();
+        for page in pages.take(GUESSES) {
+            guesses.pages[guesses.count] = page;
+            guesses.count += 1;
+        }
+        guesses
+    }
+
+    /// The place of `page` from 1, or 0.
+    pub(super) fn place(&self, page: u64) -> u64 {
+        let found = self.pages[..self.count].iter().position(|it| *it == page);
+        found.map_or(0, |at| at as u64 + 1)
+    }
+
+    /// The page at a place from 1.
+    pub(super) fn page(&self, place: u64) -> Option<u64> {
+        let at = usize::try_from(place).ok()?.checked_sub(1)?;
+        self.pages[..self.count].get(at).copied()
+    }
+}
+
+/// What is remembered to guess by.
+#[derive(Clone, Debug)]
+pub(super) struct Guesser {
+    cpu: u32,
+    pid: u32,
+    lists: HashMap<(u32, u8, u8), VecDeque<u64>>,
+    pending: HashMap<u32, VecDeque<u64>>,
+    /// The page that the same thread got after, and before, this one, of the same migrate type.
+    after: Table,
+    before: Table,
+    /// The page that a thread got of each migrate type, and that it freed, last.
+    last_alloc: Table,
+    last_free: Table,
+    /// The migrate type of a block of 512 pages, as last seen.
+    blocks: Table,
+}
+
+impl Default for Guesser {
+    fn default() -> Self {
+        Self {
+            cpu: 0,
+            pid: 0,
+            lists: HashMap::new(),
+            pending: HashMap::new(),
+            after: Table::new(19),
+            before: Table::new(19),
+            last_alloc: Table::new(14),
+            last_free: Table::new(12),
+            blocks: Table::new(14),
+        }
+    }
+}
+
+impl Guesser {
+    /// The next event is of this CPU and thread.
+    pub(super) fn turn_to(&mut self, cpu: u32, pid: u32) {
+        self.cpu = cpu;
+        self.pid = pid;
+    }
+
+    pub(super) fn guess(&self, deed: Deed) -> Guesses {
+        let list = || self.lists.get(&self.list_of(deed, None));
+        match deed.role {
+            Role::Alloc => Guesses::of(list().into_iter().flatten().copied()),
+            Role::Drain => Guesses::of(list().into_iter().flat_map(|it| it.iter().rev()).copied()),
+            Role::Batched => {
+                let pending = self.pending.get(&self.cpu);
+                Guesses::of(pending.into_iter().flatten().copied())
+            }
+            Role::Free => self.guess_free(),
+            Role::Zone => Guesses::default(),
+        }
+    }
+
+    /// A thread's pages, on from the one it freed last, or the one it just got.
+    fn guess_free(&self) -> Guesses {
+        let pid = u64::from(self.pid);
+        let last = self.last_free.get(pid);
+        let after = |page: Option<u64>| page.and_then(|page| self.after.get(page));
+        let before = |page: Option<u64>| page.and_then(|page| self.before.get(page));
+        let step = |by: u64| last.map(|page| page.wrapping_add(by));
+        let got = |mobility: u8| self.last_alloc.get(self.stream(Some(mobility)));
+        let (next, previous) = (after(last), before(last));
+        let guesses = [
+            next,
+            previous,
+            after(next),
+            before(previous),
+            got(1),
+            got(0),
+            after(after(next)),
+            before(before(previous)),
+            step(1),
+            step(u64::MAX),
+            before(got(1)),
+            before(got(0)),
+        ];
+        Guesses::of(guesses.into_iter().flatten())
+    }
+
+    /// Remembers what happened to `page`, which was the guess at `place`.
+    pub(super) fn learn(&mut self, deed: Deed, page: u64, place: u64) {
+        let key = self.list_of(deed, Some(page));
+        let place = usize::try_from(place).unwrap_or(0);
+        if let Some(mobility) = deed.mobility {
+            self.blocks.put(page >> 9, u64::from(mobility));
+        }
+        let pid = u64::from(self.pid);
+        match deed.role {
+            Role::Alloc => {
+                let list = self.lists.entry(key).or_default();
+                // Pages in front of it have left the list unseen.
+                list.drain(..place.min(list.len()));
+                let stream = self.stream(deed.mobility);
+                if let Some(last) = self.last_alloc.get(stream) {
+                    self.after.put(last, page);
+                    self.before.put(page, last);
+                }
+                self.last_alloc.put(stream, page);
+            }
+            Role::Drain => {
+                let list = self.lists.entry(key).or_default();
+                let place = match place {
+                    // Unforeseen: what is behind it has left the list unseen.
+                    0 => place_from_end(list, page),
+                    place => place,
+                };
+                list.truncate(list.len() - place.min(list.len()));
+            }
+            Role::Batched => {
+                let pending = self.pending.entry(self.cpu).or_default();
+                let place = match place {
+                    // The first of a batch: frees before it are of no batch.
+                    0 => pending
+                        .iter()
+                        .position(|it| *it == page)
+                        .map_or(0, |at| at + 1),
+                    place => place,
+                };
+                pending.drain(..place.min(pending.len()));
+            }
+            Role::Free => {
+                let list = self.lists.entry(key).or_default();
+                list.push_front(page);
+                list.truncate(LIST_PAGES);
+                let pending = self.pending.entry(self.cpu).or_default();
+                pending.push_back(page);
+                if pending.len() > PENDING_PAGES {
+                    pending.pop_front();
+                }
+                self.last_free.put(pid, page);
+            }
+            Role::Zone => {
+                let list = self.lists.entry(key).or_default();
+                if list.len() < LIST_PAGES {
+                    list.push_back(page);
+                }
+            }
+        }
+    }
+
+    /// One thread's allocations of one migrate type.
+    fn stream(&self, mobility: Option<u8>) -> u64 {
+        u64::from(self.pid) << 8 | u64::from(mobility.unwrap_or(0))
+    }
+
+    /// The list that a page comes from or goes to.
+    fn list_of(&self, deed: Deed, page: Option<u64>) -> (u32, u8, u8) {
+        let of_block = || self.blocks.get(page? >> 9);
+        let mobility = deed.mobility.map(u64::from).or_else(of_block);
+        let mobility = mobility.and_then(|it| u8::try_from(it).ok());
+        (self.cpu, deed.order, mobility.unwrap_or(0))
+    }
+}
+
+/// The place from the end, from 1, if `page` is there.
+fn place_from_end(list: &VecDeque<u64>, page: u64) -> usize {
+    // A spill is at most a few batches away from the end.
+    let near = list.iter().rev().take(1024);
+    let found = { near }.position(|it| *it == page);
+    found.map_or(0, |at| at + 1)
+}
+
+/// A table of fixed size; a newer pair takes the place of an older one.
+#[derive(Clone, Debug)]
+struct Table {
+    pairs: Vec<Option<(u64, u64)>>,
+    bits: u32,
+}
+
+impl Table {
+    fn new(bits: u32) -> Self {
+        let pairs = vec![None; 1 << bits];
+        Self { pairs, bits }
+    }
+
+    fn place(&self, key: u64) -> usize {
+        // A multiplicative hash: the upper bits depend on all bits of the key.
+        let mixed = key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - self.bits);
+        usize::try_from(mixed).unwrap_or(0)
+    }
+
+    fn get(&self, key: u64) -> Option<u64> {
+        let pair = self.pairs[self.place(key)];
+        pair.filter(|(known, _)| *known == key)
+            .map(|(_, value)| value)
+    }
+
+    fn put(&mut self, key: u64, value: u64) {
+        let place = self.place(key);
+        self.pairs[place] = Some((key, value));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn deed(role: Role) -> Deed {
+        Deed {
+            role,
+            order: 0,
+            mobility: Some(1),
+        }
+    }
+
+    fn happen(guesser: &mut Guesser, role: Role, page: u64) -> u64 {
+        let place = guesser.guess(deed(role)).place(page);
+        guesser.learn(deed(role), page, place);
+        place
+    }
+
+    #[test]
+    fn the_page_that_was_freed_last_is_the_first_guess_for_an_allocation() {
+        let mut guesser = Guesser::default();
+        for page in [10, 20, 30] {
+            happen(&mut guesser, Role::Free, page);
+        }
+        let order = [30, 20, 10].map(|page| happen(&mut guesser, Role::Alloc, page));
+        assert_eq!(order, [1, 1, 1]);
+        guesser.turn_to(1, 0);
+        assert_eq!(guesser.guess(deed(Role::Alloc)).place(10), 0, "another CPU");
+    }
+
+    #[test]
+    fn batches_confirm_in_the_order_of_frees_and_spills_take_the_oldest() {
+        let mut guesser = Guesser::default();
+        for page in [10, 20, 30] {
+            happen(&mut guesser, Role::Free, page);
+        }
+        let order = [10, 20, 30].map(|page| happen(&mut guesser, Role::Batched, page));
+        assert_eq!(order, [1, 1, 1]);
+        let order = [10, 20].map(|page| happen(&mut guesser, Role::Drain, page));
+        assert_eq!(order, [1, 1]);
+    }
+
+    #[test]
+    fn a_thread_frees_in_the_order_in_which_it_allocated() {
+        let mut guesser = Guesser::default();
+        for page in [500, 7, 90, 12] {
+            happen(&mut guesser, Role::Alloc, page);
+        }
+        happen(&mut guesser, Role::Free, 500);
+        let order = [7, 90].map(|page| happen(&mut guesser, Role::Free, page));
+        assert_eq!(order, [1, 1]);
+    }
+}
