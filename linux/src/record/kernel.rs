@@ -53,9 +53,32 @@ pub(super) fn header() -> Header {
             header.texts.push((name.to_owned(), text));
         }
     }
+    let slice = ("cache slice".to_owned(), cache_slice().to_string());
+    header.texts.push(slice);
     let online = header.text("cpus online").unwrap_or_default();
     header.cpus = count(online);
     header
+}
+
+/// Bytes of CPU 0's last-level cache for each CPU that shares it (Linux: `per_cpu_data_slice_size`),
+/// or 0 if the kernel knows of no cache. It decides when frees of small blocks empty the lists.
+fn cache_slice() -> u64 {
+    const CACHES: &str = "/sys/devices/system/cpu/cpu0/cache";
+    let text = |level: u32, name: &str| {
+        let path = format!("{CACHES}/index{level}/{name}");
+        read(&path, &mut Vec::new())
+    };
+    let last = (0..8).rev().find_map(|level| {
+        let sharing = u64::from(count(&text(level, "shared_cpu_list")?));
+        bytes(&text(level, "size")?)?.checked_div(sharing)
+    });
+    last.unwrap_or(0)
+}
+
+/// A size as `32768K`.
+fn bytes(size: &str) -> Option<u64> {
+    let kib = size.trim().strip_suffix('K')?;
+    kib.parse::<u64>().ok()?.checked_mul(1024)
 }
 
 /// Timer interrupts a second: the coarse clock moves once in each.
@@ -139,6 +162,13 @@ mod tests {
     #[test]
     fn the_rate_of_ticks_is_one_that_linux_has() {
         assert!([100, 250, 300, 1000].contains(&hz()), "{}", hz());
+    }
+
+    #[test]
+    fn sizes_of_caches_are_read() {
+        assert_eq!(bytes("512K\n"), Some(512 << 10));
+        assert_eq!(bytes("512"), None);
+        assert_eq!(bytes("K"), None);
     }
 
     #[test]

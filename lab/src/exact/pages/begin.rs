@@ -168,6 +168,7 @@ fn knobs(header: &Header, zones: &[ZoneInfo]) -> Knobs {
         high_fraction: number("percpu_pagelist_high_fraction").unwrap_or(0),
         cpus: cpu(cpus),
         offline: (0..cpus).filter(offline).map(cpu).collect(),
+        cache_slice: number("cache slice").map(Pages::from_bytes),
     }
 }
 

@@ -87,6 +87,13 @@ fn fill(
     judgement
         .notes
         .extend(set_lossy_aside(recording, &mut pairs));
+    if recording.header.text("cache slice").is_none() {
+        judgement.notes.push(
+            "The recording does not say how much of the last-level cache a CPU has; 1 MiB is taken, \
+             which decides when frees of small blocks empty the lists."
+                .to_owned(),
+        );
+    }
     let compared = || pairs.iter().filter(|pair| !pair.unknown);
     judgement.compared = compared().count() as u64;
     judgement.identical = compared().filter(|pair| pair.is_same()).count() as u64;

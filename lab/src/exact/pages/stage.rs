@@ -38,6 +38,8 @@ pub(super) struct Knobs {
     pub(super) high_fraction: u64,
     pub(super) cpus: u32,
     pub(super) offline: Vec<u32>,
+    /// A CPU's share of the last-level cache; `None` if the recording does not say.
+    pub(super) cache_slice: Option<Pages>,
 }
 
 /// The allocator, and which of its blocks stands for which of the kernel's.
@@ -59,6 +61,7 @@ impl Stage {
         let mut config = Config::new(layout(zones).lazily());
         config.design = design;
         config.grouping = Grouping::Huge;
+        config.cache_slice = knobs.cache_slice.unwrap_or(config.cache_slice);
         let set = [
             (Knob::MinFree, knobs.min_free_kib),
             (Knob::HighFraction, knobs.high_fraction),
