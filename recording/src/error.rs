@@ -115,7 +115,7 @@ impl fmt::Display for ReadError {
             ),
             Self::ForeignEndianness { file } => write!(
                 f,
-                "{file} was written with its bytes in the other order; recordings are \
+                "{file} was written in the other byte order; recordings are \
                  little-endian on every computer, so record it again with this plimsoll"
             ),
             Self::Newer {
@@ -231,8 +231,9 @@ impl fmt::Display for Warning {
                 bytes,
             } => write!(
                 f,
-                "{file} is cut off: its first {events} events were read, {bytes} bytes behind \
-                 them and what the end tells (lost events, texts of after) are missing"
+                "{file} is cut off: its first {events} events were read, the {bytes} bytes after \
+                 them were left out, and the file's last part (lost events, texts read at the end) \
+                 is missing"
             ),
             Self::Lost { file, events, cpus } => write!(
                 f,

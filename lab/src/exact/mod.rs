@@ -1,5 +1,5 @@
 //! Exact replay: the operations of a recording once more, in recorded order, and each decision of
-//! Plimsoll beside the kernel's.
+//! Plimsoll compared with the kernel's.
 //!
 //! A [`Judge`] takes one subject from a recording: page lists, timers, counters, kills. A recording
 //! that has nothing of a subject has no [`Judgement`] of it. [`judges`] lists them all.
@@ -132,8 +132,8 @@ fn nothing_to_judge(file: &str, subjects: &[&str], recording: &Recording) -> Str
     let missing = recording.header.missing.join(" ");
     let text = format!(
         "{file} has nothing that can be replayed exactly (looked for: {}); page lists need \
-         /proc/zoneinfo of before, which `plimsoll record` and `plimsoll linux` keep and the text \
-         of `perf script` has not",
+                 the /proc/zoneinfo of the beginning, which `plimsoll record` and `plimsoll linux` \
+                 keep and the output of `perf script` lacks",
         subjects.join(", ")
     );
     if missing.is_empty() {

@@ -122,7 +122,7 @@ impl fmt::Display for Error {
                 match why {
                     Stop::Timeout(limit) => write!(
                         f,
-                        "the guest was stopped {after}, after {} seconds: give it more with --timeout{kept}",
+                        "the guest was stopped {after}, after {} seconds: allow more with --timeout{kept}",
                         limit.as_secs()
                     ),
                     Stop::Signal => write!(f, "the guest was stopped {after}{kept}"),

@@ -130,7 +130,8 @@ pub fn build(
     told: &mut dyn FnMut(Step<'_>),
 ) -> Result<Built, Error> {
     if !cfg!(target_arch = "x86_64") {
-        let text = "the recipe is for x86-64 kernels, and compilers for this computer make others";
+        let text =
+            "only x86-64 kernels can be built, and the compiler of this computer builds others";
         return Err(Error::Asked(text.to_owned()));
     }
     tools.check(!recipe.patches.is_empty())?;

@@ -109,7 +109,7 @@ impl SemanticPatch {
             let found = occurrences(&text, word);
             if found != *expected {
                 return Err(Error::Asked(format!(
-                    "{} does not fit {}: `{word}` is {found} times in {} afterwards, not {expected}",
+                    "{} does not fit {}: `{word}` occurs {found} times in {} afterwards, not {expected}",
                     self.file.display(),
                     source.package,
                     self.target.display()

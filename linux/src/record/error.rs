@@ -100,9 +100,9 @@ impl fmt::Display for RecordError {
                  a user the right to read and write /sys/kernel/tracing",
             ),
             Self::Lockdown => f.write_str(
-                "the kernel is locked down and keeps its events to itself, from root too; boot \
+                "the kernel is in lockdown and hides its events, even from root; boot \
                  without `lockdown=` or switch off Secure Boot \
-                 (/sys/kernel/security/lockdown tells the state)",
+                 (/sys/kernel/security/lockdown shows the state)",
             ),
             Self::Tracefs { path, source } => {
                 write!(f, "cannot use {}: {source}", path.display())

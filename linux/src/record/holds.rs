@@ -46,12 +46,12 @@ pub(super) fn enable(
                     header.recorded.push(recorded.to_owned());
                     return;
                 }
-                Err(error) => format!("the kernel did not switch the probe on: {error}"),
+                Err(error) => format!("the kernel did not enable the probe: {error}"),
             }
         }
         (Ok(_), None) => "names of functions are hidden".to_owned(),
         (Err(NoProbe::Unsupported), _) => {
-            "it takes x86-64 and a kernel with CONFIG_KPROBE_EVENTS".to_owned()
+            "it needs x86-64 and a kernel with CONFIG_KPROBE_EVENTS".to_owned()
         }
         (Err(NoProbe::Refused(error)), _) => format!("the kernel refused a probe: {error}"),
     };

@@ -76,7 +76,7 @@ impl Run {
     pub(super) fn trouble(&self) -> Option<String> {
         let line = self.bad_line?;
         Some(format!(
-            "Line {line} of the log makes no sense, so {} lines of `{}` from there on are set aside.",
+            "Line {line} of the log cannot be read, so {} lines of `{}` from there on are set aside.",
             self.set_aside,
             self.name()
         ))

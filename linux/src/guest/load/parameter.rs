@@ -127,7 +127,7 @@ impl Values {
         for text in texts {
             let Some((name, value)) = text.split_once('=') else {
                 return Err(BadParameter(format!(
-                    "`{text}` is no `name=value`; {}",
+                    "`{text}` is not `name=value`; {}",
                     known(parameters)
                 )));
             };
@@ -182,7 +182,7 @@ impl Values {
 
 fn known(parameters: &[Parameter]) -> String {
     if parameters.is_empty() {
-        return "nothing can be said".to_owned();
+        return "it has no parameters".to_owned();
     }
     let names: Vec<&str> = parameters.iter().map(|p| p.name).collect();
     format!("it has {}", names.join(", "))
@@ -216,7 +216,7 @@ mod tests {
         let cases = [
             (
                 &["rounds"][..],
-                "`rounds` is no `name=value`; it has rounds, mode, sizes",
+                "`rounds` is not `name=value`; it has rounds, mode, sizes",
             ),
             (
                 &["speed=3"],
