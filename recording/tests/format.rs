@@ -181,9 +181,10 @@ proptest! {
         let mut bytes = bytes(&recording);
         let at = at.index(bytes.len());
         bytes[at] = to;
-        // An error, or the same; a checksum lets one byte in 2^32 pass at most.
-        if let Ok((back, _)) = read(&bytes) {
-            prop_assert_eq!(back, recording);
+        // An error, or the same, or a chunk that seems longer than the file: that looks cut off.
+        if let Ok((back, warnings)) = read(&bytes) {
+            let cut = warnings.iter().any(|it| matches!(it, Warning::Truncated { .. }));
+            prop_assert!(cut || back == recording);
         }
     }
 

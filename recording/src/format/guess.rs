@@ -239,7 +239,8 @@ struct Table {
 
 impl Table {
     fn new(bits: u32) -> Self {
-        let pairs = vec![None; 1 << bits];
+        // Memory comes with the first pair: many recordings have no pages.
+        let pairs = Vec::new();
         Self { pairs, bits }
     }
 
@@ -250,12 +251,15 @@ impl Table {
     }
 
     fn get(&self, key: u64) -> Option<u64> {
-        let pair = self.pairs[self.place(key)];
+        let pair = self.pairs.get(self.place(key)).copied().flatten();
         pair.filter(|(known, _)| *known == key)
             .map(|(_, value)| value)
     }
 
     fn put(&mut self, key: u64, value: u64) {
+        if self.pairs.is_empty() {
+            self.pairs.resize(1 << self.bits, None);
+        }
         let place = self.place(key);
         self.pairs[place] = Some((key, value));
     }

@@ -117,7 +117,7 @@ impl Beginning {
 
 /// Adds pages that `/proc/zoneinfo` counts and nothing else tells of.
 fn with_rest(mut lens: [u32; LISTS], count: u32, home: ListId) -> [u32; LISTS] {
-    lens[home.index()] += count.saturating_sub(pages(&lens));
+    lens[home.index()] += count.saturating_sub(pages(&lens)) / home.pages();
     lens
 }
 
@@ -139,10 +139,11 @@ fn emptied(inferred: &Inferred, first: usize) -> HashMap<Place, ()> {
     refills.map(|place| (place, ())).collect()
 }
 
-/// Where pages are taken to be that nothing tells of: a list of single pages that is never seen
-/// empty, movable ones first, of which there are most.
+/// The list on which pages are assumed to be that no event shows: one that is never seen empty.
+/// Movable single pages come first, because there are most of them.
 fn home((zone, cpu): (u8, u32), emptied: &HashMap<Place, ()>) -> ListId {
-    let lists = [1, 0, 2].map(ListId);
+    let single = [1, 0, 2].into_iter();
+    let mut lists = single.chain(3..12).map(ListId);
     let never = |list: &ListId| {
         let place = Place {
             cpu,
@@ -151,7 +152,7 @@ fn home((zone, cpu): (u8, u32), emptied: &HashMap<Place, ()>) -> ListId {
         };
         !emptied.contains_key(&place)
     };
-    lists.into_iter().find(never).unwrap_or(ListId(2))
+    lists.find(never).unwrap_or(ListId(2))
 }
 
 fn knobs(header: &Header, zones: &[ZoneInfo]) -> Knobs {

@@ -216,7 +216,8 @@ impl Follow {
     fn lengthen(&mut self, pair: &Pair, pages: i64) {
         let key = (pair.zone, pair.cpu);
         if let Some(home) = self.lists.get(&key).map(|it| it.home) {
-            self.add(pair.zone, pair.cpu, ListId(home), pages);
+            let home = ListId(home);
+            self.add(pair.zone, pair.cpu, home, pages / i64::from(home.pages()));
         }
     }
 }
