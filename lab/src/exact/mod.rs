@@ -20,7 +20,7 @@ use crate::error::Error;
 use crate::progress::Progress;
 use crate::report::Table;
 
-/// What one subject came to.
+/// The result of one subject.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Judgement {
     /// What was compared, as a row of a table is called: `page lists`, `timer wheel`.
@@ -51,7 +51,7 @@ pub trait Judge {
     fn judge(&self, recording: &Recording) -> Option<Judgement>;
 }
 
-/// What the user asked of an exact replay.
+/// The user's options of an exact replay.
 #[derive(Clone, Debug, Default)]
 pub struct ExactOptions {
     /// The recording, or `-` for standard input.

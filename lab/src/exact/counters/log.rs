@@ -22,7 +22,7 @@ pub(super) struct Run {
     pub(super) size: u64,
     pub(super) warm: Option<Warm>,
     pub(super) steps: Vec<Step>,
-    /// Lines behind the first that makes no sense: what they are relative to is not known.
+    /// Lines after the first that cannot be read: the state that they start from is not known.
     pub(super) set_aside: u64,
     /// The first line that makes no sense, from 1.
     bad_line: Option<usize>,

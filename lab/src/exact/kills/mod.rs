@@ -119,7 +119,7 @@ impl Comparison {
         }
     }
 
-    /// The log and the events tell the same story, if both are there.
+    /// The log and the events name the same victims, if both are there.
     fn check_events(&mut self, logged: &[u32], marked: &[u32]) {
         if logged.is_empty() {
             self.set_aside += marked.len() as u64;

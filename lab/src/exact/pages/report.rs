@@ -1,4 +1,4 @@
-//! What the comparison of page lists came to, as tables and lines of text.
+//! The result of comparing page lists, as tables and lines of text.
 
 use std::collections::BTreeMap;
 

@@ -103,7 +103,7 @@ fn growth() -> io::Result<Vec<Op>> {
     Ok([Op::OomScoreAdj(SPARED)].into_iter().chain(steps).collect())
 }
 
-/// Waits until so many are dead, or so long.
+/// Waits until the number `kills` of processes have died, or for the time `seconds`.
 fn watch(crew: &mut Crew, values: &Values, log: &mut KernelLog) -> io::Result<()> {
     let looks = values.number("seconds") * 1000 / 20;
     for _ in 0..looks {
