@@ -34,7 +34,7 @@ pub(crate) enum Command {
     Replay(Replay),
     /// Shows a recording as tables, or two recordings side by side
     Show(Show),
-    /// Records what this computer's kernel does with its memory: Linux, as root
+    /// Records what this computer's kernel does with its memory (Linux only, as root)
     #[cfg(target_os = "linux")]
     Record(Record),
     /// Lists the simulated machines, or shows one with the source of every cost
@@ -103,12 +103,12 @@ pub(crate) struct Compare {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Replay {
-    /// What `plimsoll record` wrote, or `perf script` printed (plain, .gz or .zst); - for stdin
+    /// A `plimsoll record` file or `perf script` output (plain, .gz or .zst); - for stdin
     pub(crate) file: String,
     /// The machine to run it on: a name that `plimsoll machines` lists, or a profile file
     #[arg(long, value_name = "NAME|FILE", required_unless_present = "exact")]
     pub(crate) machine: Option<String>,
-    /// Compares every decision of Plimsoll with the recorded kernel's instead
+    /// Instead compares every decision of Plimsoll with the recorded kernel's
     #[arg(long, conflicts_with_all = ["machine", "scale", "a", "b", "seed", "seeds", "jobs", "card"])]
     pub(crate) exact: bool,
     /// Exact: only this subject
@@ -142,15 +142,15 @@ pub(crate) struct Replay {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Show {
-    /// A recording, or two to lay side by side; - for stdin
+    /// A recording, or two to compare; - for stdin
     #[arg(required = true, num_args = 1..=2, value_name = "FILE")]
     pub(crate) files: Vec<String>,
     /// Shows only this table, with all its rows: contentions, moves, holds, cpus, firings,
     /// crowding, shepherd, reaping, victims or events
     #[arg(long, value_name = "NAME")]
     pub(crate) table: Option<String>,
-    /// Counts only waits for locks of which a function in the call chain contains this; several
-    /// with commas, as `perf lock contention -S`
+    /// Counts only waits for locks with this text in a function of the call chain; several are
+    /// separated by commas, as for `perf lock contention -S`
     #[arg(long, value_name = "TEXT", value_delimiter = ',')]
     pub(crate) caller: Vec<String>,
     #[command(flatten)]
@@ -163,25 +163,25 @@ pub(crate) struct Record {
     /// The recording to write; a pipe or a device will do
     #[arg(long, short, value_name = "FILE")]
     pub(crate) output: PathBuf,
-    /// Stops after so long [default: when the command ends, or on Ctrl-C]
+    /// Stops after this many seconds [default: when the command ends, or on Ctrl-C]
     #[arg(long, value_name = "N", value_parser = seconds)]
     pub(crate) seconds: Option<Duration>,
-    /// The kernel's ring buffer of each CPU in MiB [default: 16, less where memory is short]
+    /// The kernel's ring buffer of each CPU in MiB [default: 16, less if memory is short]
     #[arg(long, value_name = "MIB")]
     pub(crate) buffer_mb: Option<NonZeroU32>,
     /// MiB of events that may wait in memory to be packed
     #[arg(long, value_name = "MIB", default_value = "256")]
     pub(crate) memory_mb: NonZeroU32,
-    /// Reads the ring buffers once the load has ended, so that reading does not disturb it
+    /// Reads the ring buffers only after the load has ended, so that reading does not disturb it
     #[arg(long)]
     pub(crate) read_afterwards: bool,
     /// Records changes of resident pages too: one more event for most page faults
     #[arg(long)]
     pub(crate) rss: bool,
-    /// Records where holds of a zone's lock end, by a probe: then `plimsoll show` has pages per hold
+    /// Records where holds of a zone lock end, by a probe, so that `plimsoll show` can count pages per hold
     #[arg(long)]
     pub(crate) holds: bool,
-    /// Adds the files of this folder as texts at the end; the command finds it as PLIMSOLL_TEXTS
+    /// Adds the files of this folder as texts at the end; PLIMSOLL_TEXTS names it to the command
     #[arg(long, value_name = "FOLDER")]
     pub(crate) texts: Option<PathBuf>,
     /// The command to run, and its arguments; PLIMSOLL_MARKER names a file that takes notes
@@ -258,8 +258,8 @@ impl Runs {
 /// Whether a simulated run becomes a recording too.
 #[derive(Debug, clap::Args)]
 pub(crate) struct RecordRun {
-    /// Writes the run of the first seed to a file that `plimsoll show` reads; of several designs,
-    /// each to a file with its name before the ending
+    /// Writes the run of the first seed to a file that `plimsoll show` reads; with several
+    /// designs, one file each, with its name before the ending
     #[arg(long, value_name = "FILE")]
     pub(crate) record: Option<PathBuf>,
 }

@@ -8,7 +8,7 @@ use plimsoll_linux::package::debian;
 
 use crate::command::linux_build::LinuxBuild;
 
-/// Boots a Linux kernel with many CPUs in QEMU, without hardware help, runs a load in it and
+/// Boots a Linux kernel with many CPUs in QEMU, without hardware virtualization, runs a load in it and
 /// records what its memory management does.
 ///
 /// The guest's time is the number of instructions it has run, so that counts and positions are
@@ -40,28 +40,28 @@ pub(crate) struct Linux {
     /// Debian's newest packaged cloud kernel of a series, fetched with apt and not installed
     #[arg(long, value_name = "X.Y", default_value = debian::CHECKED_SERIES, conflicts_with = "hz")]
     pub(crate) series: String,
-    /// A kernel that was built here with so many timer interrupts a second
+    /// Boots a kernel that `plimsoll linux build` made with this many timer interrupts a second
     #[arg(long, value_name = "N")]
     pub(crate) hz: Option<u32>,
-    /// Loads a module of the kernel first, and what it needs; may be given several times
+    /// Loads a kernel module first, with the modules it needs; may be given several times
     #[arg(long, value_name = "NAME")]
     pub(crate) module: Vec<String>,
     /// Records every change of a process's resident pages too
     #[arg(long)]
     pub(crate) rss: bool,
-    /// Records where holds of a zone's lock end, by a probe: then `plimsoll show` has pages per hold
+    /// Records where holds of a zone lock end, by a probe, so that `plimsoll show` can count pages per hold
     #[arg(long)]
     pub(crate) holds: bool,
-    /// Adds arguments to the kernel's command line, where they win over our own
+    /// Adds arguments to the kernel's command line, where they override ours
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     pub(crate) append: Vec<String>,
-    /// Stops the guest after so many seconds, and keeps what it has sent
+    /// Stops the guest after this many seconds, and keeps what it has sent
     #[arg(long, value_name = "SECONDS", default_value_t = 1800, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub(crate) timeout: u64,
     /// Keeps what the guest wrote on its console
     #[arg(long, value_name = "FILE")]
     pub(crate) console: Option<PathBuf>,
-    /// What the load is told: name=value for one of ours, else its arguments
+    /// Parameters of the load, name=value; for a program or script of your own, its arguments
     #[arg(last = true, value_name = "ARGUMENT")]
     pub(crate) told: Vec<String>,
 }
@@ -70,7 +70,7 @@ pub(crate) struct Linux {
 pub(crate) enum LinuxCommand {
     /// Says what is missing to boot a kernel here, and what installs it
     Doctor,
-    /// Lists the loads, and what each can be told
+    /// Lists the loads and their parameters
     Loads,
     Build(LinuxBuild),
 }

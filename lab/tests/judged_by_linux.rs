@@ -123,11 +123,11 @@ fn every_reading_of_resident_pages_is_equal() {
             (readings, readings, 0)
         );
         assert!(
-            judgement.notes[0].contains(" 0 count only if"),
+            judgement.notes[0].contains(" 0 match only if"),
             "{}",
             judgement.notes[0]
         );
-        let right = format!("Of {precise} precise readings {precise} are equal");
+        let right = format!("Of {precise} precise readings, {precise} are equal");
         assert!(
             judgement.notes[1].starts_with(&right),
             "{}",

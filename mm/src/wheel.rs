@@ -1,13 +1,14 @@
 //! When a timer of the timer wheel fires (Linux: `kernel/time/timer.c`).
 //!
-//! The wheel has levels of 64 buckets. A bucket of level `L` is `8^L` jiffies long, and a timer is
-//! kept in the coarser a level, the further away it is. It fires when the wheel comes to the bucket
+//! The wheel has levels of 64 buckets. A bucket of level `L` is `8^L` jiffies long, and the further
+//! away a timer is, the coarser is the level that keeps it. It fires when the wheel comes to the bucket
 //! *after* the one that holds its jiffy: never early, never on the jiffy itself, late by 1 to `8^L`
-//! jiffies. Pure arithmetic on jiffies, the same for every machine; nothing is stored here.
+//! jiffies. This file is pure arithmetic on jiffies and stores nothing.
 
 use crate::units::{Hz, Jiffies};
 
-/// Jiffies from which on a timer does not fit in level 0: one bucket of the 64 is the current one.
+/// A timer this many jiffies away, or more, does not fit in level 0: one of the 64 buckets is the
+/// current one.
 const REACH: u64 = 63;
 /// log₂ of the ratio of one level's bucket to the next finer one's.
 const LEVEL_BITS: u32 = 3;
@@ -26,7 +27,7 @@ impl Wheel {
         Self { levels }
     }
 
-    /// The level that keeps a timer which is to expire `ahead` jiffies after the wheel's clock.
+    /// The level that keeps a timer that expires `ahead` jiffies after the wheel's clock.
     #[must_use]
     pub const fn level(self, ahead: Jiffies) -> u32 {
         let mut level = 0;
@@ -47,7 +48,7 @@ impl Wheel {
     ///
     /// The clock is the current jiffy, or the one after it if the wheel has already run what was due
     /// on the current one. A timer that has expired fires as soon as the wheel runs. One that is
-    /// further away than the wheel reaches (12 days at HZ 1000, 15 at HZ 100) is brought nearer, to where it reaches.
+    /// further away than the wheel reaches (12 days at HZ 1000, 15 at HZ 100) is set to the end of that reach.
     #[must_use]
     pub const fn fires_at(self, clock: Jiffies, expires: Jiffies) -> Jiffies {
         let Some(ahead) = expires.0.checked_sub(clock.0) else {

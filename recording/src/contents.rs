@@ -1,4 +1,4 @@
-//! Reading whatever holds a recording.
+//! Reading a recording in any of the formats that hold one.
 
 use std::collections::BTreeMap;
 use std::io::BufRead;
@@ -8,18 +8,18 @@ use crate::format::{self, MAGIC};
 use crate::header::Header;
 use crate::{Recording, input, text};
 
-/// A recording and what its file tells beside it.
+/// A recording, and facts about its file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Contents {
-    /// What messages call the file.
+    /// The file's name in messages.
     pub file: String,
     /// The recording, in order of time.
     pub recording: Recording,
-    /// What is odd about the file.
+    /// Warnings about the file.
     pub warnings: Vec<Warning>,
     /// Lines of a text, comments included; 0 for a file that is no text.
     pub lines: u64,
-    /// Events of a text that mean nothing here, by name.
+    /// Events of a text whose kind is not known, by name.
     pub ignored: BTreeMap<String, u64>,
 }
 
@@ -29,7 +29,7 @@ impl Recording {
     ///
     /// # Errors
     /// If the file cannot be read, is no recording, or is damaged. A file that is only cut off, or
-    /// lacks events, is no error but a warning.
+    /// lacks events, gives a warning instead of an error.
     pub fn read(file: &str) -> Result<Contents, ReadError> {
         let name = if file == "-" { "standard input" } else { file };
         Self::read_from(name, input::open(file)?)

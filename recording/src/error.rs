@@ -1,10 +1,10 @@
-//! What can be wrong with a recording, and what a reader may tell beside it.
+//! Errors of reading and writing recordings, and warnings about recordings that could be read.
 
 use std::error;
 use std::fmt;
 use std::io;
 
-/// Why a recording could not be read: always the file, the place, and what to do.
+/// Why a recording could not be read. The text names the file, the place, and what to do.
 #[derive(Debug)]
 pub enum ReadError {
     /// The file could not be opened.
@@ -28,12 +28,12 @@ pub enum ReadError {
         /// The file as given.
         file: String,
     },
-    /// The file is none of what can be read.
+    /// The file has none of the formats that can be read.
     NotARecording {
         /// The file as given.
         file: String,
     },
-    /// The file was written in the other order of bytes.
+    /// The file was written in the other byte order.
     ForeignEndianness {
         /// The file as given.
         file: String,
@@ -47,7 +47,7 @@ pub enum ReadError {
         /// The newest version that can be read.
         known: u16,
     },
-    /// A chunk is not what was written.
+    /// A chunk is damaged.
     Damaged {
         /// The file as given.
         file: String,
@@ -115,7 +115,7 @@ impl fmt::Display for ReadError {
             ),
             Self::ForeignEndianness { file } => write!(
                 f,
-                "{file} was written with its bytes in the other order; recordings are \
+                "{file} was written in the other byte order; recordings are \
                  little-endian on every computer, so record it again with this plimsoll"
             ),
             Self::Newer {
@@ -187,7 +187,7 @@ impl ReadError {
 // The text already tells the cause, so no error names another as its source.
 impl error::Error for ReadError {}
 
-/// What is odd about a recording that could still be read.
+/// Warnings about a recording that could be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Warning {
@@ -204,7 +204,7 @@ pub enum Warning {
         file: String,
         /// Events that could be read.
         events: u64,
-        /// Bytes behind the last whole chunk.
+        /// Bytes after the last whole chunk.
         bytes: u64,
     },
     /// The kernel dropped events while recording.
@@ -231,8 +231,9 @@ impl fmt::Display for Warning {
                 bytes,
             } => write!(
                 f,
-                "{file} is cut off: its first {events} events were read, {bytes} bytes behind \
-                 them and what the end tells (lost events, texts of after) are missing"
+                "{file} is cut off: its first {events} events were read, the {bytes} bytes after \
+                 them were left out, and the file's last part (lost events, texts read at the end) \
+                 is missing"
             ),
             Self::Lost { file, events, cpus } => write!(
                 f,

@@ -1,7 +1,7 @@
 //! One event of a recording, as the kernel's tracepoints print it.
 //!
-//! Page frame numbers, migrate types and orders are the recorded kernel's, unchecked beyond what
-//! fits; a reader that needs more checks it itself.
+//! Page frame numbers, migrate types and orders are the recorded kernel's. They are only checked to
+//! fit their types; code that needs more has to check it.
 
 /// One event.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,12 +16,12 @@ pub struct Event {
     pub what: What,
 }
 
-/// A function of the kernel, by its place in [`crate::header::Header::symbols`].
+/// A function of the kernel, as an index into [`crate::header::Header::symbols`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Symbol(pub u32);
 
-/// The text of a [`What::Mark`] where a hold of a zone's lock ends: made from a probe, for there is no
-/// tracepoint.
+/// The text of a [`What::Mark`] where a hold of a zone's lock ends. It comes from a probe, because
+/// there is no tracepoint.
 pub const HOLD_ENDS: &str = "plimsoll: zone lock released";
 
 /// What happened.
@@ -53,7 +53,7 @@ pub enum What {
         /// log₂ of its pages.
         order: u8,
     },
-    /// A block that was freed in a batch came to its per-CPU list (`mm_page_free_batched`).
+    /// A block that was freed in a batch was put on its per-CPU list (`mm_page_free_batched`).
     FreeBatched {
         /// Its first page frame. Linux prints order 0 for all; the order is that of its `Free`.
         pfn: u64,
@@ -149,7 +149,7 @@ pub enum What {
         lock: u64,
         /// The kind of lock, as bits (1: spinning, 2: reader, 4: writer, 8: real-time, 16: per-CPU, 32: mutex).
         flags: u32,
-        /// Who asked, innermost function first; empty where no call chain was recorded.
+        /// The call chain, innermost function first; empty if none was recorded.
         stack: Vec<Symbol>,
     },
     /// The wait for a lock ended (`contention_end`).
@@ -176,15 +176,15 @@ pub enum What {
         counter: u64,
         /// What was added.
         amount: i64,
-        /// From how much on a CPU's part is folded into the shared value.
+        /// The batch: a CPU's part that reaches it is folded into the shared value.
         batch: i32,
     },
-    /// A process was chosen to die for its memory (`mark_victim`).
+    /// The OOM killer marked a process as a victim (`mark_victim`).
     MarkVictim {
         /// Its process id.
         victim: u32,
     },
-    /// The OOM reaper is told of a victim (`wake_reaper`).
+    /// The OOM reaper is woken for a victim (`wake_reaper`).
     WakeReaper {
         /// The victim's process id.
         victim: u32,
@@ -199,7 +199,7 @@ pub enum What {
         /// The victim's process id.
         victim: u32,
     },
-    /// The OOM reaper lets a victim be (`skip_task_reaping`).
+    /// The OOM reaper skips a victim (`skip_task_reaping`).
     SkipReaping {
         /// The victim's process id.
         victim: u32,
@@ -210,7 +210,7 @@ pub enum What {
     Unmap {
         /// Its first address.
         start: u64,
-        /// The address behind it.
+        /// The first address after it.
         end: u64,
     },
     /// Something was written to `trace_marker`: the recorder's own notes begin with `plimsoll: `.

@@ -1,4 +1,4 @@
-//! What a recording says of itself.
+//! What was recorded, where, and how complete it is.
 
 /// What was recorded, where, and how complete it is. Empty strings and zeros mean that the recording
 /// does not say, as in the text of `perf script`.
@@ -16,7 +16,7 @@ pub struct Header {
     pub page_bytes: u32,
     /// Pages of a page block (`/proc/pagetypeinfo`).
     pub pageblock_pages: u32,
-    /// What was run, as a person would type it.
+    /// The command that was run, as a person would type it.
     pub command: String,
     /// Texts of the recorded computer, by name and moment: `zoneinfo before`, `zoneinfo after`,
     /// `pagetypeinfo before`, `min_free_kbytes`, `percpu_pagelist_high_fraction`, `stat_interval`, and so on.

@@ -34,8 +34,7 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// Puts events in order of time; those of one moment in order of CPU, and those of one CPU stay
-    /// in theirs.
+    /// Sorts events by time, and events of one moment by CPU. Events of one CPU keep their order.
     pub fn sort(&mut self) {
         self.events.sort_by_key(|event| (event.time_ns, event.cpu));
     }

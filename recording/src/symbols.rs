@@ -72,8 +72,9 @@ impl Kallsyms {
         found.map_or_else(|| format!("{address:#x}"), |(_, name)| name.clone())
     }
 
-    /// From where to where the function with this name goes, with the parts that a compiler has made
-    /// of it (`name.isra.0`, `name.cold`). Up to the next function; the last one has no end.
+    /// The address range of the function with this name, and of the parts that a compiler has split
+    /// off it (`name.isra.0`, `name.cold`). Each ends where the next function begins; the last
+    /// function has no end.
     #[must_use]
     pub fn extents(&self, name: &str) -> Vec<(u64, u64)> {
         let is_part = |known: &str| {

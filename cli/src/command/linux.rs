@@ -85,7 +85,7 @@ fn spinner() -> ProgressBar {
 
 fn summary(options: &Options, outcome: &Outcome) -> String {
     let cpu = match outcome.cpu_seconds {
-        Some(seconds) => format!(", {seconds:.0} s of one of its processors"),
+        Some(seconds) => format!(", {seconds:.0} s of CPU time"),
         None => String::new(),
     };
     format!(
@@ -146,7 +146,7 @@ fn loads(width: usize) -> String {
         }
         text += &format!("{}\n\n", told.trim_fmt());
     }
-    text + "Each is told by `-- name=value ...` at the end of the command.\n"
+    text + "Set parameters with `-- name=value ...` at the end of the command.\n"
 }
 
 fn table(width: usize) -> Table {

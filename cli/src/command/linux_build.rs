@@ -21,8 +21,8 @@ const TICK: Duration = Duration::from_millis(200);
 
 /// Builds a kernel to boot: Debian's packaged source, configured for recordings
 ///
-/// The source is fetched with `apt-get download` and not installed: 150 MB, 2 GB unpacked. A first build takes some ten
-/// minutes on two CPUs, another patch on the same kernel one minute. An interrupted build goes on where it was.
+/// The source is fetched with `apt-get download` and not installed: 150 MB, 2 GB unpacked. A first build takes about
+/// ten minutes on two CPUs, a build with another patch one minute. An interrupted build resumes.
 #[derive(Debug, clap::Args)]
 pub(crate) struct LinuxBuild {
     /// The series of kernels
@@ -37,7 +37,7 @@ pub(crate) struct LinuxBuild {
     /// The folder of semantic patches [default: kernel/ of the checkout]
     #[arg(long, value_name = "DIR")]
     patches: Option<PathBuf>,
-    /// Runs so many compilers at once [default: one per CPU]
+    /// Runs this many compilers at once [default: one per CPU]
     #[arg(long, value_name = "N")]
     jobs: Option<NonZeroUsize>,
     /// The folder for sources, objects and kernels [default: plimsoll in the user's cache]
@@ -76,7 +76,7 @@ pub(crate) fn run(args: &LinuxBuild) -> anyhow::Result<()> {
     bar.finish_and_clear();
     let built = built.map_err(told)?;
     output::print(&format!(
-        "{}\nLinux {}, from {}\nto boot it: plimsoll linux --kernel and this file\n",
+        "{}\nLinux {}, from {}\nto boot it: `plimsoll linux --kernel` with this file\n",
         built.image.display(),
         built.release,
         built.package

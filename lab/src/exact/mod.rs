@@ -1,5 +1,5 @@
 //! Exact replay: the operations of a recording once more, in recorded order, and each decision of
-//! Plimsoll beside the kernel's.
+//! Plimsoll compared with the kernel's.
 //!
 //! A [`Judge`] takes one subject from a recording: page lists, timers, counters, kills. A recording
 //! that has nothing of a subject has no [`Judgement`] of it. [`judges`] lists them all.
@@ -20,7 +20,7 @@ use crate::error::Error;
 use crate::progress::Progress;
 use crate::report::Table;
 
-/// What one subject came to.
+/// The result of one subject.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Judgement {
     /// What was compared, as a row of a table is called: `page lists`, `timer wheel`.
@@ -51,7 +51,7 @@ pub trait Judge {
     fn judge(&self, recording: &Recording) -> Option<Judgement>;
 }
 
-/// What the user asked of an exact replay.
+/// The user's options of an exact replay.
 #[derive(Clone, Debug, Default)]
 pub struct ExactOptions {
     /// The recording, or `-` for standard input.
@@ -132,8 +132,8 @@ fn nothing_to_judge(file: &str, subjects: &[&str], recording: &Recording) -> Str
     let missing = recording.header.missing.join(" ");
     let text = format!(
         "{file} has nothing that can be replayed exactly (looked for: {}); page lists need \
-         /proc/zoneinfo of before, which `plimsoll record` and `plimsoll linux` keep and the text \
-         of `perf script` has not",
+                 the /proc/zoneinfo of the beginning, which `plimsoll record` and `plimsoll linux` \
+                 keep and the output of `perf script` lacks",
         subjects.join(", ")
     );
     if missing.is_empty() {

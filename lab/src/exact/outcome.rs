@@ -36,8 +36,8 @@ impl Outcome {
         let warnings = lost
             .map(|(cpu, events)| {
                 format!(
-                    "CPU {cpu} lost {events} events, so what follows them there may differ from \
-                     the kernel for that reason alone; record again with larger buffers"
+                    "CPU {cpu} lost {events} events, and differences after them on this CPU may be due to that \
+                 alone; record again with larger buffers"
                 )
             })
             .collect();
@@ -103,7 +103,7 @@ impl Outcome {
             .flat_map(|judgement| judgement.notes.iter().map(String::as_str))
             .collect();
         Table {
-            title: "Plimsoll beside the kernel".to_owned(),
+            title: "Plimsoll compared with the kernel".to_owned(),
             note: notes.join(" "),
             columns: heads.map(str::to_owned).to_vec(),
             rows: self.judgements.iter().map(row).collect(),

@@ -56,9 +56,9 @@ impl Judge for Watermarks {
         }
         if judgement.set_aside > 0 {
             judgement.notes.push(format!(
-                "{} checks are set aside: of a larger block that the kernel refused and the numbers \
-                 allow, since it also looks whether there is such a block, or with rights that Plimsoll has \
-                 no word for.",
+                "{} checks are set aside: either the kernel refused a larger block that the numbers \
+             allow, because it also checks that such a block is free, or the request had rights \
+             that requests in Plimsoll do not have.",
                 judgement.set_aside
             ));
         }

@@ -152,7 +152,7 @@ impl Firings {
         let lines = lines.map(|(name, most)| Line::full(vec![name.to_owned()], [most as f64]));
         Figures {
             name: "crowding",
-            title: "Most runs of vmstat_update that began at once",
+            title: "Most runs of vmstat_update that began together",
             note: String::new(),
             keys: vec!["within"],
             same: 1,

@@ -95,8 +95,8 @@ pub fn in_order(victims: &[Victim], start_ns: u64) -> Figures {
         name: "victims",
         title: "Victims, in the order in which they were killed",
         note:
-            "`killed` is the time since the recording began; `chosen by` the thread that asked for \
-               memory."
+            "`killed` is the time since the recording began; `chosen by` is the thread that asked for \
+             memory."
                 .to_owned(),
         keys: vec!["nth", "victim", "chosen by"],
         same: 1,
@@ -129,7 +129,7 @@ pub fn timeline(victims: &[Victim]) -> Figures {
     Figures {
         name: "reaping",
         title: "From the kill to the end of each victim's memory",
-        note: "Times since the kill. An exit is a victim's if its first thread ended it."
+        note: "Times since the kill. An exit counts if the victim's first thread ran it."
             .to_owned(),
         keys: vec!["nth", "victim"],
         same: 1,

@@ -56,8 +56,9 @@ pub fn open(file: &str) -> Result<(Recording, Vec<String>), Error> {
         )));
     }
     let left_out = contents.ignored.iter();
-    let left_out =
-        left_out.map(|(name, count)| format!("{count} events {name} mean nothing here."));
+    let left_out = left_out.map(|(name, count)| {
+        format!("{count} events {name} are of no known kind and were left out.")
+    });
     recording.header.missing.extend(left_out);
     let warnings = contents.warnings.iter().map(ToString::to_string);
     Ok((recording, warnings.collect()))

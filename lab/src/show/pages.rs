@@ -103,8 +103,7 @@ pub fn by_cpu(moves: &[Move]) -> Figures {
     Figures {
         name: "cpus",
         title: "Refills, spills, decays and drains by CPU",
-        note: "A drain is counted where it ran, which may be another CPU than the list's."
-            .to_owned(),
+        note: "A drain counts on the CPU that ran it, which may not be the list's own.".to_owned(),
         keys: vec!["cpu"],
         same: 1,
         keys_stand: Stand::Before,

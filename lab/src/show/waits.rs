@@ -53,14 +53,12 @@ impl Contentions {
         if self.open > 0 {
             let open = waits(self.open);
             sentences.push(format!(
-                "{open} had not ended when the recording did; counted until then."
+                "{open} lasted beyond the end of the recording; counted up to its end."
             ));
         }
         if self.begun_before > 0 {
             let before = waits(self.begun_before);
-            sentences.push(format!(
-                "{before} had begun before the recording; left out."
-            ));
+            sentences.push(format!("{before} began before the recording; left out."));
         }
         sentences.join(" ")
     }

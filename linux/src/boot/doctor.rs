@@ -1,4 +1,4 @@
-//! What booting a kernel needs of this computer, and what installs what is missing.
+//! The programs that booting a kernel needs, and the command that installs missing ones.
 
 use std::env;
 use std::ffi::OsStr;
@@ -22,14 +22,14 @@ pub struct Finding {
     pub state: State,
 }
 
-/// How something that is needed is.
+/// The state of one needed thing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
     /// It is there; where, or which.
     There(String),
-    /// It is not there, and some of what is offered does without; what does not.
+    /// It is not there, but some loads work without it; the text says which do not.
     Optional(String),
-    /// It is not there, and nothing works without; what to do if no package brings it.
+    /// It is not there, and nothing works without it; the text says what to do if no package has it.
     Missing(String),
 }
 

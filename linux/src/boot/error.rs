@@ -10,9 +10,9 @@ use std::time::Duration;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// What was asked for cannot be; the text says what can.
+    /// The request cannot be met; the text says what is possible.
     Asked(String),
-    /// Something this computer lacks; the text says what installs it.
+    /// This computer lacks something; the text says what installs it.
     Missing(String),
     /// A file could not be read or written.
     File {
@@ -39,7 +39,7 @@ pub enum Error {
         /// Where what it sent so far is kept; `None` if it sent nothing.
         kept: Option<PathBuf>,
     },
-    /// The guest ended without having sent all.
+    /// The guest ended before it had sent the whole recording.
     Ended {
         /// How far it had come.
         after: String,
@@ -50,7 +50,7 @@ pub enum Error {
         /// Where what it sent so far is kept; `None` if it sent nothing.
         kept: Option<PathBuf>,
     },
-    /// The guest was stopped before it had sent all.
+    /// The guest was stopped before it had sent the whole recording.
     Stopped {
         /// Why.
         why: Stop,
@@ -64,7 +64,7 @@ pub enum Error {
 /// Why a guest was stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// It ran longer than it was to.
+    /// It ran longer than its timeout.
     Timeout(Duration),
     /// The user wanted it to stop.
     Signal,
@@ -81,7 +81,7 @@ impl Error {
         }
     }
 
-    /// Whether the user can mend it.
+    /// Whether the user can correct it.
     #[must_use]
     pub fn is_bad_input(&self) -> bool {
         // A guest that fails may be ours to mend, all else is this computer or what was asked of it.
@@ -122,7 +122,7 @@ impl fmt::Display for Error {
                 match why {
                     Stop::Timeout(limit) => write!(
                         f,
-                        "the guest was stopped {after}, after {} seconds: give it more with --timeout{kept}",
+                        "the guest was stopped {after}, after {} seconds: allow more with --timeout{kept}",
                         limit.as_secs()
                     ),
                     Stop::Signal => write!(f, "the guest was stopped {after}{kept}"),

@@ -39,7 +39,7 @@ impl FromStr for Memory {
         };
         match read() {
             Some(mib) if mib >= MEMORY_MIN_MIB => Ok(Self(mib)),
-            Some(_) => Err(format!("a guest needs {MEMORY_MIN_MIB}M at least")),
+            Some(_) => Err(format!("a guest needs at least {MEMORY_MIN_MIB}M")),
             None => Err("write it as 2G or 3072M".to_owned()),
         }
     }
@@ -140,15 +140,15 @@ impl Options {
         let refuse = |text: String| Err(Error::Asked(text));
         if !(1..=CPUS_MAX).contains(&self.cpus) {
             return refuse(format!(
-                "{} CPUs cannot be emulated: 1 to {CPUS_MAX} can, as QEMU's x86 machine has no x2APIC \
-                 without hardware help",
+                "{} CPUs cannot be emulated: give 1 to {CPUS_MAX}, because QEMU emulates no x2APIC before \
+                 version 9",
                 self.cpus
             ));
         }
         let nodes = u64::from(self.nodes);
         if self.nodes == 0 || self.nodes > self.cpus {
             return refuse(format!(
-                "{} nodes of {} CPUs cannot be: each node has a CPU",
+                "{} nodes cannot share {} CPUs: each node needs at least one",
                 self.nodes, self.cpus
             ));
         }
@@ -242,16 +242,16 @@ pub(super) mod tests {
             "64M"
                 .parse::<Memory>()
                 .unwrap_err()
-                .contains("512M at least")
+                .contains("at least 512M")
         );
     }
 
     #[test]
     fn what_cannot_be_emulated_is_refused_with_what_can() {
         options().check().unwrap();
-        assert!(refused(|o| o.cpus = 256).contains("1 to 255 can"));
-        assert!(refused(|o| o.cpus = 0).contains("1 to 255 can"));
-        assert!(refused(|o| o.nodes = 5).contains("each node has a CPU"));
+        assert!(refused(|o| o.cpus = 256).contains("give 1 to 255"));
+        assert!(refused(|o| o.cpus = 0).contains("give 1 to 255"));
+        assert!(refused(|o| o.nodes = 5).contains("each node needs at least one"));
         let little = |o: &mut Options| (o.nodes, o.memory) = (4, Memory(512));
         assert!(refused(little).contains("give 1G with --memory"));
         assert!(refused(|o| o.append = vec!["a -- b".to_owned()]).contains("cannot be appended"));

@@ -34,7 +34,7 @@ pub(super) fn configure(
     let refused = refused(&fragment, &made);
     if !refused.is_empty() {
         return Err(Error::Asked(format!(
-            "{} cannot be configured for recordings: it does not take {}; name another --series",
+            "{} cannot be configured for recordings: its configuration refuses {}; name another --series",
             source.package,
             refused.join(", ")
         )));

@@ -7,17 +7,17 @@ use std::path::{Path, PathBuf};
 /// Why a kernel could not be built.
 #[derive(Debug)]
 pub enum Error {
-    /// What was asked for cannot be; the text says what to ask instead.
+    /// The request cannot be met; the text says what is possible.
     Asked(String),
     /// Something must be installed first; the text has the command.
     Missing(String),
     /// A command failed.
     Failed {
-        /// What it was to do, as "unpacking the source".
+        /// Its purpose, such as "unpacking the source".
         what: String,
         /// The end of what it printed.
         said: String,
-        /// Where all that it printed is, if it was kept.
+        /// The file with all of its output, if it was kept.
         log: Option<PathBuf>,
     },
     /// A file or folder could not be read or written.
@@ -32,7 +32,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether the user can mend it, other than by mending the computer.
+    /// Whether the user can correct it, other than by repairing the computer.
     #[must_use]
     pub const fn is_bad_input(&self) -> bool {
         matches!(self, Self::Asked(_) | Self::Missing(_))

@@ -1,5 +1,5 @@
-//! Kernels of one's own: Debian's packaged source, configured to be recorded at a rate of timer interrupts of one's
-//! choice, with semantic patches or without.
+//! Builds kernels to record: Debian's packaged source, configured for recordings at a chosen HZ, with
+//! or without semantic patches.
 //!
 //! ```text
 //! build/source/6.12/            the packaged source, unpacked; patched in place, packaged files kept beside
@@ -7,7 +7,7 @@
 //! kernels/6.12-hz1000-phased/   boot/vmlinuz-RELEASE, boot/config-RELEASE, recipe.txt
 //! ```
 //!
-//! Everything is resumed where it was interrupted. One build at a time uses the folder.
+//! An interrupted build resumes where it stopped. One build at a time uses the folder.
 
 mod compile;
 mod config;
@@ -60,7 +60,7 @@ impl Recipe {
     ///
     /// # Errors
     ///
-    /// [`Error::Asked`] if `series` is none.
+    /// [`Error::Asked`] if `series` is not a kernel series.
     pub fn new(series: &str, rate: Rate, mut patches: Vec<SemanticPatch>) -> Result<Self, Error> {
         source::check_series(series)?;
         patches.sort_by(|one, other| one.name.cmp(&other.name));
@@ -94,9 +94,9 @@ impl Recipe {
 /// How far a build is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step<'a> {
-    /// A step begins that takes a while; a person is told what it is.
+    /// A long step begins; the text names it for the user.
     Begins(&'a str),
-    /// So many objects were compiled.
+    /// The number of objects compiled so far.
     Compiled {
         /// Since the build began.
         done: u64,
@@ -116,7 +116,7 @@ pub struct Built {
     pub package: String,
 }
 
-/// Builds the kernel of `recipe` below `cache`, with so many compilers at once.
+/// Builds the kernel of `recipe` below `cache`, with `jobs` compilers at once.
 ///
 /// # Errors
 ///
@@ -130,7 +130,8 @@ pub fn build(
     told: &mut dyn FnMut(Step<'_>),
 ) -> Result<Built, Error> {
     if !cfg!(target_arch = "x86_64") {
-        let text = "the recipe is for x86-64 kernels, and compilers for this computer make others";
+        let text =
+            "only x86-64 kernels can be built, and the compiler of this computer builds others";
         return Err(Error::Asked(text.to_owned()));
     }
     tools.check(!recipe.patches.is_empty())?;

@@ -1,10 +1,10 @@
 //! Semantic patches: files that Coccinelle's `spatch` reads, applied to the kernel's source.
 //!
-//! They are read from a folder and never become part of this program: theirs is another licence.
+//! They are read from a folder and never become part of this program, because they have another licence.
 //!
 //! Each names the file that it changes (`// Apply to: mm/vmstat.c`) and how often words stand in
-//! that file afterwards (`// Expect: 3 zone_hold_next`). Where a patch does not match, `spatch`
-//! changes nothing and is content; the counts are what tells.
+//! that file afterwards (`// Expect: 3 zone_hold_next`). If a patch does not match, `spatch`
+//! changes nothing and reports success; only the counts show it.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -36,7 +36,7 @@ impl SemanticPatch {
     ///
     /// # Errors
     ///
-    /// [`Error::Asked`] if there is none, or it does not say what it changes.
+    /// [`Error::Asked`] if there is no such patch, or it does not say which file it changes.
     pub fn read(name: &str, folder: &Path) -> Result<Self, Error> {
         let known = names(folder);
         if !known.iter().any(|known| known == name) {
@@ -109,7 +109,7 @@ impl SemanticPatch {
             let found = occurrences(&text, word);
             if found != *expected {
                 return Err(Error::Asked(format!(
-                    "{} does not fit {}: `{word}` is {found} times in {} afterwards, not {expected}",
+                    "{} does not fit {}: `{word}` occurs {found} times in {} afterwards, not {expected}",
                     self.file.display(),
                     source.package,
                     self.target.display()

@@ -30,7 +30,7 @@ pub(super) fn check_series(series: &str) -> Result<(), Error> {
     match series.split_once('.') {
         Some((major, minor)) if digits(major) && digits(minor) => Ok(()),
         _ => Err(Error::Asked(format!(
-            "`{series}` is no series of kernels: write it like 6.12"
+            "`{series}` is not a kernel series: write it like 6.12"
         ))),
     }
 }
@@ -83,7 +83,7 @@ fn fetch(tools: &Tools, series: &str, folder: &Path) -> Result<PathBuf, Error> {
     let mut files = files.flatten().map(|entry| entry.path());
     files
         .find(|path| path.extension().is_some_and(|end| end == "deb"))
-        .ok_or_else(|| Error::Asked(format!("apt-get brought no package {package}")))
+        .ok_or_else(|| Error::Asked(format!("apt-get downloaded no package {package}")))
 }
 
 /// Unpacks the package `archive` and the source in it into `draft`.

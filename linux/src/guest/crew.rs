@@ -110,7 +110,7 @@ impl Worker {
             return Ok(());
         }
         Err(io::Error::other(format!(
-            "worker {} was to say `{word}`, and said `{}`",
+            "worker {} should have said `{word}`, but said `{}`",
             self.child.id(),
             line.trim_end()
         )))

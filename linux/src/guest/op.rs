@@ -82,7 +82,7 @@ pub(crate) struct NoOp(String);
 
 impl fmt::Display for NoOp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "`{}` is no step of a worker", self.0)
+        write!(f, "`{}` is not a step of a worker", self.0)
     }
 }
 

@@ -83,7 +83,7 @@ pub(crate) fn pin(cpu: u32) -> io::Result<()> {
     let mut only = CpuSet::new();
     let cpu = usize::try_from(cpu).unwrap_or(usize::MAX);
     if cpu >= CpuSet::MAX_CPU {
-        return Err(io::Error::other(format!("no CPU {cpu} can be asked for")));
+        return Err(io::Error::other(format!("CPU {cpu} cannot be asked for")));
     }
     only.set(cpu);
     sched_setaffinity(None, &only)?;

@@ -46,7 +46,7 @@ fn check(series: &str) -> Result<(), Error> {
     match series.split_once('.') {
         Some((major, minor)) if digits(major) && digits(minor) => Ok(()),
         _ => Err(Error::Asked(format!(
-            "`{series}` is no series of kernels: write it like {CHECKED_SERIES}"
+            "`{series}` is not a kernel series: write it like {CHECKED_SERIES}"
         ))),
     }
 }
@@ -107,7 +107,9 @@ fn fetch(package: &str, kernels: &Path) -> Result<(), Error> {
     let mut files = entries.flatten().map(|entry| entry.path());
     let archive = files
         .find(|path| path.extension().is_some_and(|extension| extension == "deb"))
-        .ok_or_else(|| Error::Missing(format!("`apt-get download {package}` brought nothing")))?;
+        .ok_or_else(|| {
+            Error::Missing(format!("`apt-get download {package}` downloaded nothing"))
+        })?;
     let root = draft.path().join("root");
     run(Command::new("dpkg").arg("-x").args([&archive, &root]))?;
     Kernel::of_folder(&root)?;

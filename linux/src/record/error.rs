@@ -51,7 +51,7 @@ pub enum RecordError {
         /// What the system said, and how much is in the file.
         source: WriteError,
     },
-    /// The kernel tells its events in a way that is not understood.
+    /// The kernel describes its events in an unknown way.
     Formats(String),
     /// The system refused something else.
     System {
@@ -81,7 +81,7 @@ impl RecordError {
         }
     }
 
-    /// Whether the user can mend it, as opposed to a fault of ours.
+    /// Whether the user can correct it, as opposed to a fault of ours.
     #[must_use]
     pub fn is_bad_input(&self) -> bool {
         !matches!(self, Self::Formats(_))
@@ -100,9 +100,9 @@ impl fmt::Display for RecordError {
                  a user the right to read and write /sys/kernel/tracing",
             ),
             Self::Lockdown => f.write_str(
-                "the kernel is locked down and keeps its events to itself, from root too; boot \
+                "the kernel is in lockdown and hides its events, even from root; boot \
                  without `lockdown=` or switch off Secure Boot \
-                 (/sys/kernel/security/lockdown tells the state)",
+                 (/sys/kernel/security/lockdown shows the state)",
             ),
             Self::Tracefs { path, source } => {
                 write!(f, "cannot use {}: {source}", path.display())

@@ -129,7 +129,7 @@ impl Chosen {
                 match of_functions(instance, &folder, kallsyms, &functions) {
                     Ok(()) => format!(" of {}", functions.join(" and ")),
                     Err(error) => {
-                        self.refused(&name, &error, "those of all functions are recorded")
+                        self.refused(&name, &error, "events of all functions are recorded")
                     }
                 }
             }
@@ -138,7 +138,7 @@ impl Chosen {
         match instance.write(&format!("{folder}/enable"), "1") {
             Ok(()) => self.recorded.push(format!("{name}{limit}")),
             Err(error) => {
-                let missing = format!("{name}: the kernel did not switch it on ({error}).");
+                let missing = format!("{name}: the kernel did not enable it ({error}).");
                 self.missing.push(missing);
             }
         }

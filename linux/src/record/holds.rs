@@ -1,5 +1,5 @@
-//! Where holds of a zone's lock end, which no tracepoint tells: a probe where a lock is released, kept to those
-//! releases that the page allocator makes.
+//! Where holds of a zone lock end. No tracepoint shows that, so a probe is set where locks are
+//! released, limited to releases by the page allocator.
 
 use plimsoll_recording::{Header, Kallsyms};
 
@@ -8,7 +8,7 @@ use crate::tracefs::{Instance, NoProbe, Probe};
 /// Whether ends of holds are recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holds {
-    /// Each of them. The probe is in the way of every release of a lock that interrupts are off under.
+    /// Each of them. The probe slows every release of a lock that was taken with interrupts off.
     Wanted,
     /// None of them.
     Spared,
@@ -46,12 +46,12 @@ pub(super) fn enable(
                     header.recorded.push(recorded.to_owned());
                     return;
                 }
-                Err(error) => format!("the kernel did not switch the probe on: {error}"),
+                Err(error) => format!("the kernel did not enable the probe: {error}"),
             }
         }
         (Ok(_), None) => "names of functions are hidden".to_owned(),
         (Err(NoProbe::Unsupported), _) => {
-            "it takes x86-64 and a kernel with CONFIG_KPROBE_EVENTS".to_owned()
+            "it needs x86-64 and a kernel with CONFIG_KPROBE_EVENTS".to_owned()
         }
         (Err(NoProbe::Refused(error)), _) => format!("the kernel refused a probe: {error}"),
     };

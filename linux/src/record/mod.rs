@@ -6,8 +6,8 @@
 //! …                                  ┘
 //! ```
 //!
-//! The clock is `mono`: it is the same on all CPUs, so that events of several can be put in order,
-//! and exact; `local` is neither across CPUs, and `global` takes a lock for each event.
+//! The trace clock is `mono`: all CPUs share it, so events of several CPUs can be put in order, and it
+//! counts nanoseconds; `local` differs between CPUs, and `global` takes a lock for each event.
 
 mod convert;
 mod error;
@@ -60,8 +60,8 @@ pub struct Options {
 pub enum Reading {
     /// While the load runs; then its length is not limited.
     Meanwhile,
-    /// Once it has ended, so that reading does not disturb it; what does not fit the buffers is
-    /// lost.
+    /// After it has ended, so that reading does not disturb it; events that do not fit into the
+    /// buffers are lost.
     Afterwards,
 }
 

@@ -116,17 +116,17 @@ fn kallsyms(header: &mut Header) -> Kallsyms {
 /// Switches on the probe of bulk allocations, or tells why they are missing.
 fn bulk(instance: &Instance, probe: Result<&Probe, &NoProbe>, header: &mut Header) {
     let consequence = "bulk allocations (alloc_pages_bulk has no tracepoint) are not recorded, \
-                       and their pages come up as frees without an allocation";
+                       and their pages appear as frees without an allocation";
     let why = match probe {
         Ok(probe) => match instance.write(&format!("events/{}/enable", probe.event()), "1") {
             Ok(()) => {
                 header.recorded.push("plimsoll:bulkret".to_owned());
                 return;
             }
-            Err(error) => format!("the kernel did not switch the probe on: {error}"),
+            Err(error) => format!("the kernel did not enable the probe: {error}"),
         },
         Err(NoProbe::Unsupported) => {
-            "this kernel has no probes, which take CONFIG_KPROBE_EVENTS".to_owned()
+            "this kernel has no probes, which need CONFIG_KPROBE_EVENTS".to_owned()
         }
         Err(NoProbe::Refused(error)) => format!("the kernel refused a probe: {error}"),
     };

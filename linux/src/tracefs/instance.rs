@@ -93,7 +93,7 @@ pub(crate) struct Marker {
 
 impl Marker {
     pub(crate) fn note(&mut self, text: &str) {
-        // A note that is lost is missed by whoever looks for it; no reason to stop a recording.
+        // A lost note is no reason to stop a recording; the reader that needs it will miss it.
         let _ = self
             .file
             .write_all(format!("plimsoll: {text}\n").as_bytes());

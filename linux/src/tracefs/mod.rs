@@ -1,7 +1,7 @@
 //! The kernel's tracefs: finding or mounting it, and an instance of our own in it.
 //!
-//! An instance has its own ring buffers and its own set of events, so that recording disturbs no
-//! one else who traces. It is removed when it is dropped, however the recording ends.
+//! An instance has its own ring buffers and its own set of events, so that recording
+//! does not disturb other users of tracing. It is removed when it is dropped, however the recording ends.
 
 mod instance;
 mod mount;

@@ -1,5 +1,5 @@
 //! Probes where the kernel has no tracepoint: at the end of `alloc_pages_bulk`, and where a lock that
-//! interrupts are off under is released.
+//! was taken with interrupts off is released.
 
 use std::fs::OpenOptions;
 use std::io::{self, Write};
@@ -41,7 +41,7 @@ pub(crate) struct Probe {
 pub(crate) enum NoProbe {
     /// The kernel has no probes.
     Unsupported,
-    /// The kernel did not take it.
+    /// The kernel refused it.
     Refused(io::Error),
 }
 

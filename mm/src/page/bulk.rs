@@ -16,13 +16,13 @@ use crate::units::{Order, Pages, Pfn};
 
 impl<M: Machine> PageAllocator<M> {
     /// Hands out up to as many single pages as `pfns` has room for, in its first entries, and
-    /// returns how many (Linux: `alloc_pages_bulk`). The order of the request is not looked at.
+    /// returns how many (Linux: `alloc_pages_bulk`). The order of the request is ignored.
     ///
-    /// The pages come from one zone of the first node, which must stay above its low watermark by
-    /// all of them whatever the urgency. If none does, if only one page is wanted, or if somebody
-    /// drains this CPU's lists right now, one page is handed out as by [`PageAllocator::alloc`].
-    /// Zero means that this failed too. Unlike single allocations, these do not make page lists
-    /// forget how many pages were freed in a row.
+    /// The pages come from one zone of the first node, which must still be above its low
+    /// watermark after all of them are taken, whatever the urgency. If no zone is, if only one page
+    /// is wanted, or if another CPU is draining this CPU's lists, one page is handed out as by
+    /// [`PageAllocator::alloc`]. Zero means that this failed too. Unlike a single allocation, a bulk allocation does not
+    /// halve the count of pages freed in a row.
     pub fn alloc_bulk(&self, machine: &M, request: Request, pfns: &mut [Pfn]) -> usize {
         let request = Request {
             order: Order::ZERO,

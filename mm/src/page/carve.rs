@@ -1,10 +1,10 @@
 //! Where free blocks of given orders and types can lie in an empty zone.
 //!
-//! Free blocks must not be buddies of each other, or they would be one block. So of every pair one
-//! half is free and the other holds something in use, which may itself have smaller free blocks in
-//! it: the plan packs these as densely as that allows.
+//! Free blocks must not be buddies of each other, or they would be one block. So of every pair
+//! of buddies at most one is free, and the other is at least partly in use. Its remaining pages may
+//! be smaller free blocks; the plan packs these as densely as possible.
 //!
-//! Locks: none; whoever plans owns all pages of the zone.
+//! Locks: none; the caller owns all pages of the zone.
 
 use alloc::vec::Vec;
 use core::array;
@@ -36,9 +36,9 @@ struct Uncut {
     block: Order,
     /// Untouched blocks of the largest order, the lowest address last.
     whole: Vec<u32>,
-    /// Blocks of one type's size, of no type yet, of which something must stay in use.
+    /// Page blocks of no type yet, of which at least a part must stay in use.
     halves: Vec<u32>,
-    /// By type and order: pieces of which something must stay in use.
+    /// By type and order: pieces of which at least a part must stay in use.
     open: [[Vec<u32>; Order::COUNT]; Mobility::COUNT],
 }
 
@@ -93,7 +93,7 @@ impl Uncut {
         Some(page)
     }
 
-    /// A block of one type's size of which something is to stay in use.
+    /// A page block of which at least a part must stay in use.
     fn open_block(&mut self) -> Option<u32> {
         if let Some(half) = self.halves.pop() {
             return Some(half);
@@ -105,7 +105,7 @@ impl Uncut {
         Some(page)
     }
 
-    /// What is left is in use.
+    /// All remaining blocks are in use.
     fn keep(self, in_use: &mut Vec<Piece>) {
         let piece = |page, order, mobility| Piece {
             page,

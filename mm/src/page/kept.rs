@@ -12,7 +12,7 @@ use crate::machine::{Machine, Word};
 use crate::site::Site;
 use crate::units::{Order, Pages};
 
-/// How many kept blocks a request may have changed into others.
+/// How many kept blocks may be given up for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kept {
     /// Not the last one of a zone.
@@ -29,7 +29,7 @@ impl Ask {
         self.mark == Mark::Min && self.urgency == Urgency::Atomic && self.order > Order::ZERO
     }
 
-    /// Whether it may take from kept blocks once there is nothing else, and count their pages.
+    /// Whether it may take from kept blocks once no other block is left, and count their pages.
     pub(super) fn may_use_kept(&self) -> bool {
         match self.urgency {
             Urgency::Normal => false,
@@ -40,8 +40,8 @@ impl Ask {
 }
 
 impl<M: Machine> PageAllocator<M> {
-    /// Gives one kept block of a zone that could serve `request` back to others, and says whether
-    /// there was one (Linux: `unreserve_highatomic_pageblock`).
+    /// Gives up one kept block of a zone that could serve `request`, and says whether there was
+    /// one (Linux: `unreserve_highatomic_pageblock`).
     pub(super) fn give_kept(&self, machine: &M, request: Request, kept: Kept) -> bool {
         let gives = |zone: &Zone<M>| {
             zone.types.on()
@@ -68,8 +68,8 @@ impl<M: Machine> Zone<M> {
         });
     }
 
-    /// Notes how many free pages are in kept blocks, for watermark tests without the lock. For the
-    /// holder of the zone lock.
+    /// Stores how many free pages are in kept blocks, for watermark tests without the lock. The
+    /// caller holds the zone lock.
     pub(super) fn note_kept(&self, machine: &M, free: Pages) {
         let word = &self.settings.free_kept;
         let free = i64::from(free.0);

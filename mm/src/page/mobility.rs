@@ -11,7 +11,7 @@
 use crate::machine::{Machine, Tags};
 use crate::units::{Order, Pages};
 
-/// What may be done with the pages of an allocation, or of a block (Linux: `enum migratetype`).
+/// Whether the kernel may move or reclaim the pages of an allocation, or of a block (Linux: `enum migratetype`).
 ///
 /// The numbers are those that Linux prints in its trace events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -93,7 +93,7 @@ impl Mobility {
 /// Whether pages are grouped by mobility, and how large the blocks are that have one type.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Grouping {
-    /// They are not: one list per order (Linux: `page_group_by_mobility_disabled`).
+    /// Pages are not grouped: one list per order (Linux: `page_group_by_mobility_disabled`).
     #[default]
     Off,
     /// In blocks of 512 pages: Linux with huge pages.
@@ -150,14 +150,14 @@ impl<T: Tags> BlockTypes<T> {
         self.map.is_some()
     }
 
-    /// The size of a block. The largest if pages are not grouped: then no block is larger, and none
-    /// is looked into.
+    /// The size of a block. If pages are not grouped it is the largest order, so that no free block
+    /// is larger than it.
     #[inline]
     pub(super) fn block(&self) -> Order {
         self.block
     }
 
-    /// The type by which a request of `mobility` is served.
+    /// The type as which a request of `mobility` is served.
     #[inline]
     pub(super) fn served_as(&self, mobility: Mobility) -> Mobility {
         if self.on() {
@@ -176,8 +176,8 @@ impl<T: Tags> BlockTypes<T> {
         }
     }
 
-    /// Gives a type to all blocks that `order` from `page` on covers. For the holder of the zone
-    /// lock.
+    /// Gives a type to all blocks within the `1 << order` pages from `page` on. The caller holds
+    /// the zone lock.
     pub(super) fn set(&self, page: u32, order: Order, mobility: Mobility) {
         if let Some(map) = &self.map {
             let first = page >> self.block.get();
@@ -187,7 +187,7 @@ impl<T: Tags> BlockTypes<T> {
     }
 }
 
-/// What is known of each page frame and each block of a zone, without a lock.
+/// The tags of each page frame and each block of a zone, which are read without a lock.
 #[derive(Debug)]
 pub(super) struct Frames<'a, T> {
     pub(super) tags: &'a T,

@@ -1,7 +1,7 @@
-//! The state of another allocator as a start: which blocks are free, and what is on a CPU's lists.
+//! Starting from the state of another allocator: its free blocks, and the contents of CPUs' lists.
 //!
-//! A recording of a real machine begins in the middle. What is known of the state it begins in is
-//! put here before it is replayed.
+//! When a recording of a real machine begins, memory is already in use. The known parts of that
+//! state are set here before the recording is replayed.
 //!
 //! Locks: the zone lock, or a pcp lock.
 
@@ -33,10 +33,10 @@ pub struct TypedBlock {
     pub mobility: Mobility,
 }
 
-/// What one CPU's lists in one zone are like (Linux: `struct per_cpu_pages`).
+/// The state of one CPU's lists in one zone (Linux: `struct per_cpu_pages`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ListState {
-    /// From how many pages on frees spill, as tuned so far.
+    /// Frees spill at this many pages, as tuned so far.
     pub high: Pages,
     /// The next refill of single pages is the batch doubled this many times.
     pub alloc_factor: u32,
@@ -44,7 +44,7 @@ pub struct ListState {
     pub free_count: Pages,
     /// Whether the last free was of order 1 to 3.
     pub freed_high_order: bool,
-    /// What is on the lists: list by list, each from the coldest block, which is given back first,
+    /// The blocks on the lists: list by list, each from the coldest block, which is given back first,
     /// to the hottest, which is handed out first.
     pub blocks: Vec<TypedBlock>,
 }
@@ -61,7 +61,7 @@ impl ListState {
     }
 }
 
-/// Why a state cannot be a start. Nothing was changed but what is said.
+/// Why a state cannot be set. Nothing was changed, unless the variant says so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SeedError {
     /// There is no zone of that index.
@@ -116,7 +116,7 @@ impl<M: Machine> PageAllocator<M> {
     }
 
     /// Sets the state of `cpu`'s lists in a zone. The blocks must have been handed out with their
-    /// orders; the caller gives them up. They go on top of what is on the lists.
+    /// orders; the caller gives them up. They go on top of the blocks that are on the lists already.
     ///
     /// # Errors
     /// When there is no such zone, no list for an order, or a block is not the caller's to give.
@@ -154,7 +154,7 @@ impl<M: Machine> PageAllocator<M> {
         Ok(())
     }
 
-    /// What `cpu`'s lists in a zone are like, or `None` if there is no such zone. Waits for the CPU
+    /// The state of `cpu`'s lists in a zone, or `None` if there is no such zone. Waits for the CPU
     /// if it uses them right now.
     pub fn list_state(&self, machine: &M, zone: u32, cpu: CpuId) -> Option<ListState> {
         let zone = self.zone_at(zone).ok()?;

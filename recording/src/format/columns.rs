@@ -1,8 +1,8 @@
-//! The columns of a chunk: each field of all its events, one after the other, so that like stands
-//! beside like and packs well.
+//! The columns of a chunk: each field of all its events, one after the other, so that similar
+//! numbers are neighbours and pack well.
 //!
-//! A [`Column`] says how its numbers are written. What one event's fields are is told once, in
-//! `layout`, to a [`Side`]: the writer's takes numbers from the event, the reader's puts them there.
+//! A [`Column`] says how its numbers are written. The fields of an event are listed once, in `layout`,
+//! and passed to a [`Side`]: the writer's takes numbers from the event, the reader's puts them there.
 
 use std::collections::HashMap;
 

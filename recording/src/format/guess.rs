@@ -28,13 +28,13 @@ pub(super) struct Deed {
     pub(super) mobility: Option<u8>,
 }
 
-/// So many guesses are made at most.
+/// The largest number of guesses for one page.
 const GUESSES: usize = 12;
 
-/// So many pages of a list are remembered; Linux' own lists are seldom longer.
+/// The largest number of pages of a list that are remembered; Linux's own lists are seldom longer.
 const LIST_PAGES: usize = 8192;
 
-/// So many frees may wait for their batch.
+/// The largest number of frees that may wait for their batch.
 const PENDING_PAGES: usize = 128;
 
 /// Guesses, the likeliest first.

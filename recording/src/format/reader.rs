@@ -56,7 +56,7 @@ impl<R: Read> Reader<R> {
         Ok(reader)
     }
 
-    /// What is known so far; all of it once [`Reader::next_events`] has returned `None`.
+    /// The header as known so far; it is complete once [`Reader::next_events`] has returned `None`.
     #[must_use]
     pub fn header(&self) -> &Header {
         &self.header
@@ -97,7 +97,7 @@ impl<R: Read> Reader<R> {
         Ok(None)
     }
 
-    /// The whole header, and what is odd about the recording.
+    /// The whole header, and warnings about the recording.
     #[must_use]
     pub fn finish(mut self) -> (Header, Vec<Warning>) {
         let lost: u64 = self.header.lost.iter().map(|(_, events)| events).sum();

@@ -10,7 +10,7 @@ use crate::error::WriteError;
 use crate::event::{Event, Symbol, What};
 use crate::header::Header;
 
-/// So many events are held back, over all CPUs, before their chunks are written.
+/// How many events, of all CPUs together, are held back before their chunks are written.
 const ROUND_EVENTS: usize = 1 << 17;
 
 /// Writes a recording to anything that takes bytes; it never goes back.
@@ -66,7 +66,7 @@ impl<W: Write> Writer<W> {
         Ok(writer)
     }
 
-    /// Tells all names that events refer to from now on: those known before, then new ones.
+    /// Sets all names that events refer to from now on: those known before, then new ones.
     ///
     /// # Errors
     /// If the new ones cannot be written.
@@ -89,7 +89,7 @@ impl<W: Write> Writer<W> {
     ///
     /// # Errors
     /// If the file cannot be written, or the event refers to a symbol that
-    /// [`Writer::symbols`] has not told.
+    /// [`Writer::symbols`] has not set.
     pub fn push(&mut self, event: Event) -> Result<(), WriteError> {
         if symbols_of(&event.what).any(|symbol| symbol.0 as usize >= self.symbols) {
             let untold = "an event refers to a symbol that the writer was not told";
@@ -119,8 +119,8 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    /// Writes the rest, and what `header` has now that it had not at the beginning: lost events,
-    /// texts of after, what turned out to be missing.
+    /// Writes the rest, and the parts of `header` that were not known at the beginning: lost events,
+    /// texts read at the end, events that could not be recorded.
     ///
     /// # Errors
     /// If the file cannot be written.

@@ -23,7 +23,7 @@ pub(super) struct Format {
     pub(super) fields: Vec<Field>,
 }
 
-/// Where the beginning of a sub-buffer has what.
+/// Where the fields at the beginning of a sub-buffer are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Page {
     pub(super) timestamp: usize,
@@ -58,7 +58,7 @@ pub struct Formats {
 /// A format that could not be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FormatError {
-    /// The line that makes no sense.
+    /// The line that cannot be parsed.
     pub line: String,
     /// What should have been there.
     pub expected: &'static str,

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! A [`Decoder`] takes the sub-buffers of each CPU in the order they were read. Nothing in them is
-//! trusted: a sub-buffer that makes no sense is an error, and the next one can still be read.
+//! trusted: a sub-buffer that cannot be decoded is an error, and the next one can still be read.
 
 mod entries;
 mod fields;
@@ -43,7 +43,7 @@ pub struct Decoder {
 /// Why a sub-buffer could not be decoded to its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RingError {
-    /// The CPU it is of.
+    /// The CPU whose sub-buffer it is.
     pub cpu: u32,
     /// Where in it, in bytes.
     pub at: usize,
@@ -81,7 +81,7 @@ impl Decoder {
     /// wrote them.
     ///
     /// # Errors
-    /// If the sub-buffer makes no sense; what came before that place is in `out`.
+    /// If the sub-buffer cannot be decoded; the events before that place are in `out`.
     pub fn sub_buffer(
         &mut self,
         cpu: u32,
@@ -173,13 +173,13 @@ impl Decoder {
         self.symbols.names()
     }
 
-    /// Events that the kernel says it dropped, by CPU. Where it does not say how many, one.
+    /// Events that the kernel says it dropped, by CPU; one if it does not say how many.
     #[must_use]
     pub fn lost(&self) -> &BTreeMap<u32, u64> {
         &self.lost
     }
 
-    /// Events that mean nothing here, by name.
+    /// Events whose kind is not known, by name.
     #[must_use]
     pub fn unknown(&self) -> &BTreeMap<String, u64> {
         &self.unknown

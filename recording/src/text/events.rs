@@ -5,7 +5,7 @@ use super::number::{decimal, number};
 use crate::event::{Symbol, What};
 use crate::symbols::Symbols;
 
-/// The largest block Linux has by default; a larger order is a slip of whoever wrote the line.
+/// The largest block Linux has by default; a line with a larger order is taken to be wrong.
 const ORDER_MAX: u8 = 10;
 
 /// The event, or `None` for one that is not ours.

@@ -50,8 +50,8 @@ impl Judge for Additions {
             ..Judgement::default()
         };
         judgement.notes.push(format!(
-            "Of {} recorded additions to the counter of anonymous pages the log begins at number {}; \
-             {} of its additions the kernel made in two parts.",
+            "The recording has {} additions to the counter of anonymous pages, and the log begins \
+             at number {}; the kernel made {} of the log's additions in two parts.",
             recorded.len(),
             found.begin + 1,
             found.cut

@@ -23,7 +23,7 @@ pub(super) fn table(runs: &[Run], flat: &[Replayed]) -> Table {
         row
     };
     Table {
-        title: "Worst error in pages, and the most it can be".to_owned(),
+        title: "Worst error in pages, and its bound".to_owned(),
         note: "`shown` is the recorded reading, never below 0; the others are not cut at 0."
             .to_owned(),
         columns: [

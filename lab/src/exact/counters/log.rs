@@ -22,7 +22,7 @@ pub(super) struct Run {
     pub(super) size: u64,
     pub(super) warm: Option<Warm>,
     pub(super) steps: Vec<Step>,
-    /// Lines behind the first that makes no sense: what they are relative to is not known.
+    /// Lines after the first that cannot be read: the state that they start from is not known.
     pub(super) set_aside: u64,
     /// The first line that makes no sense, from 1.
     bad_line: Option<usize>,
@@ -76,7 +76,7 @@ impl Run {
     pub(super) fn trouble(&self) -> Option<String> {
         let line = self.bad_line?;
         Some(format!(
-            "Line {line} of the log makes no sense, so {} lines of `{}` from there on are set aside.",
+            "Line {line} of the log cannot be read, so {} lines of `{}` from there on are set aside.",
             self.set_aside,
             self.name()
         ))

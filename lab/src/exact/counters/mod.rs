@@ -83,12 +83,12 @@ fn sum_up(runs: &[Run], replayed: &[Replayed]) -> Judgement {
     let (unmappings, cuts) = (sum(|it| it.unmappings), sum(|it| it.cuts.len() as u64));
     let (precise, right) = (sum(|it| it.precise), sum(|it| it.precise_right));
     let mut notes = vec![format!(
-        "Of {unmappings} unmappings {cuts} count only if they are cut once more than at page \
-         tables, which Linux does where it has to reschedule; where the cut was follows from the \
-         reading alone."
+        "Of {unmappings} unmappings, {cuts} match only if they are counted in one part more than \
+             they have page tables, as Linux does if it has to reschedule in between; only the \
+             reading shows where."
     )];
     notes.push(format!(
-        "Of {precise} precise readings {right} are equal to the sum of all parts, to the page \
+        "Of {precise} precise readings, {right} are equal to the sum of all parts, to the page \
          tables and to the program's own count."
     ));
     notes.extend(runs.iter().filter_map(Run::trouble));

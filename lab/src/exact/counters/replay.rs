@@ -18,7 +18,7 @@ use super::log::{Pages, Run, Step, TABLE_PAGES};
 /// `MAX_GATHER_BATCH_COUNT`).
 const GATHER_PAGES: u64 = 7 + 19 * 509;
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Replayed {
     pub(super) readings: u64,
@@ -42,7 +42,7 @@ pub(super) struct Replayed {
 pub(super) enum Cuts<'a> {
     /// Where the reading asks for it.
     AsRead,
-    /// At these steps, behind so many pages.
+    /// At these steps, after the given numbers of pages.
     Given(&'a BTreeMap<usize, u64>),
 }
 

@@ -24,7 +24,7 @@ fn a_fold_is_where_linux_has_it() {
     let judgement = judge("1 +31 0 5\n1 +1 31 37\n2 -31 0 37\nP 11 5 37 16 11 16\n");
     assert_eq!((judgement.compared, judgement.identical), (4, 4));
     assert_eq!(judgement.first_difference, [""; 0]);
-    assert!(judgement.notes[1].starts_with("Of 1 precise readings 1 are"));
+    assert!(judgement.notes[1].starts_with("Of 1 precise readings, 1 are"));
 }
 
 #[test]
@@ -41,19 +41,19 @@ fn a_reading_that_differs_is_shown_with_both_sides() {
 fn an_unmapping_that_was_counted_in_two_parts_is_found_and_counted() {
     let whole = judge("1 +31 0 5\n1 -40 0 5\n3 +32 0 37\n");
     assert_eq!((whole.compared, whole.identical), (3, 3));
-    assert!(whole.notes[0].starts_with("Of 1 unmappings 0 count"));
+    assert!(whole.notes[0].starts_with("Of 1 unmappings, 0 match"));
     // In one piece −40 would fold 60 pages. In two, the first 12 fold 32 of them, and 28 stay.
     let parts = judge("1 +64 0 69\n2 -20 0 69\n2 -40 20 37\n2 -4 60 5\n");
     assert_eq!((parts.compared, parts.identical), (4, 4));
     assert!(
-        parts.notes[0].starts_with("Of 3 unmappings 1 count"),
+        parts.notes[0].starts_with("Of 3 unmappings, 1 match"),
         "{:?}",
         parts.notes
     );
     // No cut gives this reading, and what is behind it does not depend on what was tried.
     let neither = judge("1 +64 0 69\n2 -20 0 69\n2 -40 20 50\n2 -4 60 9\n");
     assert_eq!((neither.compared, neither.identical), (4, 3));
-    assert!(neither.notes[0].starts_with("Of 3 unmappings 0 count"));
+    assert!(neither.notes[0].starts_with("Of 3 unmappings, 0 match"));
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn what_makes_no_sense_is_set_aside_with_all_behind_it() {
             (1, 1, 2),
             "{bad}"
         );
-        assert!(judgement.notes[2].starts_with("Line 4 of the log makes no sense"));
+        assert!(judgement.notes[2].starts_with("Line 4 of the log cannot be read"));
     }
     // Without what was resident at the start, nothing can be said of what follows.
     let judgement = Readings

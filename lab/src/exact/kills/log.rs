@@ -97,7 +97,7 @@ fn message(line: &str) -> &str {
 }
 
 impl Shortage {
-    /// Takes what `line` says; most lines say nothing that matters here.
+    /// Takes the facts of `line`; most lines have none that matter here.
     fn read(&mut self, line: &str) {
         if let Some(pid) = number(line, ": Killed process ") {
             self.kills_who_asks |= line.contains("(oom_kill_allocating_task)");

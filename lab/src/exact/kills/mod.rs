@@ -51,7 +51,7 @@ impl Judge for Kills {
         comparison.check_events(&logged, &marked);
         if by_themselves > 0 {
             comparison.notes.push(format!(
-                "Marked without a choice, as they were dying already when they asked for memory: \
+                "Marked without being chosen, because they were dying already when they asked for memory: \
                  {by_themselves}. Plimsoll marks such processes as well."
             ));
         }
@@ -119,14 +119,14 @@ impl Comparison {
         }
     }
 
-    /// The log and the events tell the same story, if both are there.
+    /// The log and the events name the same victims, if both are there.
     fn check_events(&mut self, logged: &[u32], marked: &[u32]) {
         if logged.is_empty() {
             self.set_aside += marked.len() as u64;
         } else if !marked.is_empty() && marked != logged {
             self.notes.push(format!(
-                "The log names {} killed processes and mark_victim {}, not all the same: the log may \
-                 have lost its beginning.",
+                "The log names {} killed processes, mark_victim events name {}, and they are not all the \
+             same: the log may have lost its beginning.",
                 logged.len(),
                 marked.len()
             ));

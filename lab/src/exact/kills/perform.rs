@@ -32,8 +32,8 @@ const INSIDE: GroupId = GroupId(1);
 pub(super) struct Recorded<'r> {
     shortage: &'r Shortage,
     population: &'r Population,
-    /// Processes that were killed before and are still in the table: they were reaped, or given up
-    /// on, since nobody else is chosen before.
+    /// Processes that were killed before and are still in the table: they were reaped, or the reaper
+    /// gave up on them, because no other process is chosen before that.
     spent: &'r [u32],
 }
 

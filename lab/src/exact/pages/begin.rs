@@ -139,8 +139,8 @@ fn emptied(inferred: &Inferred, first: usize) -> HashMap<Place, ()> {
     refills.map(|place| (place, ())).collect()
 }
 
-/// Where pages are taken to be that nothing tells of: a list that is never seen empty, movable single
-/// pages first, of which there are most.
+/// The list on which pages are assumed to be that no event shows: one that is never seen empty.
+/// Movable single pages come first, because there are most of them.
 fn home((zone, cpu): (u8, u32), emptied: &HashMap<Place, ()>) -> ListId {
     let single = [1, 0, 2].into_iter();
     let mut lists = single.chain(3..12).map(ListId);

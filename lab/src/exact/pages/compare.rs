@@ -31,7 +31,7 @@ pub(super) struct Pair {
 }
 
 impl Pair {
-    /// Whether both moved the same.
+    /// Whether both moved as many pages in as many blocks.
     pub(super) fn is_same(&self) -> bool {
         self.kernel == self.ours
     }

@@ -20,7 +20,7 @@ pub(super) struct Follow {
 struct Followed {
     lens: [u32; LISTS],
     batch: u32,
-    /// Where pages are that nothing tells of: a list that is never seen empty, if there is one.
+    /// The list on which pages are assumed to be that no event shows: one that is never seen empty.
     home: u8,
     /// Bounds of `alloc_factor` and `free_count`, of which no recording tells the start.
     alloc_factor: (u32, u32),

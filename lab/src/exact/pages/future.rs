@@ -1,5 +1,5 @@
-//! What happens next to a page frame, and on a CPU: a recording is known to its end, so that most of
-//! what no event says can be told from a later one.
+//! The next event of a page frame, and of a CPU. Because the whole recording is known, later events
+//! show most of what no event states.
 
 use std::collections::HashMap;
 

@@ -42,7 +42,7 @@ impl Stepwise {
         }
     }
 
-    /// Runs what follows on `cpu`.
+    /// Runs the following operations on `cpu`.
     pub(super) fn go_to(&self, cpu: u32) {
         self.cpu.set(CpuId(cpu));
     }

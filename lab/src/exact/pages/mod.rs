@@ -125,8 +125,8 @@ fn set_lossy_aside(recording: &Recording, pairs: &mut [Pair]) -> Option<String> 
     }
     (!cpus.is_empty()).then(|| {
         format!(
-            "{} CPUs lost events, and with them what was on their lists: their {aside} moves are set \
-             aside.",
+            "{} CPUs lost events, so it is not known what was on their lists: their {aside} moves \
+             are set aside.",
             cpus.len()
         )
     })

@@ -1,4 +1,4 @@
-//! What the comparison of page lists came to, as tables and lines of text.
+//! The result of comparing page lists, as tables and lines of text.
 
 use std::collections::BTreeMap;
 
@@ -65,8 +65,8 @@ fn by_cpu(pairs: &[Pair], left: &BTreeMap<u32, (Option<u64>, u64)>) -> Table {
     Table {
         title: "The same by CPU, and pages left on its lists".to_owned(),
         note:
-            "The kernel's count is of /proc/zoneinfo read at the end, a little before or after the \
-               last operations of each CPU."
+            "The kernel's count is that of /proc/zoneinfo at the end, which is read shortly before \
+             or after the last operations of each CPU."
                 .to_owned(),
         columns: [
             "CPU",
@@ -199,12 +199,12 @@ fn describe(action: &Action) -> String {
         }
         Action::Bulk { ref pfns, .. } => format!("{} pages are taken at once", pfns.len()),
         Action::Free { list, pfn, .. } => format!(
-            "frame {pfn:#x} comes to the list of order {} and type {}",
+            "frame {pfn:#x} is put on the list of order {} and type {}",
             list.order(),
             list.mobility()
         ),
         Action::FreeDirect { order, pfn, .. } => {
-            format!("frame {pfn:#x} of order {order} is given to the zone")
+            format!("frame {pfn:#x} of order {order} is freed to the zone")
         }
         Action::Refresh => "its periodic work runs".to_owned(),
         Action::Drain => "its lists are emptied".to_owned(),
@@ -216,8 +216,8 @@ fn describe(action: &Action) -> String {
 /// What a reader must know of how operations were inferred.
 pub(super) fn notes(tally: &Tally, pairs: &[Pair], refused: u64) -> Vec<String> {
     let mut notes = vec![format!(
-        "Of {} blocks handed out whose coming was seen, {} lay on top of the list that the events \
-         before them give.",
+        "Of {} blocks handed out that an event had put on a list, {} lay on top of the list that \
+         the events before them give.",
         number(tally.predictable),
         number(tally.predicted)
     )];
@@ -236,7 +236,7 @@ pub(super) fn notes(tally: &Tally, pairs: &[Pair], refused: u64) -> Vec<String> 
         let same = aside.iter().filter(|pair| pair.is_same()).count();
         notes.push(format!(
             "{} moves are set aside because they depend on what their CPU did before the recording, \
-             of which it tells the pages alone; {same} of them are identical.",
+             of which only the pages on its lists are known; {same} of them are identical.",
             aside.len()
         ));
     }

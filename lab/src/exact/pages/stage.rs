@@ -21,7 +21,7 @@ use super::machine::{Hold, Stepwise};
 use super::op::{Action, Op};
 use super::zoneinfo::ZoneInfo;
 
-/// What the lists of a CPU in a zone are like at the start.
+/// The state of a CPU's lists in a zone at the start.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Start {
     pub(super) high: u32,
@@ -31,7 +31,7 @@ pub(super) struct Start {
     pub(super) blocks: [u32; LISTS],
 }
 
-/// What is set on the recorded computer.
+/// The settings of the recorded computer.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Knobs {
     pub(super) min_free_kib: u64,

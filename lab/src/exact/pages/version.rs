@@ -37,8 +37,8 @@ pub(super) fn of_release(release: &str) -> Chosen {
         release
     };
     let warning = format!(
-        "The kernel ({of}) is none of those whose page lists are known ({names}); {name} was taken, \
-         and --design takes another."
+        "The kernel ({of}) is not one of those whose page lists are known ({names}); {name} was \
+         used, and --design names another."
     );
     chosen(name, Some(warning))
 }

@@ -75,7 +75,7 @@ impl Mapping {
 }
 
 /// Ranges one after the other, where one that begins at the end of the one before is joined to it: two
-/// mappings that differ only in what may be done to them are one mapping in Plimsoll.
+/// mappings that differ only in their permissions are one mapping in Plimsoll.
 pub(super) fn joined(ranges: impl IntoIterator<Item = Range<u64>>) -> Vec<Range<u64>> {
     let mut all: Vec<Range<u64>> = Vec::new();
     for range in ranges {

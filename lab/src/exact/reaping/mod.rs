@@ -67,8 +67,8 @@ impl Judge for Reaping {
         }
         comparison.notes.extend(times(recording));
         comparison.notes.push(
-            "Neighbouring mappings that differ only in what may be done to them count as one: Plimsoll \
-             joins them."
+            "Neighbouring mappings that differ only in their permissions count as one, because Plimsoll \
+             merges them."
                 .to_owned(),
         );
         Some(Judgement {
@@ -187,7 +187,7 @@ impl Comparison {
             let ours = flags.and_then(|flags| perform::release_case(case, flags));
             match ours {
                 Some(ours) => self.zip(&format!("process_mrelease, {case}"), &[real], &[ours]),
-                None => self.notes.push(format!("`{line}` is not known here.")),
+                None => self.notes.push(format!("`{line}` is not understood.")),
             }
         }
     }

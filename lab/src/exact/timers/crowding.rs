@@ -67,7 +67,7 @@ pub(super) fn table(hz: Hz, header: &Header, chain: &Chain) -> Option<Table> {
     columns.extend(WINDOWS_MS.map(|ms| format!("{ms} ms")));
     Some(Table {
         title: format!(
-            "Most of {} CPUs whose vmstat work starts together, HZ {}",
+            "Largest number of {} CPUs whose vmstat work starts together, HZ {}",
             header.cpus,
             hz.get()
         ),

@@ -151,15 +151,15 @@ impl Timers<'_> {
             }
         }
         judgement.notes.push(format!(
-            "Of {} timers of the vmstat work and its shepherd {asked} ask for the jiffy that {} \
-             says, and {placed} are on the jiffy of Plimsoll's wheel.",
+            "Of {} timers of the vmstat work and its shepherd, {asked} are armed for the jiffy \
+         that {} gives, and {placed} are on the jiffy of Plimsoll's wheel.",
             judgement.compared,
             self.schedule.name()
         ));
         if unprinted > 0 {
             judgement.notes.push(format!(
-                "Of {unprinted} the recorded kernel does not print the jiffy of its wheel, so only \
-                 what they ask for is compared."
+                "For {unprinted} of them the recorded kernel does not print the jiffy of its wheel, so \
+             only the jiffy that they are armed for is compared."
             ));
         }
         judgement

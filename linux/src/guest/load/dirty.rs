@@ -11,8 +11,7 @@ const PERIODS_KEPT: u64 = 37;
 
 pub(super) const LOAD: Load = Load {
     name: "dirty",
-    about: "Every CPU touches a few more pages each period, so that the vmstat work of all CPUs \
-            keeps running: for timers",
+    about: "Every CPU touches a few more pages each period, so that the vmstat work of all CPUs keeps running and arms its timers",
     parameters: &[
         Parameter::number("seconds", "how long", 20, (1, 3600)),
         Parameter::number("period", "milliseconds of a period", 50, (1, 10_000)),

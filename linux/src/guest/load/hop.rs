@@ -43,7 +43,7 @@ pub(super) const LOAD: Load = Load {
         Parameter::word(
             "kind",
             "which CPUs: random ones, the next one, one half maps and the other unmaps, CPU 0 \
-             unmaps all, or every CPU's part filled to its edge",
+             unmaps all, or every CPU's part filled to its limit",
             &["random", "next", "halves", "one-unmaps", "edge"],
         ),
         Parameter::number("steps", "mappings", 2000, (1, 10_000_000)),

@@ -1,4 +1,4 @@
-//! What a booted kernel is made to do while it is recorded.
+//! The loads that run in a booted kernel while it is recorded.
 //!
 //! A load runs inside the guest as its own process, after [`settle`] has brought the per-CPU lists
 //! into a known state. Most loads are programs for workers ([`super::op`]), one worker per CPU.
@@ -32,11 +32,11 @@ pub struct Load {
     pub name: &'static str,
     /// What it does, in one sentence.
     pub about: &'static str,
-    /// What it can be told, besides `settle`.
+    /// Its parameters, besides `settle`.
     pub parameters: &'static [Parameter],
     /// Kernel modules it needs.
     pub modules: &'static [&'static str],
-    /// Whether the per-CPU lists are brought into a known state first, if nothing is said.
+    /// Whether the per-CPU lists are brought into a known state first by default.
     pub settles: bool,
     run: fn(&Guest, &Values) -> io::Result<()>,
 }
@@ -68,7 +68,7 @@ impl Load {
         LOADS.iter().find(|load| load.name == name)
     }
 
-    /// All that it can be told.
+    /// All of its parameters.
     #[must_use]
     pub fn all_parameters(&self) -> Vec<Parameter> {
         let settle = if self.settles { SETTLE } else { SETTLE_NOT };
@@ -77,11 +77,11 @@ impl Load {
         all
     }
 
-    /// Reads what it is told.
+    /// Reads its parameters.
     ///
     /// # Errors
     ///
-    /// If it cannot be told this.
+    /// If one is unknown or has a value that is not allowed.
     pub fn values(&self, texts: &[String]) -> Result<Values, BadParameter> {
         Values::parse(&self.all_parameters(), texts)
     }

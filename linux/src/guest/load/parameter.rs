@@ -1,16 +1,16 @@
-//! What a load can be told, as `name=value`.
+//! Parameters of a load, as `name=value`.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// One thing a load can be told.
+/// One parameter of a load.
 #[derive(Clone, Copy, Debug)]
 pub struct Parameter {
     /// Its name, left of the `=`.
     pub name: &'static str,
     /// What it means, with its unit.
     pub about: &'static str,
-    /// What is allowed, and what holds if nothing is said.
+    /// The allowed values, and the default.
     pub kind: Kind,
 }
 
@@ -28,7 +28,7 @@ pub enum Kind {
     },
     /// One of several words.
     Word {
-        /// All that is allowed; the first holds if nothing is said.
+        /// The allowed words; the first is the default.
         choices: &'static [&'static str],
     },
     /// Any text without blanks.
@@ -100,7 +100,7 @@ impl Parameter {
     }
 }
 
-/// Why a load cannot be told this.
+/// Why a parameter of a load is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadParameter(pub(crate) String);
 
@@ -117,17 +117,17 @@ impl std::error::Error for BadParameter {}
 pub struct Values(BTreeMap<&'static str, String>);
 
 impl Values {
-    /// Reads `name=value` texts; what is not said is as its default.
+    /// Reads `name=value` texts; parameters that are not given have their defaults.
     ///
     /// # Errors
     ///
-    /// If a text has no `=`, a name is unknown or said twice, or a value is not allowed.
+    /// If a text has no `=`, a name is unknown or given twice, or a value is not allowed.
     pub fn parse(parameters: &[Parameter], texts: &[String]) -> Result<Self, BadParameter> {
         let mut said = BTreeMap::new();
         for text in texts {
             let Some((name, value)) = text.split_once('=') else {
                 return Err(BadParameter(format!(
-                    "`{text}` is no `name=value`; {}",
+                    "`{text}` is not `name=value`; {}",
                     known(parameters)
                 )));
             };
@@ -182,7 +182,7 @@ impl Values {
 
 fn known(parameters: &[Parameter]) -> String {
     if parameters.is_empty() {
-        return "nothing can be said".to_owned();
+        return "it has no parameters".to_owned();
     }
     let names: Vec<&str> = parameters.iter().map(|p| p.name).collect();
     format!("it has {}", names.join(", "))
@@ -216,7 +216,7 @@ mod tests {
         let cases = [
             (
                 &["rounds"][..],
-                "`rounds` is no `name=value`; it has rounds, mode, sizes",
+                "`rounds` is not `name=value`; it has rounds, mode, sizes",
             ),
             (
                 &["speed=3"],

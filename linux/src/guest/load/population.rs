@@ -28,8 +28,7 @@ const STEP_MS: u64 = 30;
 
 pub(super) const LOAD: Load = Load {
     name: "population",
-    about: "Processes of given sizes and oom_score_adj, in memory cgroups if named; then one that \
-            is spared takes more and more memory (the texts `oom population` and `kernel log`)",
+    about: "Processes of given sizes and oom_score_adj, in memory cgroups if named; then a process that the OOM killer spares takes more and more memory (the texts `oom population` and `kernel log`)",
     parameters: &[
         Parameter::text(
             "processes",
@@ -41,8 +40,18 @@ pub(super) const LOAD: Load = Load {
             "groups whose members die together (memory.oom.group), joined by commas",
             "",
         ),
-        Parameter::number("kills", "how many kills end the load", 6, (1, 10_000)),
-        Parameter::number("seconds", "how long kills are waited for", 120, (1, 3600)),
+        Parameter::number(
+            "kills",
+            "number of kills after which the load ends",
+            6,
+            (1, 10_000),
+        ),
+        Parameter::number(
+            "seconds",
+            "how long the load waits for kills",
+            120,
+            (1, 3600),
+        ),
     ],
     modules: &[],
     settles: false,
@@ -94,7 +103,7 @@ fn growth() -> io::Result<Vec<Op>> {
     Ok([Op::OomScoreAdj(SPARED)].into_iter().chain(steps).collect())
 }
 
-/// Waits until so many are dead, or so long.
+/// Waits until the number `kills` of processes have died, or for the time `seconds`.
 fn watch(crew: &mut Crew, values: &Values, log: &mut KernelLog) -> io::Result<()> {
     let looks = values.number("seconds") * 1000 / 20;
     for _ in 0..looks {
@@ -105,7 +114,7 @@ fn watch(crew: &mut Crew, values: &Values, log: &mut KernelLog) -> io::Result<()
         }
         thread::sleep(LOOK);
     }
-    mark("fewer were killed than were to be")
+    mark("fewer processes were killed than asked for")
 }
 
 /// What the kernel has logged since a moment, as far as it is about shortages.

@@ -1,8 +1,8 @@
 //! Taking from blocks of another type once a type's own lists are empty.
 //!
-//! First a whole block is claimed: it changes its type, if enough of it is free or alike. Failing
-//! that, one block of pages is stolen from the smallest list that has one, and the block around it
-//! keeps its type.
+//! First a page block is claimed: if enough of it is free or compatible, its type changes. Failing
+//! that, the smallest free block that is large enough is stolen, and the page block around it keeps
+//! its type.
 
 use super::{Buddy, End, order_at};
 use crate::machine::Tags;
@@ -16,7 +16,7 @@ pub(in crate::page) struct Wanted {
     pub(in crate::page) order: Order,
     /// The type of the request.
     pub(in crate::page) mobility: Mobility,
-    /// Rather nothing than a page inside a block of another type (Linux: `ALLOC_NOFRAGMENT`).
+    /// Takes nothing rather than a page inside a block of another type (Linux: `ALLOC_NOFRAGMENT`).
     pub(in crate::page) unmixed: bool,
 }
 
@@ -26,7 +26,7 @@ pub(in crate::page) enum Stage {
     /// Own lists, then claiming, then stealing.
     #[default]
     Normal,
-    /// It had to steal: during this hold nothing better turns up.
+    /// It had to steal: until the end of this hold claiming would fail again.
     Steal,
 }
 
@@ -93,7 +93,7 @@ impl Buddy {
         Some(page)
     }
 
-    /// Changes the type of the block around the largest foreign one that can be had (Linux:
+    /// Claims the page block around the largest free block of another type that allows it (Linux:
     /// `__rmqueue_claim`).
     fn claim<T: Tags>(&mut self, frames: Frames<'_, T>, wanted: Wanted) -> Option<u32> {
         let block = frames.types.block();
@@ -155,8 +155,8 @@ impl Buddy {
         self.take(frames, wanted.order, mobility)
     }
 
-    /// Takes a block from the smallest foreign one that is large enough; what is left of it stays
-    /// foreign (Linux: `__rmqueue_steal`).
+    /// Takes pages from the smallest free block of another type that is large enough; the rest keeps
+    /// its type (Linux: `__rmqueue_steal`).
     fn steal<T: Tags>(&mut self, frames: Frames<'_, T>, wanted: Wanted) -> Option<u32> {
         let (order, theirs) = (wanted.order.index()..Order::COUNT)
             .map(order_at)
@@ -208,7 +208,7 @@ impl Buddy {
     }
 }
 
-/// What a block consists of, in pages. The rest can neither be moved nor is it free.
+/// How many pages of a page block are free or movable. The rest is neither.
 struct Content {
     free: u32,
     movable: u32,

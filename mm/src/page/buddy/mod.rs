@@ -6,7 +6,7 @@
 //! others.) There is a list per order and mobility; a free block is on the list of its block's type.
 //! Page numbers here are relative to the zone's first page.
 //!
-//! Locks: whoever has a `&mut Buddy` holds the zone lock. Tags of free pages change only under it.
+//! Locks: the caller that has a `&mut Buddy` holds the zone lock. Tags of free pages change only under it.
 
 mod fallback;
 mod reserve;
@@ -88,8 +88,8 @@ impl Buddy {
         Some(page)
     }
 
-    /// Links what is left of a block of order `from` whose first `1 << to` pages are taken: each
-    /// upper half at the head of its list (Linux: `expand`).
+    /// Links the rest of a block of order `from` whose first `1 << to` pages are taken: each upper
+    /// half at the head of its list (Linux: `expand`).
     #[inline]
     fn link_rest<T: Tags>(
         &mut self,
@@ -247,7 +247,7 @@ impl Buddy {
     }
 
     /// Whether the block that this one and its buddy would form has a free buddy: then this one
-    /// will soon be part of something larger, unless somebody takes it (Linux: only below order 9).
+    /// will soon be part of a larger one, unless it is taken (Linux: only below order 9).
     #[inline]
     fn merge_is_likely(&self, tags: &impl Tags, page: u32, order: Order) -> bool {
         match order.up() {

@@ -1,6 +1,6 @@
 //! Blocks kept for requests of several pages that cannot wait (Linux: `MIGRATE_HIGHATOMIC`).
 //!
-//! A block in which such a request was once served stays reserved for the next one, up to about
+//! A page block from which such a request was served stays reserved for later ones, up to about
 //! one page in a hundred of the zone.
 
 use super::{Buddy, order_at};

@@ -1,6 +1,6 @@
-//! The page lists of Linux 6.12 and 6.18, long-term kernels that took one of the two changes to
-//! their holds: a decay takes one batch per hold and drops both locks in between, a spill is one
-//! hold.
+//! The page lists of Linux 6.12 and 6.18. These long-term kernels have one of the two changes to
+//! holds: a decay gives back one batch per hold and drops both locks in between. A spill is still
+//! one hold.
 
 use super::unbatched::drain_limit;
 use super::{FlushFrom, Holds, Leftover, Limit};

@@ -24,7 +24,7 @@ use super::lists::{ListId, Lists, MOVABLE, Place, RECLAIMABLE, UNMOVABLE};
 use super::op::{Action, Move, Op};
 use super::zoneinfo::ZoneInfo;
 
-/// What a recording's events come to.
+/// The operations that a recording's events stand for.
 pub(super) struct Inferred {
     /// In recorded order.
     pub(super) ops: Vec<Op>,
