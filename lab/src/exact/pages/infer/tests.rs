@@ -1,6 +1,5 @@
 //! Small recordings, each with one thing that no event says.
 
-use super::super::lists::Place;
 use super::super::op::Kind;
 use super::super::zoneinfo::ListInfo;
 use super::*;
