@@ -45,3 +45,34 @@ fn another_design_moves_otherwise() {
     let ours = judge("exact-6.18-2-cpus.plr", Some(Design::OURS));
     assert!(ours.identical < ours.compared, "{ours:#?}");
 }
+
+#[test]
+fn moves_of_a_cpu_that_lost_events_are_set_aside_and_said() {
+    let file = format!(
+        "{}/tests/data/exact-6.12-4-cpus.plr",
+        env!("CARGO_MANIFEST_DIR")
+    );
+    let mut recording = Recording::read(&file)
+        .expect("it is in the repository")
+        .recording;
+    let whole = PageLists::default().judge(&recording).expect("page lists");
+    recording.header.lost = vec![(1, 5), (2, 0)];
+    let without = PageLists::default().judge(&recording).expect("page lists");
+    let of_cpu = |judgement: &Judgement, cpu: usize| -> u64 {
+        let cell = &judgement.tables[1].rows[cpu][1];
+        cell.parse().expect("a small number")
+    };
+    let theirs = of_cpu(&whole, 1);
+    assert!(theirs > 0, "CPU 1 moved something");
+    assert_eq!(of_cpu(&without, 1), 0);
+    assert_eq!(of_cpu(&without, 2), of_cpu(&whole, 2), "it lost nothing");
+    assert_eq!(without.compared, whole.compared - theirs);
+    assert_eq!(without.set_aside, whole.set_aside + theirs);
+    let said =
+        format!("1 CPUs lost events, and with them what was on their lists: their {theirs} ");
+    assert!(
+        without.notes.iter().any(|note| note.starts_with(&said)),
+        "{:?}",
+        without.notes
+    );
+}

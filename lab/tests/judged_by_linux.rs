@@ -206,3 +206,32 @@ fn a_fold_one_page_later_is_seen() {
     assert!(late.identical < late.compared, "{late:?}");
     assert!(!late.first_difference.is_empty());
 }
+
+/// Changes a number of the first precise reading of the log: `P anon file shown smaps own statm`.
+fn with_precise(mut recording: Recording, word: usize) -> Recording {
+    for (_, text) in &mut recording.header.texts {
+        let Some(at) = text.find("\nP ") else {
+            continue;
+        };
+        let (before, rest) = text.split_at(at + 1);
+        let (line, after) = rest.split_once('\n').expect("more lines");
+        let mut words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+        let value: i64 = words[word].parse().expect("a number");
+        words[word] = (value + 1).to_string();
+        *text = format!("{before}{}\n{after}", words.join(" "));
+    }
+    recording
+}
+
+#[test]
+fn a_precise_reading_is_equal_only_if_every_count_says_so() {
+    // Anonymous pages, those of the page tables, the program's own count.
+    for word in [1, 4, 5] {
+        let recording = with_precise(recording("counters-64-hz250"), word);
+        let judgement = Readings.judge(&recording).expect("readings");
+        let one_less = "Of 115 precise readings 114 are equal";
+        let note = &judgement.notes[1];
+        assert!(note.starts_with(one_less), "{word}: {note}");
+        assert!(judgement.first_difference[1].starts_with("the precise sum"));
+    }
+}

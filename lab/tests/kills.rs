@@ -270,3 +270,65 @@ fn watermark_checks_are_the_kernels() {
     });
     differs(&Watermarks, &without);
 }
+
+#[test]
+fn a_victim_that_only_one_side_has_is_a_difference() {
+    let one_less = with_text(fixture!("groups"), "kernel log", |log| {
+        let lines: Vec<&str> = log.lines().collect();
+        let is_kill = |line: &&str| line.contains(": Killed process ");
+        let last = lines.iter().rposition(is_kill).expect("a kill");
+        [&lines[..last], &lines[last + 1..]].concat().join("\n")
+    });
+    let judgement = judged(&KILLS, &one_less);
+    assert_eq!((judgement.compared, judgement.identical), (7, 6));
+    assert!(!judgement.first_difference.is_empty());
+}
+
+#[test]
+fn kernels_before_6_18_select_and_reap_in_the_older_way() {
+    let as_of = |mut recording: Recording, release: &str| {
+        recording.header.release = release.to_owned();
+        recording
+    };
+    for (release, selecting, is_same) in [
+        ("6.12.117", Selecting::Approximate, true),
+        ("6.17.13-amd64", Selecting::Approximate, true),
+        ("6.18.0-rc1", Selecting::Precise, false),
+        ("7.0", Selecting::Precise, false),
+    ] {
+        let judgement = judged(&KILLS, &as_of(fixture!("swap"), release));
+        let said = format!("Victims are selected by {}.", selecting.name());
+        assert!(judgement.notes.contains(&said), "{release}: {judgement:?}");
+        let reaped = judged(&Reaping::default(), &as_of(fixture!("frozen"), release));
+        assert_eq!(reaped.identical == reaped.compared, is_same, "{release}");
+    }
+}
+
+#[test]
+fn a_watermark_check_that_cannot_be_decided_is_no_identical_one() {
+    let check =
+        |what: &str, ok: u8| format!("check zone=1:Normal mark=400 reserve=0 {what} ok={ok}\n");
+    let text = [
+        // A victim may go to half of the mark.
+        check("free=300 order=0 flags=0x8", 1),
+        check("free=300 order=0 flags=0x0", 1),
+        check("free=500 order=0 flags=0x0", 0),
+        check("free=300 order=3 flags=0x0", 1),
+        // There may be no block of that size; rights that have no name.
+        check("free=500 order=3 flags=0x0", 0),
+        check("free=300 order=0 flags=0x28", 1),
+        "check zone=1:Normal free=many\n".to_owned(),
+    ]
+    .concat();
+    let mut recording = Recording::default();
+    let text = ("watermark checks".to_owned(), text);
+    recording.header.texts.push(text);
+    let judgement = judged(&Watermarks, &recording);
+    let counts = [judgement.compared, judgement.identical, judgement.set_aside];
+    assert_eq!(counts, [4, 1, 2], "{judgement:?}");
+    assert!(judgement.first_difference[0].contains("free=300 order=0 flags=0x0"));
+    assert!(
+        judgement.notes[0].starts_with("1 lines of"),
+        "{judgement:?}"
+    );
+}

@@ -169,6 +169,35 @@ fn call_chains_belong_to_the_contention_before_them() {
 }
 
 #[test]
+fn a_call_chain_that_follows_no_contention_of_its_thread_is_left_out() {
+    let begin = [0xdead_u64.to_le_bytes().to_vec(), vec![1, 0, 0, 0]].concat();
+    let begin = short(0, &payload(6, &begin));
+    let chain = |address: u64| {
+        let words = [1, address];
+        let bytes = words.map(u64::to_le_bytes).concat();
+        short(0, &payload(4, &bytes))
+    };
+    let mut of_another = chain(0x20);
+    // The thread, behind the head of the entry, the number, the flags and the count.
+    of_another[4 + 4] ^= 1;
+    let stacks = |buffers: &[&[Vec<u8>]]| -> Vec<usize> {
+        let (mut decoder, mut events) = (decoder(), Vec::new());
+        for entries in buffers {
+            let decoded = decoder.sub_buffer(2, &sub_buffer(5, 0, entries), &mut events);
+            decoded.expect("a good sub-buffer");
+        }
+        let stack = |event: &Event| match &event.what {
+            What::ContentionBegin { stack, .. } => stack.len(),
+            other => panic!("{other:?}"),
+        };
+        events.iter().map(stack).collect()
+    };
+    assert_eq!(stacks(&[&[begin.clone(), chain(0x10)]]), [1]);
+    assert_eq!(stacks(&[&[begin.clone(), of_another.clone()]]), [0]);
+    assert_eq!(stacks(&[&[begin], &[chain(0x10)]]), [0], "cut between them");
+}
+
+#[test]
 fn signs_texts_and_unknown_events_are_read() {
     let mut rss = [
         9_u32.to_le_bytes(),
@@ -208,8 +237,15 @@ fn dropped_events_are_counted_by_cpu() {
     let mut bytes = sub_buffer(5, stored, std::slice::from_ref(&entry));
     bytes[16 + entry.len()..][..8].copy_from_slice(&17_u64.to_le_bytes());
     assert_eq!(decode(&bytes).1.lost()[&2], 17);
-    let bytes = sub_buffer(5, 1 << 31, &[entry]);
-    assert_eq!(decode(&bytes).1.lost()[&2], 1, "it does not say how many");
+    let unsaid = sub_buffer(5, 1 << 31, &[entry]);
+    assert_eq!(decode(&unsaid).1.lost()[&2], 1, "it does not say how many");
+    let (mut decoder, mut events) = (decoder(), Vec::new());
+    for (cpu, bytes) in [(2, &bytes), (3, &unsaid), (2, &unsaid), (2, &bytes)] {
+        let decoded = decoder.sub_buffer(cpu, bytes, &mut events);
+        decoded.expect("a good sub-buffer");
+    }
+    let lost: Vec<(u32, u64)> = decoder.lost().clone().into_iter().collect();
+    assert_eq!(lost, [(2, 17 + 1 + 17), (3, 1)]);
 }
 
 #[test]

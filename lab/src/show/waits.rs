@@ -16,6 +16,9 @@ pub struct Contentions {
     pub open: u64,
     /// Ends of waits that had begun before the recording; they do not count.
     pub begun_before: u64,
+    /// Waits of threads that wait for the same lock anew, so that the end of the first was lost;
+    /// they do not count.
+    pub lost_ends: u64,
 }
 
 impl Contentions {
@@ -29,6 +32,7 @@ impl Contentions {
             open: HashMap::new(),
             by_caller: BTreeMap::new(),
             begun_before: 0,
+            lost_ends: 0,
         };
         for event in &recording.events {
             pairs.note(event);
@@ -60,6 +64,12 @@ impl Contentions {
             let before = waits(self.begun_before);
             sentences.push(format!("{before} began before the recording; left out."));
         }
+        if self.lost_ends > 0 {
+            let ends = waits(self.lost_ends);
+            sentences.push(format!(
+                "{ends} ended unseen, as the recording lost events; left out."
+            ));
+        }
         sentences.join(" ")
     }
 }
@@ -84,6 +94,7 @@ struct Pairs<'a> {
     open: HashMap<(Thread, u64), Wait>,
     by_caller: BTreeMap<(String, String), Waits>,
     begun_before: u64,
+    lost_ends: u64,
 }
 
 impl Pairs<'_> {
@@ -99,9 +110,11 @@ impl Pairs<'_> {
                 ref stack,
             } => {
                 // A mutex begins twice when a spinning waiter goes to sleep: one wait.
-                if !self.open.contains_key(&(thread, lock)) {
+                let is_mutex = flags & MUTEX != 0;
+                if !(is_mutex && self.open.contains_key(&(thread, lock))) {
                     let wait = self.wait(event.time_ns, flags, stack);
-                    self.open.insert((thread, lock), wait);
+                    let before = self.open.insert((thread, lock), wait);
+                    self.lost_ends += u64::from(before.is_some_and(|before| before.wanted));
                 }
             }
             What::ContentionEnd { lock, .. } => match self.open.remove(&(thread, lock)) {
@@ -156,9 +169,13 @@ impl Pairs<'_> {
             rows,
             open,
             begun_before: self.begun_before,
+            lost_ends: self.lost_ends,
         }
     }
 }
+
+/// The flag of `contention_begin` that tells a mutex (Linux: `LCB_F_MUTEX`).
+const MUTEX: u32 = 32;
 
 /// The kind of lock as `perf lock contention` prints it, from the bits of `contention_begin`.
 #[must_use]
@@ -168,7 +185,6 @@ pub fn kind_of(flags: u32) -> &'static str {
     const WRITE: u32 = 4;
     const REAL_TIME: u32 = 8;
     const PER_CPU: u32 = 16;
-    const MUTEX: u32 = 32;
     match flags {
         0 => "semaphore",
         SPIN => "spinlock",

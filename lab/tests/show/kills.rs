@@ -42,3 +42,20 @@ fn each_victim_is_shown_once_with_times_since_its_kill() {
         ]
     );
 }
+
+#[test]
+fn a_victim_that_is_reaped_in_several_attempts_is_finished_with_the_last() {
+    let recording = recording([
+        (0, 0, 50, What::MarkVictim { victim: 813 }),
+        (2000 * MS, 0, 0, What::WakeReaper { victim: 813 }),
+        (2001 * MS, 2, 40, What::StartReaping { victim: 813 }),
+        (2005 * MS, 2, 40, What::FinishReaping { victim: 813 }),
+        (2101 * MS, 2, 40, What::StartReaping { victim: 813 }),
+        (2130 * MS, 2, 40, What::FinishReaping { victim: 813 }),
+    ]);
+    let ms = |ms: u64| (ms * MS) as f64;
+    assert_eq!(
+        rows(&table(&recording, "reaping")),
+        [row("1 813", &[ms(2000), ms(2001), ms(2130), 0.0, -1.0])]
+    );
+}

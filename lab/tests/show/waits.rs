@@ -126,6 +126,24 @@ fn a_wait_that_the_recording_cuts_off_is_counted_or_left_out_and_said() {
     );
 }
 
+#[test]
+fn a_wait_whose_end_was_lost_is_not_taken_for_one_with_the_next() {
+    let recording = recording([
+        (100, 0, 7, begin(1, SPIN, &["rmqueue_bulk"])),
+        (9_000, 0, 7, begin(1, SPIN, &["free_pcppages_bulk"])),
+        (9_050, 0, 7, end(1)),
+    ]);
+    let contentions = table(&recording, "contentions");
+    assert_eq!(
+        rows(&contentions),
+        [row("spinlock free_pcppages_bulk", &[1.0, 50.0, 50.0, 50.0])]
+    );
+    assert_eq!(
+        contentions.note,
+        "1 wait ended unseen, as the recording lost events; left out."
+    );
+}
+
 fn starts_nothing() -> What {
     What::Mark("the end".to_owned())
 }

@@ -11,7 +11,7 @@ use super::links::Metadata;
 use super::mobility::{Grouping, Mobility};
 use super::tag;
 use crate::machine::Tags;
-use crate::units::Order;
+use crate::units::{Order, Pages};
 
 /// Free blocks by order and type.
 type Counts = BTreeMap<(Order, Mobility), u32>;
@@ -360,4 +360,21 @@ fn kept_blocks_stay_apart_until_they_are_given_up() {
     assert_eq!(world.buddy.free_kept().0, 0);
     assert_eq!(world.known.types.of(page), RECLAIMABLE);
     assert_eq!(world.buddy.free().0, 1024);
+}
+
+#[test]
+fn a_kept_block_that_serves_again_is_counted_once() {
+    let mut world = World::new(2048, Grouping::Huge);
+    let frames = world.known.frames();
+    let order = Order::new(1).expect("small");
+    let most = Pages(2048);
+    let page = world.buddy.take(frames, order, MOVABLE).expect("free");
+    world.known.tags.set(page, tag::allocated(order));
+    world.buddy.keep(frames, (page, order), most);
+    let kept = Mobility::HighAtomic;
+    let again = world.buddy.take(frames, order, kept).expect("kept pages");
+    world.known.tags.set(again, tag::allocated(order));
+    world.buddy.keep(frames, (again, order), most);
+    assert_eq!(world.buddy.kept(), Order::HUGE.pages());
+    assert_eq!(world.buddy.free_kept().0, 508);
 }

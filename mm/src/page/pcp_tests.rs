@@ -185,6 +185,129 @@ fn decay_takes_an_eighth_and_never_more_than_one_drain() {
     assert_eq!(calm.decay(&mood()), (0, false));
 }
 
+/// Lists whose `high` is not tuned.
+fn fixed(high: u32) -> Mood {
+    let sizes = Sizes {
+        batch: Pages(63),
+        high_min: Pages(high),
+        high_max: Pages(high),
+    };
+    Mood { sizes, ..mood() }
+}
+
+#[test]
+fn a_refill_leaves_room_for_a_batch_below_high() {
+    let full = Pcp {
+        count: 100,
+        alloc_factor: 2,
+        ..Pcp::default()
+    };
+    for (high, blocks) in [(200, 63), (263, 100), (1000, 252)] {
+        let mut pcp = Pcp {
+            count: full.count,
+            alloc_factor: full.alloc_factor,
+            ..Pcp::default()
+        };
+        assert_eq!(pcp.refill_blocks(Order::ZERO, &fixed(high)), blocks);
+        // Only a refill that was not cut lets the next one grow.
+        assert_eq!(pcp.alloc_factor, if blocks == 252 { 3 } else { 2 });
+    }
+    let mut just_fits = Pcp::default();
+    assert_eq!(just_fits.refill_blocks(Order::ZERO, &fixed(126)), 63);
+    assert_eq!(just_fits.alloc_factor, 1);
+}
+
+#[test]
+fn a_spill_leaves_a_batch_however_many_were_freed_in_a_row() {
+    let mut pcp = Pcp {
+        count: 200,
+        free_count: 500,
+        ..Pcp::default()
+    };
+    assert_eq!(pcp.note_free(Order::ZERO, &fixed(200)), 200 - 63);
+}
+
+#[test]
+fn a_flush_gives_at_most_one_drain() {
+    let order = Order::new(3).expect("small");
+    let mut pcp = Pcp {
+        high: 5000,
+        count: 3000,
+        free_count: 1000,
+        freed_high_order: true,
+        ..Pcp::default()
+    };
+    assert_eq!(pcp.note_free(order, &mood()), 63 << 5);
+    assert_eq!(pcp.high, 5000 - (63 << 5));
+}
+
+#[test]
+fn a_single_page_between_or_a_large_cache_keeps_from_flushing() {
+    let order = Order::new(3).expect("small");
+    let freed = |count, large_cache, between: &[Order]| {
+        let mut pcp = Pcp {
+            high: 5000,
+            count,
+            free_count: 1000,
+            freed_high_order: true,
+            ..Pcp::default()
+        };
+        let mood = Mood {
+            large_cache,
+            ..mood()
+        };
+        for &order in between {
+            assert_eq!(pcp.note_free(order, &mood), 0);
+        }
+        pcp.note_free(order, &mood)
+    };
+    assert_eq!(freed(63, true, &[]), 63);
+    assert_eq!(freed(62, true, &[]), 0);
+    assert_eq!(freed(62, false, &[]), 62);
+    assert_eq!(freed(63, true, &[Order::ZERO]), 0);
+}
+
+#[test]
+fn high_grows_only_if_the_lists_reach_it() {
+    let with = |count| {
+        let mut pcp = Pcp {
+            high: 675,
+            count,
+            free_count: 2016,
+            ..Pcp::default()
+        };
+        pcp.note_free(Order::ZERO, &mood());
+        pcp.high
+    };
+    assert_eq!(with(674), 675);
+    assert_eq!(with(675), 2016 + 63);
+}
+
+#[test]
+fn while_a_zone_is_reclaimed_four_batches_are_kept() {
+    let mut pcp = Pcp {
+        high: 5000,
+        ..Pcp::default()
+    };
+    let mood = Mood {
+        reclaiming: true,
+        ..mood()
+    };
+    assert_eq!(fill(&mut pcp, 4 * 63 - 1, &mood), 0);
+    assert!(fill(&mut pcp, 1, &mood) > 0);
+}
+
+#[test]
+fn lists_far_above_high_decay_by_one_drain() {
+    let mut pcp = Pcp {
+        high: 8000,
+        count: 50_000,
+        ..Pcp::default()
+    };
+    assert_eq!(pcp.decay(&mood()), (63 << 5, true));
+    assert_eq!(pcp.high, 50_000 - (63 << 5));
+}
+
 #[test]
 fn remote_lists_expire_after_three_intervals_without_use() {
     let mut pcp = Pcp {
