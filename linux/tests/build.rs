@@ -219,7 +219,7 @@ fn a_patch_that_does_not_match_is_refused_and_nothing_is_compiled() {
     let text = error.to_string();
     assert!(
         text.ends_with(
-            "does not fit linux-source-6.12_6.12.9-1_all: `new` is 0 times in mm/page_alloc.c afterwards, not 2"
+            "does not fit linux-source-6.12_6.12.9-1_all: `new` occurs 0 times in mm/page_alloc.c afterwards, not 2"
         ),
         "{text}"
     );
