@@ -72,10 +72,12 @@ impl Firings {
                 What::WorkEnd { function, .. } if is(function, shepherd) => {
                     in_round.remove(&cpu);
                 }
-                What::WorkQueued { work, function } if is(function, update) => {
-                    if in_round.get(&cpu) == Some(&pid) {
-                        kicked.insert(work);
-                        *found.kicks.last_mut().expect("a round has begun") += 1;
+                What::WorkQueued { work, function }
+                    if is(function, update) && in_round.get(&cpu) == Some(&pid) =>
+                {
+                    kicked.insert(work);
+                    if let Some(kicks) = found.kicks.last_mut() {
+                        *kicks += 1;
                     }
                 }
                 What::WorkStart { work, function } if is(function, update) => {

@@ -129,7 +129,7 @@ impl Pairs<'_> {
         let names = || stack.iter().filter_map(|symbol| self.name(*symbol));
         let wanted = |name: &str| self.wanted.iter().any(|part| name.contains(part.as_str()));
         let caller = names().find(|name| !is_lock_function(name));
-        let caller = caller.or_else(|| names().last());
+        let caller = caller.or_else(|| names().next_back());
         Wait {
             since_ns,
             kind: kind_of(flags).to_owned(),

@@ -154,7 +154,7 @@ fn what_does_not_fit_counts_as_lost_and_what_fits_is_the_beginning() {
     );
     assert_eq!(cut.events.len(), 1000);
     let lost: u64 = cut.header.lost.iter().map(|(_, count)| count).sum();
-    assert_eq!(lost as usize + 1000, whole.events.len());
+    assert_eq!(lost + 1000, whole.events.len() as u64);
     assert_eq!(
         cut.header.symbols,
         whole.header.symbols[..cut.header.symbols.len()]
