@@ -1,7 +1,7 @@
 //! The loads that run in a booted kernel while it is recorded.
 //!
-//! A load runs inside the guest as its own process, after [`settle`] has brought the per-CPU lists
-//! into a known state. Most loads are programs for workers ([`super::op`]), one worker per CPU.
+//! A load runs inside the guest as its own process, after `settle` has brought the per-CPU lists
+//! into a known state. Most loads are programs for workers (`guest/op.rs`), one worker per CPU.
 
 mod bursts;
 mod dirty;
