@@ -69,7 +69,7 @@ fn moves_of_a_cpu_that_lost_events_are_set_aside_and_said() {
     assert_eq!(without.compared, whole.compared - theirs);
     assert_eq!(without.set_aside, whole.set_aside + theirs);
     let said =
-        format!("1 CPUs lost events, and with them what was on their lists: their {theirs} ");
+        format!("1 CPUs lost events, so it is not known what was on their lists: their {theirs} ");
     assert!(
         without.notes.iter().any(|note| note.starts_with(&said)),
         "{:?}",

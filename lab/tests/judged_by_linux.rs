@@ -229,7 +229,7 @@ fn a_precise_reading_is_equal_only_if_every_count_says_so() {
     for word in [1, 4, 5] {
         let recording = with_precise(recording("counters-64-hz250"), word);
         let judgement = Readings.judge(&recording).expect("readings");
-        let one_less = "Of 115 precise readings 114 are equal";
+        let one_less = "Of 115 precise readings, 114 are equal";
         let note = &judgement.notes[1];
         assert!(note.starts_with(one_less), "{word}: {note}");
         assert!(judgement.first_difference[1].starts_with("the precise sum"));

@@ -265,8 +265,8 @@ fn every_kind_of_bad_file_says_what_to_do() {
     };
     assert_eq!(
         changed(8, &[1, 2, 3, 4]),
-        "f was written with its bytes in the other order; recordings are little-endian on every \
-         computer, so record it again with this plimsoll"
+        "f was written in the other byte order; recordings are little-endian on every computer, so \
+         record it again with this plimsoll"
     );
     assert_eq!(
         changed(12, &[9, 0]),

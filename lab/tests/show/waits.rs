@@ -121,8 +121,8 @@ fn a_wait_that_the_recording_cuts_off_is_counted_or_left_out_and_said() {
     );
     assert_eq!(
         contentions.note,
-        "1 wait had not ended when the recording did; counted until then. \
-         1 wait had begun before the recording; left out."
+        "1 wait lasted beyond the end of the recording; counted up to its end. \
+         1 wait began before the recording; left out."
     );
 }
 

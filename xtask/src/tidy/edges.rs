@@ -114,7 +114,10 @@ mod tests {
         let text = "[dependencies]\nplimsoll-mm.workspace = true\nplimsoll-lab.workspace = true\n";
         assert_eq!(
             broken_by(check, "cli/Cargo.toml", text),
-            ["cli/Cargo.toml: cli may not know plimsoll-mm; it may know plimsoll-lab"]
+            [
+                "cli/Cargo.toml: cli may not know plimsoll-mm; it may know plimsoll-lab, \
+                 plimsoll-linux, plimsoll-recording"
+            ]
         );
     }
 
