@@ -75,7 +75,7 @@ pub(crate) enum LinuxCommand {
     Build(LinuxBuild),
 }
 
-/// What runs inside a booted kernel.
+/// The commands that run inside a booted kernel.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Guest {
     #[command(subcommand)]

@@ -1,6 +1,6 @@
 //! A simulated run as a recording: the events that a kernel would have printed, with virtual time.
 //!
-//! What a kernel prints nothing for is left out as well, such as the first wait for a spinlock, with
+//! Anything for which a kernel prints no event is left out as well, such as the first wait for a spinlock, with
 //! one exception: a note where each hold of a zone lock ends. A thread is the simulator's task, a lock
 //! the class of it. Events beyond a limit count as lost, as in a ring buffer that is full.
 
@@ -23,7 +23,7 @@ pub const EVENTS_MAX: usize = 4_000_000;
 /// The runs of the first seed as recordings, each under the name of its design.
 pub type Recordings = Vec<(String, Recording)>;
 
-/// What a user should know of recordings that are not whole; `shorter` says how to get one that is.
+/// Warnings about recordings that are not whole; `shorter` says how to get one that is.
 #[must_use]
 pub fn warnings(recordings: &Recordings, shorter: &str) -> Vec<String> {
     let warning = |(design, recording): &(String, Recording)| {
@@ -89,7 +89,7 @@ impl Recorder {
             });
     }
 
-    /// What was written down, in order of time; `release` says what ran, `command` what it did.
+    /// The recorded run, in order of time; `release` says what ran, `command` what it did.
     #[must_use]
     pub fn finish(&self, sim: &Sim, release: String, command: String) -> Recording {
         let mut notes = self.0.borrow_mut();

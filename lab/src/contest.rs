@@ -159,7 +159,7 @@ fn find(name: &str) -> Result<&'static Workload, Error> {
     found.ok_or_else(|| Error::unknown("workload", name, &names))
 }
 
-/// What one run gave besides its sample.
+/// The results of one run besides its sample.
 struct Kept {
     stats: plimsoll_sim::Stats,
     holds: HoldLog,

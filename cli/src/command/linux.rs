@@ -68,7 +68,7 @@ fn options(args: Linux) -> anyhow::Result<Options> {
     })
 }
 
-/// What the user typed, without the folder of this program.
+/// The command line as the user typed it, without the folder of this program.
 fn command_line() -> String {
     let words: Vec<String> = env::args().skip(1).collect();
     format!("plimsoll {}", words.join(" "))

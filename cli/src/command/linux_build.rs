@@ -115,7 +115,7 @@ fn cache_folder(named: Option<PathBuf>) -> anyhow::Result<PathBuf> {
     std::path::absolute(&found).with_context(|| format!("cannot find {}", found.display()))
 }
 
-/// What the user can mend exits with 2.
+/// An error that the user can mend exits with 2.
 fn told(error: Error) -> anyhow::Error {
     if error.is_bad_input() {
         BadInput(error.to_string()).into()

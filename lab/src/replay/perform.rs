@@ -29,7 +29,7 @@ const STARTS_WITHIN: Nanos = Nanos::from_ms(10);
 const WAIT_STEP: Nanos = Nanos(1000);
 const WAIT_STEPS_MAX: u32 = 10_000;
 
-/// What one run gave besides its sample.
+/// The results of one run besides its sample.
 #[derive(Clone, Debug)]
 pub(super) struct Performed {
     pub(super) stats: Stats,

@@ -56,7 +56,7 @@ pub(super) struct Scene {
 /// it for 0.4 and empty it at 0.15.
 const MAPPED_PERCENT: u64 = 59;
 
-/// What one run gave besides its sample.
+/// The results of one run besides its sample.
 #[derive(Clone, Debug)]
 pub(super) struct Measured {
     pub(super) holds: HoldLog,
