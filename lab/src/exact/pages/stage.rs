@@ -10,7 +10,7 @@ use plimsoll_mm::page::{
     Config, FreeBlocks, Grouping, Layout, ListState, Mobility, Request, TypedBlock, ZoneKind,
     ZoneLayout,
 };
-use plimsoll_mm::topology::Topology;
+use plimsoll_mm::topology::{CpuPlace, Topology};
 use plimsoll_mm::tunables::Knob;
 use plimsoll_mm::units::{CpuId, NodeId, Order, Pages, Pfn};
 use plimsoll_mm::vmstat::Manager;
@@ -36,7 +36,8 @@ pub(super) struct Start {
 pub(super) struct Knobs {
     pub(super) min_free_kib: u64,
     pub(super) high_fraction: u64,
-    pub(super) cpus: u32,
+    /// The node of each CPU.
+    pub(super) nodes: Vec<u32>,
     pub(super) offline: Vec<u32>,
     /// A CPU's share of the last-level cache; `None` if the recording does not say.
     pub(super) cache_slice: Option<Pages>,
@@ -57,7 +58,7 @@ pub(super) struct Stage {
 
 impl Stage {
     pub(super) fn new(design: Design, zones: &[ZoneInfo], knobs: &Knobs) -> Result<Self, String> {
-        let machine = Stepwise::new(Topology::flat(knobs.cpus));
+        let machine = Stepwise::new(topology(&knobs.nodes));
         let mut config = Config::new(layout(zones).lazily());
         config.design = design;
         config.grouping = Grouping::Huge;
@@ -394,6 +395,17 @@ fn mobility_of(mobility: u8) -> Mobility {
     Mobility::new(mobility).unwrap_or(Mobility::Movable)
 }
 
+/// CPUs on these nodes, one socket each.
+fn topology(nodes: &[u32]) -> Topology {
+    let place = |(core, &node)| CpuPlace {
+        core,
+        llc: node,
+        node: NodeId(node),
+        socket: node,
+    };
+    Topology::new((0..).zip(nodes).map(place).collect())
+}
+
 fn kind(name: &str) -> ZoneKind {
     let known = ZoneKind::ALL.into_iter().find(|kind| kind.name() == name);
     known.unwrap_or(ZoneKind::Normal)
@@ -417,7 +429,7 @@ fn layout(zones: &[ZoneInfo]) -> Layout {
             }
             let layout = ZoneLayout {
                 kind: kind(&zone.name),
-                node: NodeId(0),
+                node: NodeId(zone.node),
                 start: Pfn(start),
                 spanned: Pages(spanned),
                 holes,
