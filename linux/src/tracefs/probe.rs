@@ -16,8 +16,8 @@ const BULK: Kind = Kind {
         ("r", "__alloc_pages_bulk ret=$retval:u64"),
     ],
 };
-/// Ends of kswapd's rounds of reclaim. A compiler may have put the function into its only caller; then it
-/// is the function that the kernel calls last in it, as many other threads do.
+/// Ends of kswapd's rounds of reclaim. If a compiler has put the function into its only caller, the probe
+/// is set on the function that it calls last; other threads call that one too.
 const KSWAPD_DONE: Kind = Kind {
     name: "kswapddone",
     places: &[("r", "balance_pgdat"), ("p", "psi_memstall_leave")],
@@ -57,7 +57,7 @@ impl Probe {
         Self::set(tracefs, &BULK)
     }
 
-    /// Sets the probe at the end of kswapd's rounds; also other threads may come by.
+    /// Sets the probe at the end of kswapd's rounds. Other threads may trigger it too.
     pub(crate) fn kswapd_done(tracefs: &Tracefs) -> Result<Self, NoProbe> {
         Self::set(tracefs, &KSWAPD_DONE)
     }

@@ -12,6 +12,7 @@ use plimsoll_recording::{Header, Recording, What};
 use super::follow::{Follow, pages};
 use super::infer::Inferred;
 use super::lists::{LISTS, ListId, Place};
+use super::op::{Action, Kind, Op};
 use super::stage::{Knobs, Stage, Start};
 use super::zoneinfo::{self, ZoneInfo};
 
@@ -78,7 +79,7 @@ impl Beginning {
         design: Design,
     ) -> Result<Self, String> {
         let zones = &moment.zones;
-        let is_before = |op: &&super::op::Op| (op.event as usize) < moment.event;
+        let is_before = |op: &&Op| (op.event as usize) < moment.event;
         let first = inferred.ops.iter().take_while(is_before).count();
         let mut until = Follow::default();
         for (place, frames) in &inferred.before {
@@ -107,6 +108,10 @@ impl Beginning {
                 follow.begin((at, cpu), blocks, batch, home);
             }
         }
+        let lasts = |op: &&Op| matches!(op.action, Action::Reclaim { .. } | Action::Boost { .. });
+        for op in inferred.ops[..first].iter().filter(lasts) {
+            stage.perform(op);
+        }
         Ok(Self {
             stage,
             follow,
@@ -124,10 +129,7 @@ fn with_rest(mut lens: [u32; LISTS], count: u32, home: ListId) -> [u32; LISTS] {
 /// Lists that are seen empty after the first operation that is performed.
 fn emptied(inferred: &Inferred, first: usize) -> HashMap<Place, ()> {
     let refills = inferred.ops[first..].iter().flat_map(|op| {
-        let refills = op
-            .moves
-            .iter()
-            .filter(|it| it.kind == super::op::Kind::Refill);
+        let refills = op.moves.iter().filter(|it| it.kind == Kind::Refill);
         refills.flat_map(|it| {
             it.lists.iter().map(|&(list, _)| Place {
                 cpu: op.cpu,

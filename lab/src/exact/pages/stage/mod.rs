@@ -1,20 +1,21 @@
 //! Plimsoll's page allocator in the state in which a recording begins, and the operations on it.
 
+mod layout;
+mod shortage;
+
 use std::collections::HashMap;
 
 use plimsoll_mm::design::Design;
 use plimsoll_mm::machine::Machine;
 use plimsoll_mm::page::sizing::Sizes;
 use plimsoll_mm::page::watermark::{Urgency, Watermarks};
-use plimsoll_mm::page::{
-    Config, FreeBlocks, Grouping, Layout, ListState, Mobility, Request, TypedBlock, ZoneKind,
-    ZoneLayout,
-};
+use plimsoll_mm::page::{Config, Grouping, ListState, Mobility, Request, TypedBlock, ZoneKind};
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::tunables::Knob;
-use plimsoll_mm::units::{CpuId, NodeId, Order, Pages, Pfn};
+use plimsoll_mm::units::{CpuId, Order, Pages, Pfn};
 use plimsoll_mm::vmstat::Manager;
 
+use self::layout::{BLOCK, free_blocks, kind, layout};
 use super::follow::Learnt;
 use super::lists::{LISTS, ListId, MOVABLE};
 use super::machine::{Hold, Stepwise};
@@ -47,6 +48,8 @@ pub(super) struct Stage {
     machine: Stepwise,
     mm: Manager<Stepwise>,
     kinds: Vec<ZoneKind>,
+    /// By zone: its watermarks without a boost, and the sizes of its lists.
+    sizes: Vec<(Watermarks, Sizes)>,
     /// By zone and order: memory in use since before the recording.
     stock: Vec<[Vec<Pfn>; Order::COUNT]>,
     /// By the kernel's first frame: the block that stands for it.
@@ -91,15 +94,39 @@ impl Stage {
             }
             stock.push(by_order);
         }
-        machine.take_holds();
-        Ok(Self {
+        let mut stage = Self {
             machine,
             mm,
             kinds: zones.iter().map(|zone| kind(&zone.name)).collect(),
+            sizes: vec![(Watermarks::default(), Sizes::BOOT); zones.len()],
             stock,
             in_use: HashMap::new(),
             refused: 0,
-        })
+        };
+        for (zone, info) in (0..).zip(zones) {
+            stage.free_up_to(zone, info.free);
+        }
+        // What was just freed is counted by CPU 0, and in the zones' counters from now on.
+        stage.mm.refresh(&stage.machine);
+        stage.machine.take_holds();
+        Ok(stage)
+    }
+
+    /// Gives memory in use back to a zone until `wanted` pages are free.
+    fn free_up_to(&mut self, zone: u8, wanted: u64) {
+        let view = self.mm.pages().view(&self.machine);
+        let free = view[usize::from(zone)].free.0;
+        let mut missing = wanted.saturating_sub(u64::from(free));
+        for order in (0..=Order::MAX.get()).rev() {
+            while missing >= 1 << order
+                && let Some(block) = self.take_stock(zone, order)
+            {
+                // Past the lists, which are to stay empty.
+                let free = || self.mm.pages().free(&self.machine, block, order_of(order));
+                self.refused += u64::from(self.machine.interrupting(free).is_err());
+                missing -= 1 << order;
+            }
+        }
     }
 
     /// Puts `start` on the lists of `cpu`.
@@ -129,16 +156,13 @@ impl Stage {
 
     /// Sets watermarks and list sizes to the kernel's.
     pub(super) fn set_sizes(
-        &self,
+        &mut self,
         zone: u8,
         marks: Watermarks,
         sizes: Sizes,
     ) -> Result<(), String> {
-        let set = self
-            .mm
-            .pages()
-            .seed_sizes(&self.machine, u32::from(zone), marks, sizes);
-        set.map_err(|error| error.to_string())
+        self.sizes[usize::from(zone)] = (marks, sizes);
+        self.boost(zone, 0).map_err(|error| error.to_string())
     }
 
     pub(super) fn cpus(&self) -> usize {
@@ -155,14 +179,19 @@ impl Stage {
         self.machine.go_to(op.cpu);
         let done = match op.action {
             Action::Alloc { zone, list, pfn } => {
-                self.alloc(zone, (list.order(), list.mobility()), pfn)
+                let wanted = (list.order(), list.mobility());
+                self.test_high(zone.., wanted);
+                self.alloc(zone, wanted, pfn)
             }
             Action::AllocDirect {
                 zone,
                 order,
                 mobility,
                 pfn,
-            } => self.alloc_direct(zone, (order, mobility), pfn),
+            } => {
+                self.test_high(zone.., (order, mobility));
+                self.alloc_direct(zone, (order, mobility), pfn)
+            }
             Action::Bulk {
                 zone,
                 list,
@@ -190,10 +219,20 @@ impl Stage {
                 self.mm.refresh(&self.machine);
                 true
             }
-            Action::Drain => {
-                self.mm.pages().drain_cpu(&self.machine, CpuId(op.cpu));
+            Action::Drain { zone, by } => {
+                // The CPU that empties the lists counts the pages as free.
+                self.machine.go_to(by);
+                let (pages, cpu) = (self.mm.pages(), CpuId(op.cpu));
+                pages
+                    .drain_lists(&self.machine, u32::from(zone), cpu)
+                    .is_ok()
+            }
+            Action::Reclaim { highest, active } => {
+                self.set_reclaiming(highest, active);
                 true
             }
+            Action::Boost { zone, pages } => self.boost(zone, pages).is_ok(),
+            Action::Shortage { highest } => self.set_below_high(highest),
             Action::Online(true) => {
                 self.mm.cpu_online(&self.machine, CpuId(op.cpu));
                 true
@@ -279,9 +318,20 @@ impl Stage {
     fn request(&self, zone: u8, order: u8, mobility: u8) -> Request {
         Request::new(order_of(order))
             .from_zone(u32::from(zone))
-            .of_class(self.kinds[usize::from(zone)])
+            .of_class(self.class(zone, mobility))
             .of_mobility(mobility_of(mobility))
             .urgent(Urgency::NoWait)
+    }
+
+    /// The highest kind of zone that would have done: movable memory for movable pages, and otherwise all
+    /// but that. A request that only a lower zone can serve is taken for one of these.
+    fn class(&self, zone: u8, mobility: u8) -> ZoneKind {
+        let highest = if mobility == MOVABLE {
+            ZoneKind::Movable
+        } else {
+            ZoneKind::Normal
+        };
+        highest.max(self.kinds[usize::from(zone)])
     }
 
     /// The block that stands for the kernel's block at `pfn`, or one from before the recording.
@@ -341,6 +391,26 @@ impl Stage {
         state.unwrap_or_default()
     }
 
+    /// Takes pages from a zone past the lists, or gives them to it if `pages` is negative: those that the
+    /// kernel moved and Plimsoll did not.
+    pub(super) fn take_from_zone(&mut self, zone: u8, cpu: u32, pages: i64) {
+        self.machine.go_to(cpu);
+        let request = self.request(zone, 0, MOVABLE).urgent(Urgency::Reserve);
+        for _ in 0..pages {
+            let take = || self.mm.pages().alloc(&self.machine, request);
+            if let Ok(page) = self.machine.interrupting(take) {
+                self.stock[usize::from(zone)][0].push(page);
+            }
+        }
+        for _ in pages..0 {
+            if let Some(page) = self.take_stock(zone, 0) {
+                let free = || self.mm.pages().free(&self.machine, page, Order::ZERO);
+                self.refused += u64::from(self.machine.interrupting(free).is_err());
+            }
+        }
+        self.machine.take_holds();
+    }
+
     /// Makes the lists of `cpu` as long as the kernel's, and notes what was learnt of the rest of their
     /// state.
     pub(super) fn set_lists(&mut self, zone: u8, cpu: u32, wanted: &[u32; LISTS], learnt: Learnt) {
@@ -392,51 +462,4 @@ fn order_of(order: u8) -> Order {
 
 fn mobility_of(mobility: u8) -> Mobility {
     Mobility::new(mobility).unwrap_or(Mobility::Movable)
-}
-
-fn kind(name: &str) -> ZoneKind {
-    let known = ZoneKind::ALL.into_iter().find(|kind| kind.name() == name);
-    known.unwrap_or(ZoneKind::Normal)
-}
-
-/// Pages of the largest blocks.
-const BLOCK: u64 = 1 << 10;
-
-/// The zones side by side, each as large as what the kernel manages of it.
-fn layout(zones: &[ZoneInfo]) -> Layout {
-    let block = Order::MAX.pages().0;
-    let mut start = 0;
-    let layouts: Vec<ZoneLayout> = zones
-        .iter()
-        .map(|zone| {
-            let managed = u32::try_from(zone.managed).unwrap_or(u32::MAX - block);
-            let spanned = managed.next_multiple_of(block);
-            let mut holes = Vec::new();
-            if spanned > managed {
-                holes.push(start + managed..start + spanned);
-            }
-            let layout = ZoneLayout {
-                kind: kind(&zone.name),
-                node: NodeId(0),
-                start: Pfn(start),
-                spanned: Pages(spanned),
-                holes,
-            };
-            start += spanned;
-            layout
-        })
-        .collect();
-    Layout::of(layouts)
-}
-
-/// `free` pages in blocks as large as possible.
-fn free_blocks(free: u64) -> FreeBlocks {
-    let mut blocks: FreeBlocks = [[0; Order::COUNT]; Mobility::COUNT];
-    let movable = &mut blocks[usize::from(MOVABLE)];
-    for (order, count) in movable.iter_mut().enumerate() {
-        let bit = free >> order & 1;
-        *count = u32::try_from(bit).unwrap_or(0);
-    }
-    movable[Order::COUNT - 1] = u32::try_from(free >> 10).unwrap_or(u32::MAX);
-    blocks
 }
