@@ -145,7 +145,7 @@ fn recording() -> impl Strategy<Value = Recording> {
             texts,
             missing: vec!["nothing.".to_owned()],
             symbols: ["a", "b", "c"].map(str::to_owned).to_vec(),
-            lost: vec![(3, u64::from(numbers[2]) + 1)],
+            lost: vec![(2, 0), (3, u64::from(numbers[2]) + 1)],
             ..Header::default()
         };
         let mut recording = Recording { header, events };
@@ -171,9 +171,14 @@ proptest! {
     #[test]
     fn what_is_written_comes_back(recording in recording()) {
         let (back, warnings) = read(&bytes(&recording)).expect("it was just written");
+        let of_cpus: Vec<u64> = recording.header.lost.iter().map(|(_, lost)| *lost).collect();
+        let expected = Warning::Lost {
+            file: "f".to_owned(),
+            events: of_cpus.iter().sum(),
+            cpus: of_cpus.iter().filter(|lost| **lost > 0).count(),
+        };
         prop_assert_eq!(back, recording);
-        let lost = matches!(&warnings[..], [Warning::Lost { .. }]);
-        prop_assert!(lost);
+        prop_assert_eq!(warnings, [expected]);
     }
 
     #[test]
@@ -252,6 +257,19 @@ fn a_file_cut_at_any_byte_gives_its_whole_chunks_and_a_warning() {
     assert!(
         text.starts_with("f is cut off: its first 200 events were read"),
         "{text}"
+    );
+}
+
+#[test]
+fn a_recording_of_no_use_is_told_together_with_what_is_odd_about_its_file() {
+    let bytes = bytes(&small());
+    let contents = Recording::read_from("f", Box::new(Cursor::new(bytes[..20].to_vec())))
+        .expect("only cut off");
+    assert_eq!(
+        contents.with_warnings("f has no events that can be shown".to_owned()),
+        "f has no events that can be shown. f is cut off: its first 0 events were read, the 4 \
+         bytes after them were left out, and the file's last part (lost events, texts read at the \
+         end) is missing"
     );
 }
 
