@@ -280,16 +280,14 @@ fn page(
         Role::Drain => (Some(Column::DrainGuess), Column::DrainPfn),
         Role::Zone => (None, Column::ZonePfn),
     };
-    let guesses = side.memory().guesser.guess(deed);
-    // The reader has no number yet; what it finds here is replaced by the column's.
-    let mut place = guesses.place(*pfn);
+    let mut place = side.place(deed, *pfn);
     if let Some(guessed) = guessed {
         side.number(guessed, &mut place)?;
     }
     if place == 0 {
         side.number(number, pfn)?;
-    } else {
-        *pfn = guesses.page(place)?;
+    } else if guessed.is_some() {
+        side.page(deed, place, pfn)?;
     }
     side.memory().guesser.learn(deed, *pfn, place);
     Some(())

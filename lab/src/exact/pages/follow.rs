@@ -158,7 +158,7 @@ impl Follow {
                 self.lengthen(pair, i64::from(state.high.0) - i64::from(before));
                 Learnt::default()
             }
-            Kind::Spill if pair.kernel.pages == 0 => {
+            Kind::Spill | Kind::Decay if pair.kernel.pages == 0 => {
                 let missing = self.missing_at_next_spill(pair, state, after);
                 self.lengthen(pair, missing);
                 Learnt::default()
@@ -197,7 +197,8 @@ impl Follow {
         }
     }
 
-    /// We spill and the kernel does not: how many pages too few it has for its next spill.
+    /// We give pages back and the kernel does not: by how many pages the kernel's lists must be shorter
+    /// for it to give none back before its next move. A next move that is a spill tells how long they are.
     fn missing_at_next_spill(&self, pair: &Pair, state: &ListState, after: &[Op]) -> i64 {
         let key = (pair.zone, pair.cpu);
         let mut ahead = Self::default();
@@ -205,19 +206,22 @@ impl Follow {
             return 0;
         };
         ahead.lists.insert(key, it.clone());
-        let least = i64::from(state.high.0) - 1 - i64::from(self.count(pair.zone, pair.cpu));
+        let high = i64::from(state.high.0);
+        let mut longest = i64::from(self.count(pair.zone, pair.cpu));
         for op in after.iter().skip(1).filter(|op| op.cpu == pair.cpu) {
+            let moves = op.moves.iter().any(|it| it.zone == pair.zone);
             let mut without_spill = op.clone();
             without_spill.moves.retain(|it| it.kind != Kind::Spill);
             ahead.note(&without_spill);
-            if op.moves.iter().any(|it| it.zone == pair.zone) {
+            let count = i64::from(ahead.count(pair.zone, pair.cpu));
+            if moves {
                 let spilled = without_spill.moves.len() < op.moves.len();
-                let count = i64::from(ahead.count(pair.zone, pair.cpu));
-                let missing = i64::from(state.high.0) - count;
-                return if spilled { missing.min(least) } else { least };
+                let missing = if spilled { high - count } else { high };
+                return missing.min(high - 1 - longest);
             }
+            longest = longest.max(count);
         }
-        least
+        high - 1 - longest
     }
 
     /// Corrects how many pages are there.

@@ -4,19 +4,19 @@ use super::lists::ListId;
 
 /// Something that a CPU did with pages.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Op {
+pub(crate) struct Op {
     /// The event that shows it.
-    pub(super) event: u32,
+    pub(crate) event: u32,
     /// Whose lists it is about.
-    pub(super) cpu: u32,
-    pub(super) action: Action,
+    pub(crate) cpu: u32,
+    pub(crate) action: Action,
     /// What the kernel moved between lists and zones for it.
-    pub(super) moves: Vec<Move>,
+    pub(crate) moves: Vec<Move>,
 }
 
 /// What was done.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Action {
+pub(crate) enum Action {
     /// A block was taken from a list.
     Alloc { zone: u8, list: ListId, pfn: u64 },
     /// A block was taken from the zone itself.
@@ -54,16 +54,16 @@ pub(super) enum Action {
 
 /// Pages that went between lists and a zone.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Move {
-    pub(super) kind: Kind,
-    pub(super) zone: u8,
+pub(crate) struct Move {
+    pub(crate) kind: Kind,
+    pub(crate) zone: u8,
     /// By list, how many blocks.
-    pub(super) lists: Vec<(ListId, u32)>,
+    pub(crate) lists: Vec<(ListId, u32)>,
 }
 
 /// Which way, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     Refill,
     Spill,
     Decay,
@@ -71,9 +71,9 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    pub(super) const ALL: [Self; 4] = [Self::Refill, Self::Spill, Self::Decay, Self::Drain];
+    pub(crate) const ALL: [Self; 4] = [Self::Refill, Self::Spill, Self::Decay, Self::Drain];
 
-    pub(super) fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Refill => "refill",
             Self::Spill => "spill",
@@ -84,7 +84,7 @@ impl Kind {
 }
 
 impl Move {
-    pub(super) fn new(kind: Kind, zone: u8) -> Self {
+    pub(crate) fn new(kind: Kind, zone: u8) -> Self {
         Self {
             kind,
             zone,
@@ -93,19 +93,19 @@ impl Move {
     }
 
     /// Counts one more block.
-    pub(super) fn add(&mut self, list: ListId) {
+    pub(crate) fn add(&mut self, list: ListId) {
         match self.lists.iter_mut().find(|(known, _)| *known == list) {
             Some((_, blocks)) => *blocks += 1,
             None => self.lists.push((list, 1)),
         }
     }
 
-    pub(super) fn pages(&self) -> u32 {
+    pub(crate) fn pages(&self) -> u32 {
         let pages = |(list, blocks): &(ListId, u32)| list.pages() * blocks;
         self.lists.iter().map(pages).sum()
     }
 
-    pub(super) fn blocks(&self) -> u32 {
+    pub(crate) fn blocks(&self) -> u32 {
         self.lists.iter().map(|(_, blocks)| blocks).sum()
     }
 }

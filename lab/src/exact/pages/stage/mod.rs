@@ -1,6 +1,5 @@
 //! Plimsoll's page allocator in the state in which a recording begins, and the operations on it.
 
-mod layout;
 mod shortage;
 
 use std::collections::HashMap;
@@ -9,27 +8,57 @@ use plimsoll_mm::design::Design;
 use plimsoll_mm::machine::Machine;
 use plimsoll_mm::page::sizing::Sizes;
 use plimsoll_mm::page::watermark::{Urgency, Watermarks};
-use plimsoll_mm::page::{Config, Grouping, ListState, Mobility, Request, TypedBlock, ZoneKind};
+use plimsoll_mm::page::{
+    Config, Grouping, ListState, PageAllocator, Request, TypedBlock, ZoneKind,
+};
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::tunables::Knob;
-use plimsoll_mm::units::{CpuId, Order, Pages, Pfn};
+use plimsoll_mm::units::{CpuId, NodeId, Order, Pages, Pfn};
 use plimsoll_mm::vmstat::Manager;
 
-use self::layout::{BLOCK, free_blocks, kind, layout};
 use super::follow::Learnt;
 use super::lists::{LISTS, ListId, MOVABLE};
 use super::machine::{Hold, Stepwise};
+use super::memory::{Area, Stock, kind_of, layout, mobility_of, order_of};
 use super::op::{Action, Op};
 use super::zoneinfo::ZoneInfo;
 
 /// The state of a CPU's lists in a zone at the start.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Start {
-    pub(super) high: u32,
-    pub(super) alloc_factor: u32,
-    pub(super) free_count: u32,
+pub(crate) struct Start {
+    pub(crate) high: u32,
+    pub(crate) alloc_factor: u32,
+    pub(crate) free_count: u32,
     /// Blocks on each list.
-    pub(super) blocks: [u32; LISTS],
+    pub(crate) blocks: [u32; LISTS],
+}
+
+impl Start {
+    /// Puts this on the lists of a CPU in a zone, taking blocks from that zone's `stock`.
+    pub(crate) fn seed<M: Machine>(
+        &self,
+        pages: &PageAllocator<M>,
+        machine: &M,
+        (zone, cpu): (u32, CpuId),
+        stock: &mut Stock,
+    ) -> Result<(), String> {
+        let mut blocks = Vec::new();
+        for (list, &count) in (0..).map(ListId).zip(&self.blocks) {
+            for _ in 0..count {
+                let pfn = stock.take(pages, machine, order_of(list.order()));
+                blocks.push(typed(pfn.ok_or("the zone is too small")?, list));
+            }
+        }
+        let state = ListState {
+            high: Pages(self.high),
+            alloc_factor: self.alloc_factor,
+            free_count: Pages(self.free_count),
+            freed_high_order: false,
+            blocks,
+        };
+        let seeded = pages.seed_lists(machine, zone, cpu, &state);
+        seeded.map_err(|error| error.to_string())
+    }
 }
 
 /// The settings of the recorded computer.
@@ -50,8 +79,8 @@ pub(super) struct Stage {
     kinds: Vec<ZoneKind>,
     /// By zone: its watermarks without a boost, and the sizes of its lists.
     sizes: Vec<(Watermarks, Sizes)>,
-    /// By zone and order: memory in use since before the recording.
-    stock: Vec<[Vec<Pfn>; Order::COUNT]>,
+    /// By zone: memory in use since before the recording.
+    stock: Vec<Stock>,
     /// By the kernel's first frame: the block that stands for it.
     in_use: HashMap<u64, (Pfn, u8)>,
     /// Operations that Plimsoll could not perform.
@@ -61,7 +90,13 @@ pub(super) struct Stage {
 impl Stage {
     pub(super) fn new(design: Design, zones: &[ZoneInfo], knobs: &Knobs) -> Result<Self, String> {
         let machine = Stepwise::new(Topology::flat(knobs.cpus));
-        let mut config = Config::new(layout(zones).lazily());
+        let area = |zone: &ZoneInfo| Area {
+            kind: kind_of(&zone.name),
+            node: NodeId(0),
+            managed: zone.managed,
+        };
+        let areas: Vec<Area> = zones.iter().map(area).collect();
+        let mut config = Config::new(layout(&areas));
         config.design = design;
         config.grouping = Grouping::Huge;
         config.cache_slice = knobs.cache_slice.unwrap_or(config.cache_slice);
@@ -82,22 +117,12 @@ impl Stage {
         }
         let mut stock = Vec::new();
         for (index, zone) in (0..).zip(zones) {
-            let in_use = (0..zone.free / BLOCK + 1).find_map(|less| {
-                // Beside free blocks something must be in use: a zone that is nearly all free has a
-                // little less.
-                let free = free_blocks(zone.free - less * BLOCK);
-                mm.pages().seed_free(&machine, index, &free).ok()
-            });
-            let mut by_order: [Vec<Pfn>; Order::COUNT] = Default::default();
-            for block in in_use.unwrap_or_default() {
-                by_order[block.order.index()].push(block.pfn);
-            }
-            stock.push(by_order);
+            stock.push(Stock::beside(mm.pages(), &machine, index, zone.free));
         }
         let mut stage = Self {
             machine,
             mm,
-            kinds: zones.iter().map(|zone| kind(&zone.name)).collect(),
+            kinds: zones.iter().map(|zone| kind_of(&zone.name)).collect(),
             sizes: vec![(Watermarks::default(), Sizes::BOOT); zones.len()],
             stock,
             in_use: HashMap::new(),
@@ -131,27 +156,9 @@ impl Stage {
 
     /// Puts `start` on the lists of `cpu`.
     pub(super) fn seed(&mut self, zone: u8, cpu: u32, start: &Start) -> Result<(), String> {
-        let mut blocks = Vec::new();
-        for (list, &count) in (0..).map(ListId).zip(&start.blocks) {
-            for _ in 0..count {
-                let pfn = self
-                    .take_stock(zone, list.order())
-                    .ok_or("the zone is too small")?;
-                blocks.push(typed(pfn, list));
-            }
-        }
-        let state = ListState {
-            high: Pages(start.high),
-            alloc_factor: start.alloc_factor,
-            free_count: Pages(start.free_count),
-            freed_high_order: false,
-            blocks,
-        };
-        let seeded = self
-            .mm
-            .pages()
-            .seed_lists(&self.machine, u32::from(zone), CpuId(cpu), &state);
-        seeded.map_err(|error| error.to_string())
+        let stock = &mut self.stock[usize::from(zone)];
+        let place = (u32::from(zone), CpuId(cpu));
+        start.seed(self.mm.pages(), &self.machine, place, stock)
     }
 
     /// Sets watermarks and list sizes to the kernel's.
@@ -359,18 +366,7 @@ impl Stage {
     /// A block of `order` that is in use since before the recording.
     fn take_stock(&mut self, zone: u8, order: u8) -> Option<Pfn> {
         let stock = &mut self.stock[usize::from(zone)];
-        let wanted = usize::from(order);
-        let found = (wanted..Order::COUNT).find(|&at| !stock[at].is_empty())?;
-        let block = stock[found].pop()?;
-        for at in (wanted..found).rev() {
-            let half = order_of(u8::try_from(at).ok()?);
-            self.mm
-                .pages()
-                .split_to(&self.machine, block, half.up()?, half)
-                .ok()?;
-            stock[at].push(Pfn(block.0 + half.pages().0));
-        }
-        Some(block)
+        stock.take(self.mm.pages(), &self.machine, order_of(order))
     }
 
     /// Blocks on each list of `cpu`.
@@ -399,7 +395,7 @@ impl Stage {
         for _ in 0..pages {
             let take = || self.mm.pages().alloc(&self.machine, request);
             if let Ok(page) = self.machine.interrupting(take) {
-                self.stock[usize::from(zone)][0].push(page);
+                self.stock[usize::from(zone)].put(Order::ZERO, page);
             }
         }
         for _ in pages..0 {
@@ -423,7 +419,7 @@ impl Stage {
             for _ in want..have {
                 let request = self.request(zone, list.order(), list.mobility());
                 if let Ok(pfn) = self.mm.pages().alloc(&self.machine, request) {
-                    self.stock[usize::from(zone)][usize::from(list.order())].push(pfn);
+                    self.stock[usize::from(zone)].put(order_of(list.order()), pfn);
                 }
             }
             for _ in have..want {
@@ -454,12 +450,4 @@ fn typed(pfn: Pfn, list: ListId) -> TypedBlock {
         order: order_of(list.order()),
         mobility: mobility_of(list.mobility()),
     }
-}
-
-fn order_of(order: u8) -> Order {
-    Order::new(order).unwrap_or(Order::MAX)
-}
-
-fn mobility_of(mobility: u8) -> Mobility {
-    Mobility::new(mobility).unwrap_or(Mobility::Movable)
 }
