@@ -121,8 +121,36 @@ fn of_processes() -> impl Strategy<Value = What> {
     ]
 }
 
+fn of_reclaim() -> impl Strategy<Value = What> {
+    prop_oneof![
+        (any::<u32>(), any::<u8>(), any::<u8>()).prop_map(|(node, zone, order)| What::KswapdWake {
+            node,
+            zone,
+            order
+        }),
+        Just(What::KswapdDone),
+        any::<u32>().prop_map(|node| What::KswapdSleep { node }),
+        (any::<u32>(), any::<u8>(), any::<u8>(), any::<u64>()).prop_map(
+            |(node, zone, order, gfp)| What::WakeupKswapd {
+                node,
+                zone,
+                order,
+                gfp
+            }
+        ),
+        (any::<u8>(), any::<u64>())
+            .prop_map(|(order, gfp)| What::DirectReclaimBegin { order, gfp }),
+        any::<u64>().prop_map(|pages| What::DirectReclaimEnd { pages }),
+    ]
+}
+
 fn event() -> impl Strategy<Value = Event> {
-    let what = prop_oneof![4 => of_pages(), 1 => of_time_and_locks(), 1 => of_processes()];
+    let what = prop_oneof![
+        4 => of_pages(),
+        1 => of_time_and_locks(),
+        1 => of_processes(),
+        1 => of_reclaim()
+    ];
     let time_ns = prop_oneof![0..1000_u64, any::<u64>()];
     (time_ns, 0..4_u32, 0..3_u32, what).prop_map(|(time_ns, cpu, pid, what)| Event {
         time_ns,
@@ -260,6 +288,17 @@ fn a_file_cut_at_any_byte_gives_its_whole_chunks_and_a_warning() {
     );
 }
 
+/// Version 3 differs from 2 in kinds of events and a column that 2 does not have.
+#[test]
+fn a_file_of_version_2_is_read() {
+    let recording = small();
+    let mut bytes = bytes(&recording);
+    assert_eq!(bytes[12..14], [3, 0]);
+    bytes[12] = 2;
+    let (back, warnings) = read(&bytes).expect("an older version");
+    assert_eq!((back, warnings), (recording, vec![]));
+}
+
 #[test]
 fn a_recording_of_no_use_is_told_together_with_what_is_odd_about_its_file() {
     let bytes = bytes(&small());
@@ -288,7 +327,7 @@ fn every_kind_of_bad_file_says_what_to_do() {
     );
     assert_eq!(
         changed(12, &[9, 0]),
-        "f has version 9 of the recording format, and this plimsoll reads up to version 2; read \
+        "f has version 9 of the recording format, and this plimsoll reads up to version 3; read \
          it with a newer plimsoll"
     );
     let lines = good.iter().flat_map(|byte| match byte {

@@ -66,7 +66,12 @@ impl Planner {
                 self.free(at, ask(zone, order, 1), pfn, false);
             }
             // These are the simulated kernel's own doing.
-            Action::Refresh | Action::Drain | Action::Online(_) => {}
+            Action::Refresh
+            | Action::Drain { .. }
+            | Action::Online(_)
+            | Action::Reclaim { .. }
+            | Action::Boost { .. }
+            | Action::Shortage { .. } => {}
         }
     }
 

@@ -58,13 +58,15 @@ pub(super) enum Column {
     FreeGuess = 24,
     BatchedGuess = 25,
     DrainGuess = 26,
+    /// A node.
+    Node = 27,
 }
 
 impl Column {
     pub(super) const COUNT: usize = Self::ALL.len();
 
     /// All columns, in the order of their numbers.
-    pub(super) const ALL: [Self; 27] = [
+    pub(super) const ALL: [Self; 28] = [
         Self::Kind,
         Self::Time,
         Self::Pid,
@@ -92,6 +94,7 @@ impl Column {
         Self::FreeGuess,
         Self::BatchedGuess,
         Self::DrainGuess,
+        Self::Node,
     ];
 
     pub(super) const fn style(self) -> Style {
@@ -117,7 +120,8 @@ impl Column {
             | Self::Symbol
             | Self::Flags
             | Self::Stack
-            | Self::Victim => Style::Table,
+            | Self::Victim
+            | Self::Node => Style::Table,
             Self::Text => Style::Text,
             Self::AllocGuess | Self::FreeGuess | Self::BatchedGuess | Self::DrainGuess => {
                 Style::Sparse

@@ -14,7 +14,7 @@ use super::follow::{Follow, pages};
 use super::infer::Inferred;
 use super::lists::{LISTS, ListId, Place};
 use super::memory::kind_of;
-use super::op::{Kind, Op};
+use super::op::{Action, Kind, Op};
 use super::stage::{Knobs, Stage, Start};
 use super::zoneinfo::{self, ListInfo, ZoneInfo};
 
@@ -157,6 +157,10 @@ impl Beginning {
                 let blocks = lists.start.blocks;
                 follow.begin((at, cpu), blocks, lists.batch, lists.home);
             }
+        }
+        let lasts = |op: &&Op| matches!(op.action, Action::Reclaim { .. } | Action::Boost { .. });
+        for op in inferred.ops[..state.first].iter().filter(lasts) {
+            stage.perform(op);
         }
         Ok(Self {
             stage,

@@ -148,8 +148,8 @@ impl Follow {
         }
     }
 
-    /// What a difference tells: the size of a refill which factor it had, and a spill that the lists
-    /// were as long as `high`. `after` are the operations from that one on.
+    /// What a difference tells: the size of a refill which factor it had, or how much room there was below
+    /// `high`, and a spill that the lists were as long as `high`. `after` are the operations from that one on.
     pub(super) fn learn(&mut self, pair: &Pair, state: &ListState, after: &[Op]) -> Learnt {
         match pair.kind {
             Kind::Refill => self.learn_from_refill(pair, state),
@@ -177,9 +177,17 @@ impl Follow {
         let Some(it) = self.lists.get(&(pair.zone, pair.cpu)) else {
             return Learnt::default();
         };
-        let factor = (0..=SCALE_MAX).find(|factor| it.batch << factor == pair.kernel.pages);
-        let Some(factor) = factor.filter(|_| pair.kernel.pages == pair.kernel.blocks) else {
+        if pair.kernel.pages != pair.kernel.blocks || pair.kernel.pages < it.batch {
             return Learnt::default();
+        }
+        let factor = (0..=SCALE_MAX).find(|factor| it.batch << factor == pair.kernel.pages);
+        let Some(factor) = factor else {
+            // It was cut to the room below `high`, of which a batch is kept free.
+            let after = self.count(pair.zone, pair.cpu) + 1;
+            return Learnt {
+                high: Some(after + it.batch),
+                ..Learnt::default()
+            };
         };
         // Each refill raises `high` by what it would take at most.
         let high = (state.high.0 + pair.kernel.pages).saturating_sub(pair.ours.pages);

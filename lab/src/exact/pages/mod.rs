@@ -7,10 +7,11 @@
 //!              what Plimsoll moves for each ──compare──> identical or not
 //! ```
 //!
-//! `lists`, `future`, `infer`: the kernel's lists, frame by frame. `zoneinfo`, `begin`: the state to
+//! `lists`, `future`, `rounds`, `boost`, `infer`: the kernel's lists, frame by frame, and its reclaim. `zoneinfo`, `begin`: the state to
 //! start from. `machine`, `memory`, `stage`: performing. `compare`, `follow`: both sides. `report`: for people.
 
 mod begin;
+mod boost;
 mod compare;
 mod follow;
 mod future;
@@ -20,6 +21,7 @@ mod machine;
 pub(crate) mod memory;
 pub(crate) mod op;
 mod report;
+mod rounds;
 mod stage;
 mod version;
 mod zoneinfo;

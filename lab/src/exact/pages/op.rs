@@ -38,10 +38,18 @@ pub(crate) enum Action {
     FreeDirect { zone: u8, order: u8, pfn: u64 },
     /// The periodic work of the CPU ran.
     Refresh,
-    /// The lists of the CPU were emptied.
-    Drain,
+    /// The lists of the CPU in one zone were emptied by a CPU.
+    Drain { zone: u8, by: u32 },
     /// The CPU came or went.
     Online(bool),
+    /// kswapd began a round of reclaim, or ended one, in zones up to this one, counted as the kernel
+    /// does.
+    Reclaim { highest: u8, active: bool },
+    /// The watermarks of a zone are this many pages higher than usual.
+    Boost { zone: u8, pages: u64 },
+    /// An allocation found all zones up to this one, counted as the kernel does, below their high
+    /// watermarks, or without a block that is large enough.
+    Shortage { highest: u8 },
 }
 
 /// Pages that went between lists and a zone.

@@ -207,7 +207,11 @@ fn describe(action: &Action) -> String {
             format!("frame {pfn:#x} of order {order} is freed to the zone")
         }
         Action::Refresh => "its periodic work runs".to_owned(),
-        Action::Drain => "its lists are emptied".to_owned(),
+        Action::Drain { .. } => "its lists are emptied".to_owned(),
+        Action::Reclaim { active: true, .. } => "kswapd begins to reclaim".to_owned(),
+        Action::Reclaim { active: false, .. } => "kswapd ends reclaiming".to_owned(),
+        Action::Boost { .. } => "watermarks are boosted".to_owned(),
+        Action::Shortage { .. } => "an allocation finds too little".to_owned(),
         Action::Online(true) => "it comes".to_owned(),
         Action::Online(false) => "it goes".to_owned(),
     }

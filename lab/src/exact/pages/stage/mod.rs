@@ -1,5 +1,7 @@
 //! Plimsoll's page allocator in the state in which a recording begins, and the operations on it.
 
+mod shortage;
+
 use std::collections::HashMap;
 
 use plimsoll_mm::design::Design;
@@ -11,7 +13,7 @@ use plimsoll_mm::page::{
 };
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::tunables::Knob;
-use plimsoll_mm::units::{CpuId, NodeId, Pages, Pfn};
+use plimsoll_mm::units::{CpuId, NodeId, Order, Pages, Pfn};
 use plimsoll_mm::vmstat::Manager;
 
 use super::follow::Learnt;
@@ -75,6 +77,8 @@ pub(super) struct Stage {
     machine: Stepwise,
     mm: Manager<Stepwise>,
     kinds: Vec<ZoneKind>,
+    /// By zone: its watermarks without a boost, and the sizes of its lists.
+    sizes: Vec<(Watermarks, Sizes)>,
     /// By zone: memory in use since before the recording.
     stock: Vec<Stock>,
     /// By the kernel's first frame: the block that stands for it.
@@ -115,15 +119,39 @@ impl Stage {
         for (index, zone) in (0..).zip(zones) {
             stock.push(Stock::beside(mm.pages(), &machine, index, zone.free));
         }
-        machine.take_holds();
-        Ok(Self {
+        let mut stage = Self {
             machine,
             mm,
             kinds: zones.iter().map(|zone| kind_of(&zone.name)).collect(),
+            sizes: vec![(Watermarks::default(), Sizes::BOOT); zones.len()],
             stock,
             in_use: HashMap::new(),
             refused: 0,
-        })
+        };
+        for (zone, info) in (0..).zip(zones) {
+            stage.free_up_to(zone, info.free);
+        }
+        // What was just freed is counted by CPU 0, and in the zones' counters from now on.
+        stage.mm.refresh(&stage.machine);
+        stage.machine.take_holds();
+        Ok(stage)
+    }
+
+    /// Gives memory in use back to a zone until `wanted` pages are free.
+    fn free_up_to(&mut self, zone: u8, wanted: u64) {
+        let view = self.mm.pages().view(&self.machine);
+        let free = view[usize::from(zone)].free.0;
+        let mut missing = wanted.saturating_sub(u64::from(free));
+        for order in (0..=Order::MAX.get()).rev() {
+            while missing >= 1 << order
+                && let Some(block) = self.take_stock(zone, order)
+            {
+                // Past the lists, which are to stay empty.
+                let free = || self.mm.pages().free(&self.machine, block, order_of(order));
+                self.refused += u64::from(self.machine.interrupting(free).is_err());
+                missing -= 1 << order;
+            }
+        }
     }
 
     /// Puts `start` on the lists of `cpu`.
@@ -135,16 +163,13 @@ impl Stage {
 
     /// Sets watermarks and list sizes to the kernel's.
     pub(super) fn set_sizes(
-        &self,
+        &mut self,
         zone: u8,
         marks: Watermarks,
         sizes: Sizes,
     ) -> Result<(), String> {
-        let set = self
-            .mm
-            .pages()
-            .seed_sizes(&self.machine, u32::from(zone), marks, sizes);
-        set.map_err(|error| error.to_string())
+        self.sizes[usize::from(zone)] = (marks, sizes);
+        self.boost(zone, 0).map_err(|error| error.to_string())
     }
 
     pub(super) fn cpus(&self) -> usize {
@@ -161,14 +186,19 @@ impl Stage {
         self.machine.go_to(op.cpu);
         let done = match op.action {
             Action::Alloc { zone, list, pfn } => {
-                self.alloc(zone, (list.order(), list.mobility()), pfn)
+                let wanted = (list.order(), list.mobility());
+                self.test_high(zone.., wanted);
+                self.alloc(zone, wanted, pfn)
             }
             Action::AllocDirect {
                 zone,
                 order,
                 mobility,
                 pfn,
-            } => self.alloc_direct(zone, (order, mobility), pfn),
+            } => {
+                self.test_high(zone.., (order, mobility));
+                self.alloc_direct(zone, (order, mobility), pfn)
+            }
             Action::Bulk {
                 zone,
                 list,
@@ -196,10 +226,20 @@ impl Stage {
                 self.mm.refresh(&self.machine);
                 true
             }
-            Action::Drain => {
-                self.mm.pages().drain_cpu(&self.machine, CpuId(op.cpu));
+            Action::Drain { zone, by } => {
+                // The CPU that empties the lists counts the pages as free.
+                self.machine.go_to(by);
+                let (pages, cpu) = (self.mm.pages(), CpuId(op.cpu));
+                pages
+                    .drain_lists(&self.machine, u32::from(zone), cpu)
+                    .is_ok()
+            }
+            Action::Reclaim { highest, active } => {
+                self.set_reclaiming(highest, active);
                 true
             }
+            Action::Boost { zone, pages } => self.boost(zone, pages).is_ok(),
+            Action::Shortage { highest } => self.set_below_high(highest),
             Action::Online(true) => {
                 self.mm.cpu_online(&self.machine, CpuId(op.cpu));
                 true
@@ -285,9 +325,20 @@ impl Stage {
     fn request(&self, zone: u8, order: u8, mobility: u8) -> Request {
         Request::new(order_of(order))
             .from_zone(u32::from(zone))
-            .of_class(self.kinds[usize::from(zone)])
+            .of_class(self.class(zone, mobility))
             .of_mobility(mobility_of(mobility))
             .urgent(Urgency::NoWait)
+    }
+
+    /// The highest kind of zone that would have done: movable memory for movable pages, and otherwise all
+    /// but that. A request that only a lower zone can serve is taken for one of these.
+    fn class(&self, zone: u8, mobility: u8) -> ZoneKind {
+        let highest = if mobility == MOVABLE {
+            ZoneKind::Movable
+        } else {
+            ZoneKind::Normal
+        };
+        highest.max(self.kinds[usize::from(zone)])
     }
 
     /// The block that stands for the kernel's block at `pfn`, or one from before the recording.
@@ -334,6 +385,26 @@ impl Stage {
         let pages = self.mm.pages();
         let state = pages.list_state(&self.machine, u32::from(zone), CpuId(cpu));
         state.unwrap_or_default()
+    }
+
+    /// Takes pages from a zone past the lists, or gives them to it if `pages` is negative: those that the
+    /// kernel moved and Plimsoll did not.
+    pub(super) fn take_from_zone(&mut self, zone: u8, cpu: u32, pages: i64) {
+        self.machine.go_to(cpu);
+        let request = self.request(zone, 0, MOVABLE).urgent(Urgency::Reserve);
+        for _ in 0..pages {
+            let take = || self.mm.pages().alloc(&self.machine, request);
+            if let Ok(page) = self.machine.interrupting(take) {
+                self.stock[usize::from(zone)].put(Order::ZERO, page);
+            }
+        }
+        for _ in pages..0 {
+            if let Some(page) = self.take_stock(zone, 0) {
+                let free = || self.mm.pages().free(&self.machine, page, Order::ZERO);
+                self.refused += u64::from(self.machine.interrupting(free).is_err());
+            }
+        }
+        self.machine.take_holds();
     }
 
     /// Makes the lists of `cpu` as long as the kernel's, and notes what was learnt of the rest of their
