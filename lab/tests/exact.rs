@@ -6,7 +6,7 @@
 use plimsoll_lab::exact::pages::PageLists;
 use plimsoll_lab::exact::{Judge, Judgement};
 use plimsoll_mm::design::Design;
-use plimsoll_recording::{Recording, What};
+use plimsoll_recording::Recording;
 
 fn judge(file: &str, design: Option<Design>) -> Judgement {
     let file = format!("{}/tests/data/{file}", env!("CARGO_MANIFEST_DIR"));
@@ -37,21 +37,6 @@ fn a_booted_kernel_of_four_cpus_is_replayed_exactly() {
 fn a_kernel_that_is_short_of_memory_is_replayed_but_for_two_moves() {
     let judgement = judge("exact-6.12-4-cpus-reclaim.plr", None);
     assert_eq!(counts(&judgement), [1550, 1548, 39], "{judgement:#?}");
-    // Without the events of reclaim it is not known when that is.
-    let file = format!(
-        "{}/tests/data/exact-6.12-4-cpus-reclaim.plr",
-        env!("CARGO_MANIFEST_DIR")
-    );
-    let mut recording = Recording::read(&file)
-        .expect("it is in the repository")
-        .recording;
-    let of_kswapd = |what: &What| matches!(what, What::KswapdWake { .. } | What::KswapdDone);
-    recording.events.retain(|event| !of_kswapd(&event.what));
-    let without = PageLists::default().judge(&recording).expect("page lists");
-    assert!(
-        without.identical + 100 < judgement.identical,
-        "{without:#?}"
-    );
 }
 
 #[test]

@@ -25,7 +25,7 @@ const MOMENTS: [(&str, &str); 2] = [
 ];
 
 /// A moment whose zones are known.
-pub(crate) struct Moment {
+pub(super) struct Moment {
     pub(super) zones: Vec<ZoneInfo>,
     /// The first event after it.
     pub(super) event: usize,
@@ -33,7 +33,7 @@ pub(crate) struct Moment {
 
 impl Moment {
     /// The best known moment of a recording.
-    pub(crate) fn of(recording: &Recording) -> Option<Self> {
+    pub(super) fn of(recording: &Recording) -> Option<Self> {
         let mark = |wanted: &str| {
             let is_it = |what: &What| matches!(what, What::Mark(text) if note(text) == wanted);
             recording.events.iter().position(|event| is_it(&event.what))
@@ -91,7 +91,7 @@ pub(crate) struct CpuState {
 }
 
 impl State {
-    pub(crate) fn of(header: &Header, moment: &Moment, inferred: &Inferred) -> Self {
+    pub(super) fn of(header: &Header, moment: &Moment, inferred: &Inferred) -> Self {
         let is_before = |op: &&Op| (op.event as usize) < moment.event;
         let first = inferred.ops.iter().take_while(is_before).count();
         let mut until = Follow::default();

@@ -190,7 +190,7 @@ fn text(what: &What, symbols: &[String]) -> String {
 fn describe(action: &Action) -> String {
     match *action {
         Action::Alloc { list, pfn, .. } => format!(
-            "frame {pfn:#x} is taken from the list of order {} and type {}",
+            "frame {pfn:#x} is taken from the list of order {}, type {}",
             list.order(),
             list.mobility()
         ),
@@ -199,7 +199,7 @@ fn describe(action: &Action) -> String {
         }
         Action::Bulk { ref pfns, .. } => format!("{} pages are taken at once", pfns.len()),
         Action::Free { list, pfn, .. } => format!(
-            "frame {pfn:#x} is put on the list of order {} and type {}",
+            "frame {pfn:#x} is put on the list of order {}, type {}",
             list.order(),
             list.mobility()
         ),

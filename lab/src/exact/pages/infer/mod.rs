@@ -28,7 +28,7 @@ use super::rounds::Rounds;
 use super::zoneinfo::ZoneInfo;
 
 /// The operations that a recording's events stand for.
-pub(crate) struct Inferred {
+pub(super) struct Inferred {
     /// In recorded order.
     pub(super) ops: Vec<Op>,
     /// What was on each list at the first event, next one first, as far as it was handed out or given
