@@ -96,6 +96,7 @@ impl<M: Machine> AddressSpace<M> {
     ) -> Stop {
         let memory = gather.memory();
         let machine = memory.machine;
+        gather.expect(range.end - range.start);
         machine.emit(Event::Begin(Phase::TableLock));
         spot.leaf.entries.with(machine, site, |entries| {
             machine.emit(Event::End(Phase::TableLock));
@@ -141,6 +142,8 @@ impl<M: Machine> AddressSpace<M> {
         (site, whose): (Site, Whose),
     ) {
         let machine = gather.memory().machine;
+        // The page, and that of its table.
+        gather.expect(2);
         machine.emit(Event::Begin(Phase::TableLock));
         let full = match whose {
             Whose::Anybodys => spot.upper.frame.with(machine, site, |_| {
