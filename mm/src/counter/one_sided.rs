@@ -10,6 +10,8 @@
 //!   last one adds, the line moves. When it has moved as often as making a tree costs, the tree is made:
 //!   so an owner that stays on one CPU never pays for it, and no owner pays more than twice what
 //!   knowing its future would have cost. If there is no memory for the tree, it stays a line.
+//! - An addition never makes the tree and never allocates: it may be made with a page table locked, or
+//!   by the reaper when memory is out. [`Counters::add_growing`] is for where memory may be taken.
 //!
 //! Locks: none of its own; making the tree takes that of the area.
 
@@ -179,31 +181,37 @@ impl<M: Machine> OneSidedTree<M> {
         assert!(counter < self.width, "no such counter");
     }
 
-    /// Adds to the line, unless the line has moved.
+    /// Adds to the line; whether it has moved often enough for a tree.
     #[inline]
-    fn add_to_line(&self, machine: &M, cpu: CpuId, counter: usize, delta: i64) {
+    fn add_to_line(&self, machine: &M, cpu: CpuId, counter: usize, delta: i64) -> bool {
         self.check_counter(counter);
         let home = self.first.load(machine, HOME, Relaxed);
-        if home & ((1 << CPU_BITS) - 1) == home_of(cpu) {
+        let moved = home & ((1 << CPU_BITS) - 1) != home_of(cpu);
+        let is_due = moved && self.note_move(machine, cpu, home);
+        if !is_due {
             self.first.add(machine, counter, delta, Relaxed);
-        } else {
-            self.add_moved(machine, cpu, counter, delta, home);
         }
+        is_due
     }
 
-    /// Notes that the line moves to `cpu`; grows when it has moved often enough. Then adds.
+    /// Notes that the line moves to `cpu`; whether it has moved often enough.
     #[cold]
     #[inline(never)]
-    fn add_moved(&self, machine: &M, cpu: CpuId, counter: usize, delta: i64, home: i64) {
+    fn note_move(&self, machine: &M, cpu: CpuId, home: i64) -> bool {
         let moves = (home >> CPU_BITS) + i64::from(home != 0);
         let next = moves << CPU_BITS | home_of(cpu);
         // Lost to another CPU's, a move goes uncounted.
         let _ = self
             .first
             .compare_exchange(machine, HOME, home, next, Relaxed);
-        let enough = (i64::from(self.shape.cpus()) / CPUS_PER_MOVE).max(2);
-        if moves >= enough
-            && self.grow(machine).is_ok()
+        moves >= (i64::from(self.shape.cpus()) / CPUS_PER_MOVE).max(2)
+    }
+
+    /// Makes the tree, which is due, if there is memory. Then adds.
+    #[cold]
+    #[inline(never)]
+    fn add_to_new_tree(&self, machine: &M, counter: usize, delta: i64) {
+        if self.grow(machine).is_ok()
             && let Some(grown) = self.grown.get()
         {
             // Making it took a while: perhaps this is another CPU by now.
@@ -372,7 +380,25 @@ impl<M: Machine> Counters<M> for OneSidedTree<M> {
         let cpu = machine.this_cpu();
         match self.grown.get() {
             Some(grown) => self.add_to_tree(machine, grown, cpu, counter, delta),
-            None => self.add_to_line(machine, cpu, counter, delta),
+            None => {
+                if self.add_to_line(machine, cpu, counter, delta) {
+                    // The tree is left to an addition that may take memory.
+                    self.first.add(machine, counter, delta, Relaxed);
+                }
+            }
+        }
+    }
+
+    #[inline]
+    fn add_growing(&self, machine: &M, counter: usize, delta: i64) {
+        let cpu = machine.this_cpu();
+        match self.grown.get() {
+            Some(grown) => self.add_to_tree(machine, grown, cpu, counter, delta),
+            None => {
+                if self.add_to_line(machine, cpu, counter, delta) {
+                    self.add_to_new_tree(machine, counter, delta);
+                }
+            }
         }
     }
 

@@ -120,7 +120,7 @@ impl<M: Machine> AddressSpace<M> {
         }
         let Pages(pages) = Order::HUGE.pages();
         let pages = i64::from(pages);
-        self.rss.add(machine, RssKind::Anon, pages);
+        self.rss.add_growing(machine, RssKind::Anon, pages);
         manager.count_each_on_nodes(machine, &[whole.pfn], NodeItem::AnonMapped, pages);
         manager
             .pages()

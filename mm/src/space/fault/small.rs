@@ -215,7 +215,7 @@ impl<M: Machine> AddressSpace<M> {
         let (mapped, left) = batch.pfns[..batch.len].split_at(batch.used);
         if !mapped.is_empty() {
             let pages = signed(mapped.len() as u64);
-            self.rss.add(machine, RssKind::Anon, pages);
+            self.rss.add_growing(machine, RssKind::Anon, pages);
             manager
                 .pages()
                 .count_each(machine, mapped, ZoneItem::Anon, 1);
@@ -226,7 +226,7 @@ impl<M: Machine> AddressSpace<M> {
         }
         if batch.copied > 0 {
             self.rss
-                .add(machine, RssKind::File, -i64::from(batch.copied));
+                .add_growing(machine, RssKind::File, -i64::from(batch.copied));
         }
         let swapped = &batch.swapped[..batch.swapped_len];
         if !swapped.is_empty() {
@@ -235,7 +235,7 @@ impl<M: Machine> AddressSpace<M> {
                 u32::try_from(swapped.len()).unwrap_or(u32::MAX),
             );
             self.rss
-                .add(machine, RssKind::Swap, -signed(swapped.len() as u64));
+                .add_growing(machine, RssKind::Swap, -signed(swapped.len() as u64));
             let given = spaces.swap.give_back(machine, swapped);
             given.expect("a slot is in one page table, once");
         }

@@ -119,7 +119,7 @@ impl<M: Machine> AddressSpace<M> {
         if let Some(kind) = page.kind.counted()
             && mapped
         {
-            self.rss.add(machine, kind, 1);
+            self.rss.add_growing(machine, kind, 1);
         }
         Ok(attempt)
     }
