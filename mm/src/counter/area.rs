@@ -12,13 +12,18 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use super::error::InitError;
-use crate::machine::{LINE_WORDS, LocalWord, Lock, Machine};
+use crate::machine::{Field, LINE_WORDS, LocalWord, Lock, Machine, Once};
+use crate::room::{self, NoRoom};
 use crate::site::{LockClass, Site, Work};
 
 /// Places in a chunk. With four counters a row is 2 KiB on 64-bit hosts.
 pub(super) const PLACES: usize = 64;
 /// Words of a block, the unit in which rows are aligned.
 const BLOCK: usize = 16;
+/// Runs of equal length; those that follow have twice as many chunks each.
+const RUNS_OF_A_LENGTH: usize = 4;
+/// Runs there can be: 16,380 chunks, of a million groups.
+const RUNS: usize = 48;
 
 /// A width that is summed without a loop.
 const QUAD: usize = 4;
@@ -27,40 +32,53 @@ const QUAD: usize = 4;
 pub struct Area<M: Machine> {
     width: usize,
     cpus: u32,
-    free: M::Lock<Free<M>>,
+    /// Made with the area, because what is shared by many cannot be made later without the risk that
+    /// there is no memory for it.
+    runs: Box<[Arc<Run<M>>]>,
+    free: M::Lock<Free>,
 }
 
 /// The places nobody has.
-struct Free<M: Machine> {
-    places: Vec<Place<M>>,
-    /// How many chunks there are.
-    chunks: usize,
-    /// The number of the next one.
-    next: u64,
+struct Free {
+    /// Their numbers, with room for every place there is: giving back needs no memory.
+    places: Vec<u32>,
+    /// Runs that have memory or are getting it, a bit each.
+    taken: u64,
 }
 
 /// A row's words, away from those of its neighbours.
 #[repr(align(128))]
 struct Block<M: Machine>([M::LocalWord; BLOCK]);
 
-/// Rows of all CPUs, one after the other.
-pub(super) struct Chunk<M: Machine> {
-    blocks: Box<[Block<M>]>,
-    /// Of no other chunk of the area.
-    number: u64,
+/// Chunks that come together. The more there are, the more come at once: at most a fifth of all is
+/// there too early.
+pub(super) struct Run<M: Machine> {
+    memory: M::Once<Chunks<M>>,
+}
+
+/// The memory of a run.
+struct Chunks<M: Machine> {
+    /// Chunk by chunk, the rows of all CPUs, one after the other.
+    blocks: Vec<Block<M>>,
+    /// For each place, whether its group was dropped and not ended.
+    lost: Vec<M::Field>,
 }
 
 /// The words of all groups of a chunk on one CPU.
 pub(super) struct Row<'a, M: Machine>(&'a [Block<M>]);
 
-/// A group's words on every CPU.
+/// A group's words on every CPU. Dropped without [`Area::put`] it is found again when places run out.
 pub(super) struct Place<M: Machine> {
-    chunk: Arc<Chunk<M>>,
+    run: Arc<Run<M>>,
+    /// The first block of its chunk.
+    base: usize,
     first: usize,
     /// Counters of the group.
     width: usize,
     /// Here and not behind the pointer: an addition waits for as few loads in a row as can be.
     blocks_per_row: usize,
+    number: u32,
+    is_held: bool,
 }
 
 impl<M: Machine> Area<M> {
@@ -80,12 +98,17 @@ impl<M: Machine> Area<M> {
         let home = machine.this_cpu();
         let free = Free {
             places: Vec::new(),
-            chunks: 0,
-            next: 0,
+            taken: 0,
+        };
+        let run = |_| {
+            Arc::new(Run {
+                memory: machine.once(),
+            })
         };
         Ok(Self {
             width,
             cpus: machine.topology().cpus(),
+            runs: (0..RUNS).map(run).collect(),
             free: machine.lock(LockClass::CounterArea, home, free),
         })
     }
@@ -111,47 +134,120 @@ impl<M: Machine> Area<M> {
     /// Groups that have a place now: a one-sided tree has none before it grows.
     pub fn groups(&self, machine: &M) -> usize {
         self.free.with(machine, Site::CounterInit, |free| {
-            free.chunks * PLACES - free.places.len()
+            self.recover(free);
+            let places = self.places_of(free.taken & self.with_memory());
+            places - free.places.len()
         })
     }
 
     /// A place of zeros.
     pub(super) fn take(&self, machine: &M) -> Result<Place<M>, InitError> {
         let found = self.free.with(machine, Site::CounterInit, |free| {
-            if let Some(place) = free.places.pop() {
-                return Ok(Ok(place));
+            if free.places.is_empty() {
+                self.recover(free);
             }
-            let reserved = free.places.try_reserve(PLACES);
-            reserved.map_err(|_| InitError::OutOfMemory)?;
-            free.next += 1;
-            Ok(Err(free.next))
+            if let Some(number) = free.places.pop() {
+                return Ok(Ok(number));
+            }
+            let run = free.taken.trailing_ones() as usize;
+            if run == RUNS {
+                return Err(InitError::OutOfMemory);
+            }
+            free.taken |= 1 << run;
+            let room = self.places_of(free.taken);
+            Ok(Err((run, room, free.places.capacity() < room)))
         })?;
         match found {
-            Ok(place) => {
+            Ok(number) => {
+                let place = self.place(number);
                 // Clean again, by whoever needs it: giving back stays cheap.
                 self.clear(machine, &place);
                 Ok(place)
             }
-            Err(number) => self.grow(machine, number),
+            Err(grow) => self.grow(machine, grow),
         }
     }
 
-    /// Makes a chunk outside the lock; several may do so at once, none is lost.
-    fn grow(&self, machine: &M, number: u64) -> Result<Place<M>, InitError> {
-        let chunk = Arc::new(Chunk::new(machine, self.width, self.cpus, number)?);
-        let place = |nth: usize| Place {
-            chunk: Arc::clone(&chunk),
-            first: nth * self.width,
-            width: self.width,
-            blocks_per_row: blocks_per_row(self.width),
-        };
-        self.free.with(machine, Site::CounterInit, |free| {
-            // The last one is taken first: groups made in a row have places in a row.
-            free.places.extend((1..PLACES).rev().map(place));
-            free.chunks += 1;
+    /// Makes the memory of a run outside the lock, and a longer list of free places if there has to be
+    /// one; several may do so at once, none is lost.
+    fn grow(
+        &self,
+        machine: &M,
+        (run, room, longer): (usize, usize, bool),
+    ) -> Result<Place<M>, InitError> {
+        let made = Chunks::new(machine, self.width, self.cpus, chunks_of(run)).and_then(|chunks| {
+            let places = if longer {
+                room::list_of(room).map_err(|NoRoom| InitError::OutOfMemory)?
+            } else {
+                Vec::new()
+            };
+            Ok((chunks, places))
         });
+        let (chunks, mut places) = match made {
+            Ok(made) => made,
+            Err(error) => {
+                self.free.with(machine, Site::CounterInit, |free| {
+                    free.taken &= !(1 << run);
+                });
+                return Err(error);
+            }
+        };
+        let set = self.runs[run].memory.set(chunks);
+        debug_assert!(set.is_ok(), "a run is taken by one at a time");
+        let first = first_of(run);
+        self.free.with(machine, Site::CounterInit, |free| {
+            room::replace(&mut free.places, &mut places);
+            // The last one is taken first: groups made in a row have places in a row.
+            free.places
+                .extend((first + 1..first_of(run + 1)).rev().map(small));
+        });
+        // The shorter list goes with no lock held.
+        drop(places);
         machine.spend(Work::ScanCpu, self.cpus);
-        Ok(place(0))
+        Ok(self.place(small(first)))
+    }
+
+    /// Finds the places of groups that were dropped and not ended.
+    fn recover(&self, free: &mut Free) {
+        for (run, chunks) in self.runs.iter().enumerate() {
+            let Some(chunks) = chunks.memory.get() else {
+                continue;
+            };
+            for (number, lost) in (first_of(run)..).zip(&chunks.lost) {
+                if lost.get() != 0 {
+                    lost.set(0);
+                    free.places.push(small(number));
+                }
+            }
+        }
+    }
+
+    /// Runs that have memory, a bit each.
+    fn with_memory(&self) -> u64 {
+        let with = self.runs.iter().enumerate();
+        let with = with.filter(|(_, run)| run.memory.get().is_some());
+        with.fold(0, |bits, (run, _)| bits | 1 << run)
+    }
+
+    /// Places of these runs.
+    #[expect(clippy::unused_self, reason = "beside what it is about")]
+    fn places_of(&self, runs: u64) -> usize {
+        let of = |run: usize| (runs >> run & 1) as usize * chunks_of(run) * PLACES;
+        (0..RUNS).map(of).sum()
+    }
+
+    fn place(&self, number: u32) -> Place<M> {
+        let (run, nth) = run_of(number as usize);
+        let per_row = blocks_per_row(self.width);
+        Place {
+            run: Arc::clone(&self.runs[run]),
+            base: nth / PLACES * per_row * self.cpus as usize,
+            first: nth % PLACES * self.width,
+            width: self.width,
+            blocks_per_row: per_row,
+            number,
+            is_held: true,
+        }
     }
 
     fn clear(&self, machine: &M, place: &Place<M>) {
@@ -163,11 +259,44 @@ impl<M: Machine> Area<M> {
         }
     }
 
-    pub(super) fn put(&self, machine: &M, place: Place<M>) {
+    /// Takes a place back. Needs no memory.
+    pub(super) fn put(&self, machine: &M, mut place: Place<M>) {
+        place.is_held = false;
         self.free.with(machine, Site::CounterDestroy, |free| {
-            free.places.push(place);
+            debug_assert!(
+                free.places.len() < free.places.capacity(),
+                "the list has room for every place"
+            );
+            free.places.push(place.number);
         });
     }
+}
+
+/// Chunks of a run.
+const fn chunks_of(run: usize) -> usize {
+    1 << (run / RUNS_OF_A_LENGTH)
+}
+
+/// The number of a run's first place.
+const fn first_of(run: usize) -> usize {
+    // Runs of a length have as many chunks together as all shorter ones, and those of the first once more.
+    let (longer, same) = (run / RUNS_OF_A_LENGTH, run % RUNS_OF_A_LENGTH);
+    let chunks = RUNS_OF_A_LENGTH * ((1 << longer) - 1) + same * (1 << longer);
+    chunks * PLACES
+}
+
+/// The run of a place, and its number there.
+const fn run_of(number: usize) -> (usize, usize) {
+    let chunk = number / PLACES;
+    let longer = (chunk / RUNS_OF_A_LENGTH + 1).ilog2() as usize;
+    let run = longer * RUNS_OF_A_LENGTH;
+    let same = (number - first_of(run)) / (PLACES << longer);
+    (run + same, number - first_of(run + same))
+}
+
+/// The number of a place.
+fn small(number: usize) -> u32 {
+    u32::try_from(number).expect("there are a million places at most")
 }
 
 /// Blocks of each CPU in a chunk for groups of `width`.
@@ -175,21 +304,22 @@ const fn blocks_per_row(width: usize) -> usize {
     (width * PLACES).div_ceil(BLOCK)
 }
 
-impl<M: Machine> Chunk<M> {
-    fn new(machine: &M, width: usize, cpus: u32, number: u64) -> Result<Self, InitError> {
-        let blocks_per_row = blocks_per_row(width);
-        let mut blocks = Vec::new();
+impl<M: Machine> Chunks<M> {
+    fn new(machine: &M, width: usize, cpus: u32, chunks: usize) -> Result<Self, InitError> {
+        let per_row = blocks_per_row(width);
+        let (mut blocks, mut lost) = (Vec::new(), Vec::new());
         blocks
-            .try_reserve_exact(blocks_per_row * cpus as usize)
+            .try_reserve_exact(per_row * cpus as usize * chunks)
+            .and_then(|()| lost.try_reserve_exact(PLACES * chunks))
             .map_err(|_| InitError::OutOfMemory)?;
-        for cpu in machine.topology().ids() {
-            let block = || Block(core::array::from_fn(|_| machine.local_word(cpu, 0)));
-            blocks.extend((0..blocks_per_row).map(|_| block()));
+        for _ in 0..chunks {
+            for cpu in machine.topology().ids() {
+                let block = || Block(core::array::from_fn(|_| machine.local_word(cpu, 0)));
+                blocks.extend((0..per_row).map(|_| block()));
+            }
         }
-        Ok(Self {
-            blocks: blocks.into(),
-            number,
-        })
+        lost.extend((0..PLACES * chunks).map(|_| machine.field(0)));
+        Ok(Self { blocks, lost })
     }
 }
 
@@ -227,14 +357,20 @@ impl<M: Machine> Row<'_, M> {
 }
 
 impl<M: Machine> Place<M> {
+    #[inline]
+    fn chunks(&self) -> &Chunks<M> {
+        let memory = self.run.memory.get();
+        memory.expect("a place is in memory that was made")
+    }
+
     /// The word of `counter` on `cpu`.
     #[inline]
     pub(super) fn word(&self, cpu: usize, counter: usize) -> &M::LocalWord {
         // The words behind are another group's.
         assert!(counter < self.width, "no such counter");
         let word = self.first + counter;
-        let row = cpu * self.blocks_per_row;
-        &self.chunk.blocks[row + word / BLOCK].0[word % BLOCK]
+        let row = self.base + cpu * self.blocks_per_row;
+        &self.chunks().blocks[row + word / BLOCK].0[word % BLOCK]
     }
 
     /// The sum of the group's words on `cpu`.
@@ -246,7 +382,8 @@ impl<M: Machine> Place<M> {
     /// The words of all groups of the chunk on `cpu`.
     #[inline]
     pub(super) fn row(&self, cpu: usize) -> Row<'_, M> {
-        Row(&self.chunk.blocks[cpu * self.blocks_per_row..][..self.blocks_per_row])
+        let row = self.base + cpu * self.blocks_per_row;
+        Row(&self.chunks().blocks[row..][..self.blocks_per_row])
     }
 
     /// Counters of the group.
@@ -259,14 +396,24 @@ impl<M: Machine> Place<M> {
         self.first
     }
 
-    /// Its chunk.
-    pub(super) fn chunk(&self) -> &Arc<Chunk<M>> {
-        &self.chunk
+    /// Whether both are in the same chunk.
+    pub(super) fn is_beside(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.run, &other.run) && self.base == other.base
     }
 
     /// Its number among all places of the area, in the order of memory; at least 1.
     pub(super) fn number(&self) -> u64 {
-        self.chunk.number * PLACES as u64 + (self.first / self.width) as u64
+        u64::from(self.number) + 1
+    }
+}
+
+impl<M: Machine> Drop for Place<M> {
+    fn drop(&mut self) {
+        // Without a machine no lock can be taken: whoever runs out of places looks for it.
+        if self.is_held {
+            let (_, nth) = run_of(self.number as usize);
+            self.chunks().lost[nth].set(1);
+        }
     }
 }
 
@@ -276,5 +423,24 @@ impl<M: Machine> fmt::Debug for Area<M> {
             .field("width", &self.width)
             .field("cpus", &self.cpus)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_follow_each_other_without_a_gap() {
+        let mut first = 0;
+        for run in 0..RUNS {
+            assert_eq!(first_of(run), first);
+            let next = first + chunks_of(run) * PLACES;
+            for number in [first, first + 1, next - 1] {
+                assert_eq!(run_of(number), (run, number - first));
+            }
+            first = next;
+        }
+        assert_eq!(first, 16_380 * PLACES);
     }
 }
