@@ -95,7 +95,7 @@ impl<M: Machine> AddressSpace<M> {
         let spot = self.table.spot(machine, at)?;
         if !spot.leaf.is_live() {
             let spares = self.spares(memory, spot)?;
-            if !self.add_table(memory, spot, spares)? {
+            if !self.add_table(memory, spot, spares) {
                 return Ok(Attempt::Done(Faulted::Already));
             }
         }
