@@ -66,7 +66,7 @@ impl<M: Machine> AddressSpace<M> {
                     source.index(page),
                     self.request(machine, Order::ZERO),
                 )
-                .map_err(FaultError::OutOfMemory)?,
+                .map_err(FaultError::from)?,
             None => Pfn(u32::try_from(source.index(page)).unwrap_or(u32::MAX)),
         };
         let kind = match kind {
