@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use super::error::InitError;
-use crate::machine::{Field, LINE_WORDS, LocalWord, Lock, Machine, Once};
+use crate::machine::{Field, LINE_WORDS, LocalWord, Lock, Machine};
 use crate::room::{self, NoRoom};
 use crate::site::{LockClass, Site, Work};
 
@@ -32,16 +32,17 @@ const QUAD: usize = 4;
 pub struct Area<M: Machine> {
     width: usize,
     cpus: u32,
-    /// Made with the area, because what is shared by many cannot be made later without the risk that
-    /// there is no memory for it.
-    runs: Box<[Arc<Run<M>>]>,
-    free: M::Lock<Free>,
+    free: M::Lock<Free<M>>,
 }
 
 /// The places nobody has.
-struct Free {
-    /// Their numbers, with room for every place there is: giving back needs no memory.
-    places: Vec<u32>,
+struct Free<M: Machine> {
+    /// Made with the area, because what is shared by many cannot be made later without the risk that
+    /// there is no memory for it. Only the area knows one that has no memory yet, so it can be given
+    /// some.
+    runs: Box<[Arc<Run<M>>]>,
+    /// With room for every place there is: giving back needs no memory.
+    places: Vec<Place<M>>,
     /// Runs that have memory or are getting it, a bit each.
     taken: u64,
 }
@@ -52,13 +53,8 @@ struct Block<M: Machine>([M::LocalWord; BLOCK]);
 
 /// Chunks that come together. The more there are, the more come at once: at most a fifth of all is
 /// there too early.
-pub(super) struct Run<M: Machine> {
-    memory: M::Once<Chunks<M>>,
-}
-
-/// The memory of a run.
-struct Chunks<M: Machine> {
-    /// Chunk by chunk, the rows of all CPUs, one after the other.
+struct Run<M: Machine> {
+    /// Chunk by chunk, the rows of all CPUs, one after the other; nothing before they are needed.
     blocks: Vec<Block<M>>,
     /// For each place, whether its group was dropped and not ended.
     lost: Vec<M::Field>,
@@ -70,15 +66,18 @@ pub(super) struct Row<'a, M: Machine>(&'a [Block<M>]);
 /// A group's words on every CPU. Dropped without [`Area::put`] it is found again when places run out.
 pub(super) struct Place<M: Machine> {
     run: Arc<Run<M>>,
+    /// Its first word on CPU 0, of all words of the run.
+    first: usize,
     /// The first block of its chunk.
     base: usize,
-    first: usize,
     /// Counters of the group.
     width: usize,
     /// Here and not behind the pointer: an addition waits for as few loads in a row as can be.
     blocks_per_row: usize,
     number: u32,
-    is_held: bool,
+    /// Whether some group has it. Not a `bool`: whoever holds one of several counters would have to look
+    /// here to know which.
+    held: u32,
 }
 
 impl<M: Machine> Area<M> {
@@ -96,19 +95,18 @@ impl<M: Machine> Area<M> {
             });
         }
         let home = machine.this_cpu();
+        let run = |_| {
+            let (blocks, lost) = (Vec::new(), Vec::new());
+            Arc::new(Run { blocks, lost })
+        };
         let free = Free {
+            runs: (0..RUNS).map(run).collect(),
             places: Vec::new(),
             taken: 0,
-        };
-        let run = |_| {
-            Arc::new(Run {
-                memory: machine.once(),
-            })
         };
         Ok(Self {
             width,
             cpus: machine.topology().cpus(),
-            runs: (0..RUNS).map(run).collect(),
             free: machine.lock(LockClass::CounterArea, home, free),
         })
     }
@@ -135,7 +133,7 @@ impl<M: Machine> Area<M> {
     pub fn groups(&self, machine: &M) -> usize {
         self.free.with(machine, Site::CounterInit, |free| {
             self.recover(free);
-            let places = self.places_of(free.taken & self.with_memory());
+            let places: usize = free.runs.iter().map(|run| run.lost.len()).sum();
             places - free.places.len()
         })
     }
@@ -146,20 +144,20 @@ impl<M: Machine> Area<M> {
             if free.places.is_empty() {
                 self.recover(free);
             }
-            if let Some(number) = free.places.pop() {
-                return Ok(Ok(number));
+            if let Some(place) = free.places.pop() {
+                return Ok(Ok(place));
             }
             let run = free.taken.trailing_ones() as usize;
             if run == RUNS {
                 return Err(InitError::OutOfMemory);
             }
             free.taken |= 1 << run;
-            let room = self.places_of(free.taken);
+            let room = places_of(free.taken);
             Ok(Err((run, room, free.places.capacity() < room)))
         })?;
         match found {
-            Ok(number) => {
-                let place = self.place(number);
+            Ok(mut place) => {
+                place.held = 1;
                 // Clean again, by whoever needs it: giving back stays cheap.
                 self.clear(machine, &place);
                 Ok(place)
@@ -175,15 +173,15 @@ impl<M: Machine> Area<M> {
         machine: &M,
         (run, room, longer): (usize, usize, bool),
     ) -> Result<Place<M>, InitError> {
-        let made = Chunks::new(machine, self.width, self.cpus, chunks_of(run)).and_then(|chunks| {
+        let made = Run::new(machine, self.width, self.cpus, chunks_of(run)).and_then(|memory| {
             let places = if longer {
                 room::list_of(room).map_err(|NoRoom| InitError::OutOfMemory)?
             } else {
                 Vec::new()
             };
-            Ok((chunks, places))
+            Ok((memory, places))
         });
-        let (chunks, mut places) = match made {
+        let (memory, mut places) = match made {
             Ok(made) => made,
             Err(error) => {
                 self.free.with(machine, Site::CounterInit, |free| {
@@ -192,61 +190,49 @@ impl<M: Machine> Area<M> {
                 return Err(error);
             }
         };
-        let set = self.runs[run].memory.set(chunks);
-        debug_assert!(set.is_ok(), "a run is taken by one at a time");
         let first = first_of(run);
-        self.free.with(machine, Site::CounterInit, |free| {
+        let mut place = self.free.with(machine, Site::CounterInit, |free| {
+            let empty = Arc::get_mut(&mut free.runs[run]);
+            *empty.expect("nobody has a place in a run without memory") = memory;
             room::replace(&mut free.places, &mut places);
             // The last one is taken first: groups made in a row have places in a row.
-            free.places
-                .extend((first + 1..first_of(run + 1)).rev().map(small));
+            let others = (first + 1..first_of(run + 1)).rev();
+            let others = others.map(|number| self.place(&free.runs, number));
+            free.places.extend(others);
+            self.place(&free.runs, first)
         });
+        place.held = 1;
         // The shorter list goes with no lock held.
         drop(places);
         machine.spend(Work::ScanCpu, self.cpus);
-        Ok(self.place(small(first)))
+        Ok(place)
     }
 
-    /// Finds the places of groups that were dropped and not ended.
-    fn recover(&self, free: &mut Free) {
-        for (run, chunks) in self.runs.iter().enumerate() {
-            let Some(chunks) = chunks.memory.get() else {
-                continue;
-            };
-            for (number, lost) in (first_of(run)..).zip(&chunks.lost) {
-                if lost.get() != 0 {
-                    lost.set(0);
-                    free.places.push(small(number));
-                }
-            }
+    /// A place that nobody has.
+    fn place(&self, runs: &[Arc<Run<M>>], number: usize) -> Place<M> {
+        let (run, nth) = run_of(number);
+        let per_row = blocks_per_row(self.width);
+        let base = nth / PLACES * per_row * self.cpus as usize;
+        Place {
+            run: Arc::clone(&runs[run]),
+            first: base * BLOCK + nth % PLACES * self.width,
+            base,
+            width: self.width,
+            blocks_per_row: per_row,
+            number: small(number),
+            held: 0,
         }
     }
 
-    /// Runs that have memory, a bit each.
-    fn with_memory(&self) -> u64 {
-        let with = self.runs.iter().enumerate();
-        let with = with.filter(|(_, run)| run.memory.get().is_some());
-        with.fold(0, |bits, (run, _)| bits | 1 << run)
-    }
-
-    /// Places of these runs.
-    #[expect(clippy::unused_self, reason = "beside what it is about")]
-    fn places_of(&self, runs: u64) -> usize {
-        let of = |run: usize| (runs >> run & 1) as usize * chunks_of(run) * PLACES;
-        (0..RUNS).map(of).sum()
-    }
-
-    fn place(&self, number: u32) -> Place<M> {
-        let (run, nth) = run_of(number as usize);
-        let per_row = blocks_per_row(self.width);
-        Place {
-            run: Arc::clone(&self.runs[run]),
-            base: nth / PLACES * per_row * self.cpus as usize,
-            first: nth % PLACES * self.width,
-            width: self.width,
-            blocks_per_row: per_row,
-            number,
-            is_held: true,
+    /// Finds the places of groups that were dropped and not ended.
+    fn recover(&self, free: &mut Free<M>) {
+        for (run, memory) in free.runs.iter().enumerate() {
+            for (number, lost) in (first_of(run)..).zip(&memory.lost) {
+                if lost.get() != 0 {
+                    lost.set(0);
+                    free.places.push(self.place(&free.runs, number));
+                }
+            }
         }
     }
 
@@ -261,15 +247,21 @@ impl<M: Machine> Area<M> {
 
     /// Takes a place back. Needs no memory.
     pub(super) fn put(&self, machine: &M, mut place: Place<M>) {
-        place.is_held = false;
+        place.held = 0;
         self.free.with(machine, Site::CounterDestroy, |free| {
             debug_assert!(
                 free.places.len() < free.places.capacity(),
                 "the list has room for every place"
             );
-            free.places.push(place.number);
+            free.places.push(place);
         });
     }
+}
+
+/// Places of these runs.
+fn places_of(runs: u64) -> usize {
+    let of = |run: usize| (runs >> run & 1) as usize * chunks_of(run) * PLACES;
+    (0..RUNS).map(of).sum()
 }
 
 /// Chunks of a run.
@@ -304,7 +296,8 @@ const fn blocks_per_row(width: usize) -> usize {
     (width * PLACES).div_ceil(BLOCK)
 }
 
-impl<M: Machine> Chunks<M> {
+impl<M: Machine> Run<M> {
+    /// One with memory.
     fn new(machine: &M, width: usize, cpus: u32, chunks: usize) -> Result<Self, InitError> {
         let per_row = blocks_per_row(width);
         let (mut blocks, mut lost) = (Vec::new(), Vec::new());
@@ -357,33 +350,27 @@ impl<M: Machine> Row<'_, M> {
 }
 
 impl<M: Machine> Place<M> {
-    #[inline]
-    fn chunks(&self) -> &Chunks<M> {
-        let memory = self.run.memory.get();
-        memory.expect("a place is in memory that was made")
-    }
-
     /// The word of `counter` on `cpu`.
     #[inline]
     pub(super) fn word(&self, cpu: usize, counter: usize) -> &M::LocalWord {
         // The words behind are another group's.
         assert!(counter < self.width, "no such counter");
         let word = self.first + counter;
-        let row = self.base + cpu * self.blocks_per_row;
-        &self.chunks().blocks[row + word / BLOCK].0[word % BLOCK]
+        let row = cpu * self.blocks_per_row;
+        &self.run.blocks[row + word / BLOCK].0[word % BLOCK]
     }
 
     /// The sum of the group's words on `cpu`.
     #[inline]
     pub(super) fn total(&self, machine: &M, cpu: usize) -> i64 {
-        self.row(cpu).total(machine, self.first, self.width)
+        self.row(cpu).total(machine, self.first(), self.width)
     }
 
     /// The words of all groups of the chunk on `cpu`.
     #[inline]
     pub(super) fn row(&self, cpu: usize) -> Row<'_, M> {
         let row = self.base + cpu * self.blocks_per_row;
-        Row(&self.chunks().blocks[row..][..self.blocks_per_row])
+        Row(&self.run.blocks[row..][..self.blocks_per_row])
     }
 
     /// Counters of the group.
@@ -393,7 +380,7 @@ impl<M: Machine> Place<M> {
 
     /// Where its words begin in a row.
     pub(super) fn first(&self) -> usize {
-        self.first
+        self.first - self.base * BLOCK
     }
 
     /// Whether both are in the same chunk.
@@ -410,9 +397,9 @@ impl<M: Machine> Place<M> {
 impl<M: Machine> Drop for Place<M> {
     fn drop(&mut self) {
         // Without a machine no lock can be taken: whoever runs out of places looks for it.
-        if self.is_held {
+        if self.held != 0 {
             let (_, nth) = run_of(self.number as usize);
-            self.chunks().lost[nth].set(1);
+            self.run.lost[nth].set(1);
         }
     }
 }

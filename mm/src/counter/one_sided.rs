@@ -56,6 +56,13 @@ pub struct OneSidedTree<M: Machine> {
     grown: M::Once<Grown<M>>,
 }
 
+/// Whether an addition may make the tree.
+#[derive(Clone, Copy)]
+enum Growth {
+    Allowed,
+    Refused,
+}
+
 /// The tree.
 struct Grown<M: Machine> {
     cells: Place<M>,
@@ -181,37 +188,34 @@ impl<M: Machine> OneSidedTree<M> {
         assert!(counter < self.width, "no such counter");
     }
 
-    /// Adds to the line; whether it has moved often enough for a tree.
+    /// Adds to the line, unless the line has moved.
     #[inline]
-    fn add_to_line(&self, machine: &M, cpu: CpuId, counter: usize, delta: i64) -> bool {
+    fn add_to_line(&self, machine: &M, cpu: CpuId, counter: usize, delta: i64, may: Growth) {
         self.check_counter(counter);
         let home = self.first.load(machine, HOME, Relaxed);
-        let moved = home & ((1 << CPU_BITS) - 1) != home_of(cpu);
-        let is_due = moved && self.note_move(machine, cpu, home);
-        if !is_due {
+        if home & ((1 << CPU_BITS) - 1) == home_of(cpu) {
             self.first.add(machine, counter, delta, Relaxed);
+        } else {
+            self.add_moved(machine, (counter, delta), (home, may));
         }
-        is_due
     }
 
-    /// Notes that the line moves to `cpu`; whether it has moved often enough.
+    /// Notes that the line moves to this CPU, and grows when it has moved often enough, if it may:
+    /// otherwise the tree is left to an addition that may take memory. Then adds.
     #[cold]
     #[inline(never)]
-    fn note_move(&self, machine: &M, cpu: CpuId, home: i64) -> bool {
+    fn add_moved(&self, machine: &M, (counter, delta): (usize, i64), (home, may): (i64, Growth)) {
+        let cpu = machine.this_cpu();
         let moves = (home >> CPU_BITS) + i64::from(home != 0);
         let next = moves << CPU_BITS | home_of(cpu);
         // Lost to another CPU's, a move goes uncounted.
         let _ = self
             .first
             .compare_exchange(machine, HOME, home, next, Relaxed);
-        moves >= (i64::from(self.shape.cpus()) / CPUS_PER_MOVE).max(2)
-    }
-
-    /// Makes the tree, which is due, if there is memory. Then adds.
-    #[cold]
-    #[inline(never)]
-    fn add_to_new_tree(&self, machine: &M, counter: usize, delta: i64) {
-        if self.grow(machine).is_ok()
+        let enough = (i64::from(self.shape.cpus()) / CPUS_PER_MOVE).max(2);
+        if moves >= enough
+            && matches!(may, Growth::Allowed)
+            && self.grow(machine).is_ok()
             && let Some(grown) = self.grown.get()
         {
             // Making it took a while: perhaps this is another CPU by now.
@@ -380,12 +384,7 @@ impl<M: Machine> Counters<M> for OneSidedTree<M> {
         let cpu = machine.this_cpu();
         match self.grown.get() {
             Some(grown) => self.add_to_tree(machine, grown, cpu, counter, delta),
-            None => {
-                if self.add_to_line(machine, cpu, counter, delta) {
-                    // The tree is left to an addition that may take memory.
-                    self.first.add(machine, counter, delta, Relaxed);
-                }
-            }
+            None => self.add_to_line(machine, cpu, counter, delta, Growth::Refused),
         }
     }
 
@@ -394,11 +393,7 @@ impl<M: Machine> Counters<M> for OneSidedTree<M> {
         let cpu = machine.this_cpu();
         match self.grown.get() {
             Some(grown) => self.add_to_tree(machine, grown, cpu, counter, delta),
-            None => {
-                if self.add_to_line(machine, cpu, counter, delta) {
-                    self.add_to_new_tree(machine, counter, delta);
-                }
-            }
+            None => self.add_to_line(machine, cpu, counter, delta, Growth::Allowed),
         }
     }
 

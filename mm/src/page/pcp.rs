@@ -15,6 +15,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::mem;
 
+use super::free::FREE_BATCH;
 use super::holds::FlushFrom;
 use super::links::Metadata;
 use super::mobility::Mobility;
@@ -130,6 +131,15 @@ pub(super) fn lists_for(high: Pages, batch: Pages, managed: Pages, grouped: bool
     })
 }
 
+/// Makes a full list longer by 64 blocks, where that is how lists get memory.
+#[cold]
+#[inline(never)]
+fn has_grown(stack: &mut VecDeque<u32>, metadata: Metadata) -> bool {
+    // More than are freed together.
+    const { assert!(FREE_BATCH <= 64) };
+    metadata == Metadata::WhenSplit && stack.try_reserve(64).is_ok()
+}
+
 impl Pcp {
     /// Empty lists, with memory as `metadata` says.
     pub(super) fn new(metadata: Metadata) -> Self {
@@ -214,10 +224,9 @@ impl Pcp {
     #[inline]
     pub(super) fn push(&mut self, list: usize, order: Order, page: u32) -> bool {
         let stack = &mut self.lists[list];
-        if stack.len() == stack.capacity() && self.room(list, 64) == 0 {
+        if stack.len() == stack.capacity() && !has_grown(stack, self.metadata) {
             return false;
         }
-        let stack = &mut self.lists[list];
         stack.push_back(page);
         self.count += order.pages().0;
         true
@@ -321,7 +330,8 @@ impl Pcp {
         let Ok(count) = u32::try_from(pages.len()) else {
             return false;
         };
-        if self.room(0, count) < count {
+        let stack = &mut self.lists[0];
+        if stack.capacity() - stack.len() < pages.len() && !has_grown(stack, self.metadata) {
             return false;
         }
         self.lists[0].extend(pages);

@@ -33,7 +33,6 @@ pub(crate) struct Zone<M: Machine> {
     pub(super) types: BlockTypes<M::Tags>,
     pub(super) buddy: M::Lock<Buddy>,
     pub(super) slots: Box<[Slot<M>]>,
-    metadata: Metadata,
     pub(super) holds: &'static dyn Holds,
     flush_from: FlushFrom,
     /// A request asks lower zones of the node before it takes from a block of another type here.
@@ -137,7 +136,6 @@ impl<M: Machine> Zone<M> {
             tags,
             types,
             buddy: machine.lock(LockClass::Zone, home, buddy),
-            metadata,
             slots: topology
                 .ids()
                 .map(|cpu| Slot::new(machine, cpu, metadata))
@@ -309,7 +307,7 @@ impl<M: Machine> Zone<M> {
     pub(super) fn provide_lists(&self, machine: &M, cpu: CpuId) {
         let (slot, sizes) = (self.slot(cpu), self.sizes(machine));
         let longest = u64::from(sizes.high_max.0);
-        if self.metadata == Metadata::WhenSplit || slot.room.get() >= longest {
+        if slot.room.get() >= longest {
             return;
         }
         let grouped = self.types.on();
@@ -334,7 +332,11 @@ impl<M: Machine> Slot<M> {
     fn new(machine: &M, cpu: CpuId, metadata: Metadata) -> Self {
         Self {
             pcp: machine.cpu_lock(LockClass::Pcp, cpu, Pcp::new(metadata)),
-            room: machine.field(0),
+            room: machine.field(match metadata {
+                Metadata::Eager => 0,
+                // Its lists grow as they are used.
+                Metadata::WhenSplit => u64::MAX,
+            }),
             count: machine.local_word(cpu, 0),
             owed: machine.local_word(cpu, 0),
         }
