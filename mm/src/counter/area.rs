@@ -68,12 +68,14 @@ pub(super) struct Place<M: Machine> {
     run: Arc<Run<M>>,
     /// Its first word on CPU 0, of all words of the run.
     first: usize,
+    /// The same of the words of its chunk.
+    first_in_row: u32,
     /// The first block of its chunk.
-    base: usize,
+    base: u32,
     /// Counters of the group.
-    width: usize,
+    width: u32,
     /// Here and not behind the pointer: an addition waits for as few loads in a row as can be.
-    blocks_per_row: usize,
+    blocks_per_row: u32,
     number: u32,
     /// Whether some group has it. Not a `bool`: whoever holds one of several counters would have to look
     /// here to know which.
@@ -216,9 +218,10 @@ impl<M: Machine> Area<M> {
         Place {
             run: Arc::clone(&runs[run]),
             first: base * BLOCK + nth % PLACES * self.width,
-            base,
-            width: self.width,
-            blocks_per_row: per_row,
+            first_in_row: small(nth % PLACES * self.width),
+            base: small(base),
+            width: small(self.width),
+            blocks_per_row: small(per_row),
             number: small(number),
             held: 0,
         }
@@ -286,9 +289,9 @@ const fn run_of(number: usize) -> (usize, usize) {
     (run + same, number - first_of(run + same))
 }
 
-/// The number of a place.
+/// The number of a place, or of a block: a run has fewer than four billion.
 fn small(number: usize) -> u32 {
-    u32::try_from(number).expect("there are a million places at most")
+    u32::try_from(number).expect("a run is as large as memory at most")
 }
 
 /// Blocks of each CPU in a chunk for groups of `width`.
@@ -354,33 +357,34 @@ impl<M: Machine> Place<M> {
     #[inline]
     pub(super) fn word(&self, cpu: usize, counter: usize) -> &M::LocalWord {
         // The words behind are another group's.
-        assert!(counter < self.width, "no such counter");
+        assert!(counter < self.width as usize, "no such counter");
         let word = self.first + counter;
-        let row = cpu * self.blocks_per_row;
+        let row = cpu * self.blocks_per_row as usize;
         &self.run.blocks[row + word / BLOCK].0[word % BLOCK]
     }
 
     /// The sum of the group's words on `cpu`.
     #[inline]
     pub(super) fn total(&self, machine: &M, cpu: usize) -> i64 {
-        self.row(cpu).total(machine, self.first(), self.width)
+        self.row(cpu).total(machine, self.first(), self.width())
     }
 
     /// The words of all groups of the chunk on `cpu`.
     #[inline]
     pub(super) fn row(&self, cpu: usize) -> Row<'_, M> {
-        let row = self.base + cpu * self.blocks_per_row;
-        Row(&self.run.blocks[row..][..self.blocks_per_row])
+        let per_row = self.blocks_per_row as usize;
+        let row = self.base as usize + cpu * per_row;
+        Row(&self.run.blocks[row..][..per_row])
     }
 
     /// Counters of the group.
     pub(super) fn width(&self) -> usize {
-        self.width
+        self.width as usize
     }
 
     /// Where its words begin in a row.
     pub(super) fn first(&self) -> usize {
-        self.first - self.base * BLOCK
+        self.first_in_row as usize
     }
 
     /// Whether both are in the same chunk.

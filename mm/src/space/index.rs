@@ -12,6 +12,7 @@ use crate::units::Pfn;
 
 const FAN_BITS: u32 = 6;
 const FAN: usize = 1 << FAN_BITS;
+const FAN_MASK: u64 = FAN as u64 - 1;
 /// No frame.
 const NONE: u32 = u32::MAX;
 
@@ -215,7 +216,7 @@ impl Node {
 
 /// The place of `index` in a node with `shift` bits below its own.
 const fn place(index: u64, shift: u32) -> usize {
-    (index >> shift) as usize & (FAN - 1)
+    (index >> shift & FAN_MASK) as usize
 }
 
 /// Bits below the root's own that a tree with `index` needs.

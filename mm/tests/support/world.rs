@@ -99,7 +99,7 @@ struct Choosy;
 
 impl Notified<Plain> for Choosy {
     fn start(&self, _: &Plain, pages: &std::ops::Range<Vpn>, may: bool) -> Result<(), Refused> {
-        if may || pages.start.0 / 512 % 2 == 0 {
+        if may || (pages.start.0 / 512).is_multiple_of(2) {
             Ok(())
         } else {
             Err(Refused)

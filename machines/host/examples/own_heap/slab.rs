@@ -11,11 +11,13 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::UnsafeCell;
+use std::mem;
 use std::ptr::{self, NonNull};
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::time::Duration;
 
 use plimsoll_host::Host;
 use plimsoll_host::arena::Arena;
@@ -23,6 +25,10 @@ use plimsoll_mm::page::{Mobility, PageAllocator, Request};
 use plimsoll_mm::units::{Order, Pages, Pfn};
 
 const PAGE: usize = 4096;
+/// Blocks of up to 8 pages are waited for, as in Linux: most programs cannot do without.
+const TOO_SMALL_TO_FAIL: Order = Order::new(3).expect("8 pages are an order");
+/// For ten seconds or more.
+const TRIES: u32 = 10_000;
 /// Sizes of small blocks: 16 bytes to 1 KiB.
 const SIZES: usize = 7;
 const SMALLEST: usize = 16;
@@ -112,8 +118,15 @@ impl Source {
     fn take(&self, order: Order) -> Option<NonNull<u8>> {
         // What cannot be moved: nobody knows who points to it.
         let request = Request::new(order).of_mobility(Mobility::Unmovable);
-        let pfn = self.pages.alloc(self.host, request).ok()?;
-        Some(self.arena.page(pfn))
+        let tries = if order <= TOO_SMALL_TO_FAIL { TRIES } else { 1 };
+        for _ in 0..tries {
+            if let Ok(pfn) = self.pages.alloc(self.host, request) {
+                return Some(self.arena.page(pfn));
+            }
+            // Those who could be killed were, and are leaving still.
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        None
     }
 
     fn give(&self, block: *mut u8, order: Order) {
@@ -161,7 +174,8 @@ impl Size {
             // SAFETY: a page of the list has a free block.
             header.free = unsafe { (*block).next };
             header.used += 1;
-            if header.free.is_null() {
+            let is_full = header.free.is_null();
+            if is_full {
                 unlink(first, page);
             }
             NonNull::new(block.cast())
@@ -183,11 +197,13 @@ impl Size {
             unsafe { block.write(Free { next: header.free }) };
             header.free = block;
             header.used -= 1;
+            let is_empty = header.used == 0;
+            // A page that was full is in no list yet.
+            let alone = was_full || header.next.is_null() && header.prev.is_null();
             if was_full {
                 link(first, page);
             }
-            let alone = header.next.is_null() && header.prev.is_null();
-            let goes = header.used == 0 && !alone;
+            let goes = is_empty && !alone;
             if goes {
                 unlink(first, page);
             }
@@ -196,31 +212,44 @@ impl Size {
     }
 }
 
+/// The header at `page`, if there is one.
+///
+/// # Safety
+/// The caller holds the lock of a list that `page` is in or comes to, has no other reference to the
+/// header, and drops this one before it makes another.
+unsafe fn header<'h>(page: *mut Header) -> Option<&'h mut Header> {
+    // SAFETY: pages of a list are live, and belong to the holder of its lock; the rest the caller says.
+    unsafe { page.as_mut() }
+}
+
 fn link(first: &mut *mut Header, page: *mut Header) {
-    // SAFETY: the holder of the lock has both pages, which are live.
-    unsafe {
-        (*page).next = *first;
-        (*page).prev = ptr::null_mut();
-        if let Some(next) = first.as_mut() {
-            next.prev = page;
-        }
+    // SAFETY: the holder of the lock has both pages; each reference is used up in its statement.
+    if let Some(next) = unsafe { header(*first) } {
+        next.prev = page;
+    }
+    // SAFETY: as above.
+    if let Some(header) = unsafe { header(page) } {
+        (header.next, header.prev) = (*first, ptr::null_mut());
     }
     *first = page;
 }
 
 fn unlink(first: &mut *mut Header, page: *mut Header) {
-    // SAFETY: the holder of the lock has the page and its neighbours, which are live.
-    unsafe {
-        let (next, prev) = ((*page).next, (*page).prev);
-        if let Some(next) = next.as_mut() {
-            next.prev = prev;
-        }
-        match prev.as_mut() {
-            Some(prev) => prev.next = next,
-            None => *first = next,
-        }
-        (*page).next = ptr::null_mut();
-        (*page).prev = ptr::null_mut();
+    let null = ptr::null_mut();
+    // SAFETY: the holder of the lock has the page; the reference is used up in this statement.
+    let links = unsafe { header(page) }.map(|header| {
+        let (next, prev) = (&mut header.next, &mut header.prev);
+        (mem::replace(next, null), mem::replace(prev, null))
+    });
+    let (next, prev) = links.unwrap_or((null, null));
+    // SAFETY: as above, of its neighbour.
+    if let Some(next) = unsafe { header(next) } {
+        next.prev = prev;
+    }
+    // SAFETY: as above.
+    match unsafe { header(prev) } {
+        Some(prev) => prev.next = next,
+        None => *first = next,
     }
 }
 
