@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use plimsoll_host::Host;
 use plimsoll_host::arena::Arena;
-use plimsoll_mm::page::{Mobility, PageAllocator, Request};
+use plimsoll_mm::page::{AllocError, Mobility, NoKill, PageAllocator, Request};
 use plimsoll_mm::units::{Order, Pages, Pfn};
 
 const PAGE: usize = 4096;
@@ -120,8 +120,11 @@ impl Source {
         let request = Request::new(order).of_mobility(Mobility::Unmovable);
         let tries = if order <= TOO_SMALL_TO_FAIL { TRIES } else { 1 };
         for _ in 0..tries {
-            if let Ok(pfn) = self.pages.alloc(self.host, request) {
-                return Some(self.arena.page(pfn));
+            match self.pages.alloc(self.host, request) {
+                Ok(pfn) => return Some(self.arena.page(pfn)),
+                // Who is to die must not wait for its own death.
+                Err(AllocError::OutOfMemory(tried)) if tried.no_kill == NoKill::Dying => break,
+                Err(_) => {}
             }
             // Those who could be killed were, and are leaving still.
             std::thread::sleep(Duration::from_millis(1));
