@@ -280,10 +280,8 @@ impl<M: Machine> Zone<M> {
     /// `rmqueue_bulk`).
     #[cold]
     pub(super) fn refill(&self, machine: &M, pcp: &mut Pcp, list: usize, ask: Ask) {
-        let mut wanted = pcp.refill_blocks(ask.order, &self.mood(machine));
-        if !pcp.reserve(list, wanted) {
-            wanted = 0; // No memory for the list: the caller finds it empty.
-        }
+        let wanted = pcp.refill_blocks(ask.order, &self.mood(machine));
+        let mut wanted = pcp.room(list, wanted);
         let mut part = Part::first(Site::Refill, machine.this_cpu());
         while wanted > 0 {
             let moved = self.take_hold(machine, pcp, (list, part), ask.wanted(), wanted);

@@ -151,6 +151,7 @@ impl<M: Machine> PageAllocator<M> {
         let drift = threshold::drift_mark(online, normal, distance, marks.high);
         zone.set_watermarks(machine, marks, drift);
         zone.set_sizes(machine, sizes, scale, hold);
+        self.provide_lists(machine);
         Ok(())
     }
 
@@ -159,10 +160,17 @@ impl<M: Machine> PageAllocator<M> {
     pub fn list_state(&self, machine: &M, zone: u32, cpu: CpuId) -> Option<ListState> {
         let zone = self.zone_at(zone).ok()?;
         let slot = zone.slot(cpu);
-        let state = slot.pcp.with(machine, Site::Control, |pcp| {
-            pcp.state(|page| zone.pfn(page))
-        });
-        Some(state)
+        // Room for it is made without the lock. Ends once nobody makes the lists longer meanwhile.
+        let mut room = Vec::new();
+        loop {
+            let state = slot.pcp.with(machine, Site::Control, |pcp| {
+                pcp.state(|page| zone.pfn(page), &mut room)
+            });
+            match state {
+                Ok(state) => return Some(state),
+                Err(blocks) => room = Vec::with_capacity(blocks),
+            }
+        }
     }
 
     /// The type of the block around `pfn` (Linux: `get_pageblock_migratetype`), or `None` for a

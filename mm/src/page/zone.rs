@@ -12,12 +12,12 @@ use super::holds::{FlushFrom, Holds};
 use super::layout::{ZoneKind, ZoneLayout};
 use super::links::Metadata;
 use super::mobility::{BlockTypes, Frames, Grouping, Mobility};
-use super::pcp::{Mood, Pcp};
+use super::pcp::{self, Mood, Pcp};
 use super::sizing::Sizes;
 use super::tag;
 use super::watermark::{Urgency, Watermarks};
-use crate::machine::{Machine, Tags, Word};
-use crate::site::LockClass;
+use crate::machine::{CpuLock, Field, Machine, Tags, Word};
+use crate::site::{LockClass, Site};
 use crate::units::{CpuId, Nanos, NodeId, Order, Pages, Pfn};
 use crate::vmstat::counters::{Counters, ZoneItem};
 
@@ -49,6 +49,8 @@ pub(super) struct Slot<M: Machine> {
     pub(super) count: M::LocalWord,
     /// Pages an interrupted spill still has to give back.
     pub(super) owed: M::LocalWord,
+    /// The longest lists that memory was set aside for, in pages.
+    room: M::Field,
     pub(super) pcp: M::CpuLock<Pcp>,
 }
 
@@ -134,7 +136,10 @@ impl<M: Machine> Zone<M> {
             tags,
             types,
             buddy: machine.lock(LockClass::Zone, home, buddy),
-            slots: topology.ids().map(|cpu| Slot::new(machine, cpu)).collect(),
+            slots: topology
+                .ids()
+                .map(|cpu| Slot::new(machine, cpu, metadata))
+                .collect(),
             holds,
             flush_from: holds.flush_from(),
             stays_unmixed,
@@ -248,6 +253,25 @@ impl<M: Machine> Zone<M> {
         settings.hold_time_max.store(machine, word(hold.0), Relaxed);
     }
 
+    /// Sets memory aside for `cpu`'s lists as long as they may get now, if that was not done before.
+    /// With no lock held.
+    pub(super) fn provide_lists(&self, machine: &M, cpu: CpuId) {
+        let (slot, sizes) = (self.slot(cpu), self.sizes(machine));
+        let longest = u64::from(sizes.high_max.0);
+        if slot.room.get() >= longest {
+            return;
+        }
+        let grouped = self.types.on();
+        // An eighth more, so that CPUs that go one by one do not each make all lists longer.
+        let longest = longest + longest / 8;
+        let pages = Pages(u32::try_from(longest).unwrap_or(u32::MAX));
+        let mut longer = pcp::lists_for(pages, sizes.batch, self.managed, grouped);
+        slot.pcp
+            .with(machine, Site::Control, |pcp| pcp.replace(&mut longer));
+        // Of two at once the longer lists stay, whatever is noted.
+        slot.room.set(longest);
+    }
+
     pub(super) fn set_reclaiming(&self, machine: &M, reclaiming: Reclaiming) {
         self.settings
             .reclaiming
@@ -256,9 +280,14 @@ impl<M: Machine> Zone<M> {
 }
 
 impl<M: Machine> Slot<M> {
-    fn new(machine: &M, cpu: CpuId) -> Self {
+    fn new(machine: &M, cpu: CpuId, metadata: Metadata) -> Self {
         Self {
-            pcp: machine.cpu_lock(LockClass::Pcp, cpu, Pcp::default()),
+            pcp: machine.cpu_lock(LockClass::Pcp, cpu, Pcp::new(metadata)),
+            room: machine.field(match metadata {
+                Metadata::Eager => 0,
+                // Its lists grow as they are used.
+                Metadata::WhenSplit => u64::MAX,
+            }),
             count: machine.local_word(cpu, 0),
             owed: machine.local_word(cpu, 0),
         }

@@ -15,6 +15,7 @@ mod exit;
 mod fault;
 pub(crate) mod frontier;
 mod gather;
+mod index;
 pub mod lru;
 mod map;
 mod mapping;

@@ -85,6 +85,7 @@ impl<M: Machine> AddressSpace<M> {
             given.expect("the slot was just taken");
             return Some(false);
         };
+        gather.expect(1);
         if !gather.add(page, Order::ZERO) {
             gather.flush();
         }

@@ -180,7 +180,7 @@ impl<'r> Recorded<'r> {
             });
             let space = Some(Arc::clone(space));
             let process = killer.enroll(memory.machine, ProcessId(task.pid), Kind::Process, space);
-            let process = process.expect("a row of a table is small");
+            let process = Arc::new(process.expect("a row of a table is small"));
             if let Ok(adj) = ScoreAdj::new(task.adj) {
                 process.set_adj(adj);
             }

@@ -38,22 +38,8 @@ struct Batch {
     ran_dry: bool,
 }
 
-/// Why pages were not written into a table.
-enum Refusal {
-    /// The address space is being reaped.
-    Unstable,
-    /// There is no table.
-    NoTable(FaultError),
-}
-
-impl Refusal {
-    const fn at(self, page: Vpn) -> FaultError {
-        match self {
-            Self::Unstable => FaultError::Unstable(page),
-            Self::NoTable(error) => error,
-        }
-    }
-}
+/// The address space is being reaped.
+struct Unstable;
 
 /// Whether an entry is a page in memory that may be written to: not one of a file.
 fn is_own(entry: Option<Entry>) -> bool {
@@ -104,7 +90,7 @@ impl<M: Machine> AddressSpace<M> {
             (Ok(Attempt::Done(_)), Some(error)) if batch.ran_dry => {
                 Err(FaultError::OutOfMemory(error))
             }
-            (outcome, _) => outcome.map_err(|refusal| refusal.at(pages.start)),
+            (outcome, _) => outcome.map_err(|Unstable| FaultError::Unstable(pages.start)),
         }
     }
 
@@ -115,11 +101,9 @@ impl<M: Machine> AddressSpace<M> {
         version: u64,
         (spot, range, spares): (Spot<'_, M>, Range<u32>, Option<Spares>),
         batch: &mut Batch,
-    ) -> Result<Attempt, Refusal> {
+    ) -> Result<Attempt, Unstable> {
         if let Some(spares) = spares
-            && !self
-                .add_table(memory, spot, spares)
-                .map_err(Refusal::NoTable)?
+            && !self.add_table(memory, spot, spares)
         {
             return Ok(Attempt::Done(Faulted::Already));
         }
@@ -169,11 +153,11 @@ impl<M: Machine> AddressSpace<M> {
         spot: Spot<'_, M>,
         range: Range<u32>,
         batch: &mut Batch,
-    ) -> Result<Attempt, Refusal> {
+    ) -> Result<Attempt, Unstable> {
         let machine = memory.machine;
         spot.leaf.entries.with(machine, Site::Fault, |entries| {
             if self.has(machine, Flag::Unstable) {
-                return Err(Refusal::Unstable);
+                return Err(Unstable);
             }
             if entries.what() != What::Table || self.tree.version() != version {
                 return Ok(Attempt::Again);
@@ -215,7 +199,7 @@ impl<M: Machine> AddressSpace<M> {
         let (mapped, left) = batch.pfns[..batch.len].split_at(batch.used);
         if !mapped.is_empty() {
             let pages = signed(mapped.len() as u64);
-            self.rss.add(machine, RssKind::Anon, pages);
+            self.rss.add_growing(machine, RssKind::Anon, pages);
             manager
                 .pages()
                 .count_each(machine, mapped, ZoneItem::Anon, 1);
@@ -226,7 +210,7 @@ impl<M: Machine> AddressSpace<M> {
         }
         if batch.copied > 0 {
             self.rss
-                .add(machine, RssKind::File, -i64::from(batch.copied));
+                .add_growing(machine, RssKind::File, -i64::from(batch.copied));
         }
         let swapped = &batch.swapped[..batch.swapped_len];
         if !swapped.is_empty() {
@@ -235,7 +219,7 @@ impl<M: Machine> AddressSpace<M> {
                 u32::try_from(swapped.len()).unwrap_or(u32::MAX),
             );
             self.rss
-                .add(machine, RssKind::Swap, -signed(swapped.len() as u64));
+                .add_growing(machine, RssKind::Swap, -signed(swapped.len() as u64));
             let given = spaces.swap.give_back(machine, swapped);
             given.expect("a slot is in one page table, once");
         }

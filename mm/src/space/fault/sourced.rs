@@ -66,7 +66,7 @@ impl<M: Machine> AddressSpace<M> {
                     source.index(page),
                     self.request(machine, Order::ZERO),
                 )
-                .map_err(FaultError::OutOfMemory)?,
+                .map_err(FaultError::from)?,
             None => Pfn(u32::try_from(source.index(page)).unwrap_or(u32::MAX)),
         };
         let kind = match kind {
@@ -95,7 +95,7 @@ impl<M: Machine> AddressSpace<M> {
         let spot = self.table.spot(machine, at)?;
         if !spot.leaf.is_live() {
             let spares = self.spares(memory, spot)?;
-            if !self.add_table(memory, spot, spares)? {
+            if !self.add_table(memory, spot, spares) {
                 return Ok(Attempt::Done(Faulted::Already));
             }
         }
@@ -119,7 +119,7 @@ impl<M: Machine> AddressSpace<M> {
         if let Some(kind) = page.kind.counted()
             && mapped
         {
-            self.rss.add(machine, kind, 1);
+            self.rss.add_growing(machine, kind, 1);
         }
         Ok(attempt)
     }
