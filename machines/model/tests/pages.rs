@@ -60,3 +60,11 @@ fn shuttle_shepherd_moves() {
     shuttle::run_law(&laws::shepherd::shepherd_moves_on(), 3, SCHEDULES);
     shuttle::run_law(&laws::shepherd::shepherd_moves_twice(), 3, SCHEDULES);
 }
+
+#[test]
+fn shuttle_waiting_drain_against_frees() {
+    let ours = laws::draining::waiting_drain_against_frees();
+    shuttle::run_law(&ours, 2, SCHEDULES);
+    let linux = laws::draining::linux_drain_against_frees();
+    shuttle::run_law(&linux, 2, SCHEDULES);
+}

@@ -7,6 +7,7 @@
 
 pub mod budget;
 pub mod counter;
+pub mod draining;
 mod dying;
 pub mod frontier;
 pub mod grouped;
