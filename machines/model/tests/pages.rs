@@ -53,12 +53,24 @@ fn shuttle_folding_against_counting() {
 fn loom_shepherd_moves() {
     loom::run_law(&laws::shepherd::shepherd_moves_on(), 3);
     loom::run_law(&laws::shepherd::shepherd_moves_twice(), 3);
+    loom::run_law(&laws::shepherd::shepherd_waits_for_a_cpu(), 1);
+    loom::run_law(&laws::shepherd::shepherd_waits_for_a_cpu(), 2);
+    loom::run_law(&laws::shepherd::shepherd_is_relieved(), 2);
+    loom::run_law(&laws::shepherd::shepherd_waits_for_its_start(), 2);
 }
 
 #[test]
 fn shuttle_shepherd_moves() {
     shuttle::run_law(&laws::shepherd::shepherd_moves_on(), 3, SCHEDULES);
     shuttle::run_law(&laws::shepherd::shepherd_moves_twice(), 3, SCHEDULES);
+    shuttle::run_law(&laws::shepherd::shepherd_waits_for_a_cpu(), 1, SCHEDULES);
+    shuttle::run_law(&laws::shepherd::shepherd_waits_for_a_cpu(), 2, SCHEDULES);
+    shuttle::run_law(&laws::shepherd::shepherd_is_relieved(), 2, SCHEDULES);
+    shuttle::run_law(
+        &laws::shepherd::shepherd_waits_for_its_start(),
+        2,
+        SCHEDULES,
+    );
 }
 
 #[test]

@@ -61,6 +61,68 @@ pub fn shepherd_moves_twice<M: Machine>() -> Law<M, Watched<M>> {
     }
 }
 
+/// The only CPU that is online goes offline, and comes back.
+#[must_use]
+pub fn shepherd_waits_for_a_cpu<M: Machine>() -> Law<M, Watched<M>> {
+    Law {
+        name: "the shepherd returns with the first CPU when none was online",
+        setup: Watched::new,
+        bodies: vec![|machine, watched| {
+            for cpu in machine.topology().ids().rev() {
+                watched.0.cpu_going(machine, cpu);
+                watched.0.cpu_dead(machine, cpu);
+            }
+            watched.0.cpu_online(machine, CpuId(0));
+        }],
+        check: |machine, watched| watched.has_one_shepherd(machine),
+    }
+}
+
+/// The only CPU that is online goes offline while another comes.
+#[must_use]
+pub fn shepherd_is_relieved<M: Machine>() -> Law<M, Watched<M>> {
+    Law {
+        name: "the shepherd is neither lost nor doubled when the only CPU goes and another comes",
+        setup: |machine| {
+            let watched = Watched::new(machine);
+            for cpu in machine.topology().ids().skip(1) {
+                watched.0.cpu_going(machine, cpu);
+                watched.0.cpu_dead(machine, cpu);
+            }
+            watched
+        },
+        bodies: vec![
+            |machine, watched| watched.0.cpu_going(machine, CpuId(0)),
+            |machine, watched| watched.0.cpu_online(machine, CpuId(1)),
+        ],
+        check: |machine, watched| watched.has_one_shepherd(machine),
+    }
+}
+
+/// No CPU starts the shepherd before the embedder does.
+#[must_use]
+pub fn shepherd_waits_for_its_start<M: Machine>() -> Law<M, Watched<M>> {
+    Law {
+        name: "a CPU that goes and comes before the start does not start the shepherd",
+        setup: |machine| {
+            let config = Config::new(Layout::arena(Pages(1)));
+            Watched(Manager::new(machine, config).expect("one page is a layout"))
+        },
+        bodies: vec![|machine, watched| {
+            watched.0.cpu_going(machine, CpuId(0));
+            watched.0.cpu_dead(machine, CpuId(0));
+            watched.0.cpu_online(machine, CpuId(0));
+        }],
+        check: |machine, _| {
+            let is_dormant = |cpu| machine.job_state(cpu, Job::Shepherd) == JobState::Dormant;
+            assert!(
+                machine.topology().ids().all(is_dormant),
+                "nobody has started it"
+            );
+        },
+    }
+}
+
 impl<M: Machine> fmt::Debug for Watched<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Watched").finish_non_exhaustive()
