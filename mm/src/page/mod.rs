@@ -47,7 +47,7 @@ pub use self::carve::FreeBlocks;
 pub use self::error::{AllocError, FreeError, NoKill, Tried};
 pub(crate) use self::free::FREE_BATCH;
 pub use self::last_resort::{LastResort, Relief};
-pub use self::layout::{Layout, LayoutError, ZoneKind, ZoneLayout};
+pub use self::layout::{Layout, LayoutError, NODES_MAX, ZONE_PAGES_MAX, ZoneKind, ZoneLayout};
 pub use self::links::Metadata;
 pub use self::mobility::{Grouping, Mobility};
 pub use self::seed::{ListState, SeedError, TypedBlock};
@@ -126,6 +126,9 @@ impl Request {
     /// the reserve only. Refused with [`AllocError::NoSuchZone`] if there is none.
     #[must_use]
     pub const fn from_zone(self, zone: u32) -> Self {
+        // No layout has the last index: a larger one means the same, and is not `LOCAL`.
+        let last = ONLY_ZONE - 2;
+        let zone = if zone < last { zone } else { last };
         Self {
             node: ONLY_ZONE | zone,
             ..self
@@ -143,13 +146,16 @@ impl Request {
         Self { mobility, ..self }
     }
 
-    /// The same from `node` on.
+    /// The same from `node` on. A node past the last one means the last one.
     #[must_use]
     pub const fn from_node(self, node: NodeId) -> Self {
-        Self {
-            node: node.0,
-            ..self
-        }
+        // Larger numbers mean something else in this field, and no layout has such a node.
+        let node = if node.0 < NODES_MAX {
+            node.0
+        } else {
+            NODES_MAX
+        };
+        Self { node, ..self }
     }
 
     /// The same from zones of `class` or lower.
