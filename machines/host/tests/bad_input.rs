@@ -8,7 +8,7 @@ use plimsoll_mm::design::{Design, HOLDS};
 use plimsoll_mm::page::sizing::Sizes;
 use plimsoll_mm::page::watermark::{Urgency, Watermarks};
 use plimsoll_mm::page::{
-    AllocError, Config, Grouping, Layout, ListState, Mobility, NODES_MAX, PageAllocator,
+    AllocError, Config, FreeError, Grouping, Layout, ListState, Mobility, NODES_MAX, PageAllocator,
     Request, ZONE_PAGES_MAX, ZoneKind, ZoneLayout,
 };
 use plimsoll_mm::topology::{CpuPlace, Topology};
@@ -336,5 +336,61 @@ proptest! {
             prop_assert_eq!((view.free, view.listed), (view.managed, Pages::ZERO));
             prop_assert_eq!(view.counted_free, u64::from(view.managed.0));
         }
+    }
+}
+
+#[test]
+#[should_panic(
+    expected = "CPU 3 is none of the 2 of the machine that this allocator was made with"
+)]
+fn a_machine_with_more_cpus_is_not_the_one_that_the_allocator_was_made_with() {
+    let [small, large] = [2, 4].map(|cpus| Host::with_topology(Topology::flat(cpus)));
+    let config = Config::new(Layout::arena(Pages(1 << 12)));
+    let pages = PageAllocator::new(&small, config).expect("an arena is a layout");
+    let _entered = large.enter(CpuId(3));
+    let _none = pages.alloc(&large, Request::new(Order::ZERO));
+}
+
+#[test]
+fn of_many_zones_each_finds_its_own_pages_and_gaps_belong_to_none() {
+    const ZONES: u32 = 30;
+    // Not in the order of their frames.
+    let start = |nth: u32| 4096 * (nth * 7 % ZONES) + 1024;
+    let zone = |nth| ZoneLayout {
+        kind: ZoneKind::Normal,
+        node: NodeId(nth % 3),
+        start: Pfn(start(nth)),
+        spanned: Pages(1500),
+        holes: vec![
+            start(nth) + 10..start(nth) + 12,
+            start(nth) + 1100..start(nth) + 1200,
+        ],
+    };
+    let host = Host::with_topology(Topology::flat(1));
+    let layout = Layout::of((0..ZONES).map(zone));
+    let pages = PageAllocator::new(&host, Config::new(layout)).expect("they are apart");
+    for nth in 0..ZONES {
+        let request = Request::new(Order::ZERO)
+            .urgent(Urgency::Reserve)
+            .from_zone(nth);
+        let mut taken = Vec::new();
+        while let Ok(pfn) = pages.alloc(&host, request) {
+            taken.push(pfn.0);
+        }
+        taken.sort_unstable();
+        let first = start(nth);
+        let is_hole = |at: &u32| (10..12).contains(at) || (1100..1200).contains(at);
+        let memory = (0..1500).filter(|at| !is_hole(at)).map(|at| first + at);
+        assert!(
+            taken.iter().copied().eq(memory),
+            "zone {nth} from {first} on"
+        );
+        for pfn in [first - 1, first + 1500, 0, u32::MAX] {
+            let outside = FreeError::OutsideZones(Pfn(pfn));
+            assert_eq!(pages.free(&host, Pfn(pfn), Order::ZERO), Err(outside));
+        }
+        assert_eq!(pages.node_of(Pfn(first)), Some(NodeId(nth % 3)));
+        let taken: Vec<Pfn> = taken.into_iter().map(Pfn).collect();
+        assert_eq!(pages.free_pages(&host, &taken), Ok(()));
     }
 }

@@ -74,6 +74,8 @@ pub struct PageAllocator<M: Machine> {
     zonelists: Vec<[Vec<u32>; ZoneKind::ALL.len()]>,
     /// For each zone, itself: the zones to ask by a request for that zone.
     alone: Vec<u32>,
+    /// Every zone, that with the lowest frame first.
+    ascending: Box<[u32]>,
     /// For each CPU and kind, the zone to ask first, or `NO_ZONE`.
     nearest: Vec<[u32; ZoneKind::ALL.len()]>,
     reclaimers: Vec<Box<dyn Reclaimer<M>>>,
@@ -105,6 +107,9 @@ const LOCAL: u32 = u32::MAX;
 
 /// Added to the index of the only zone to ask. No machine has so many nodes.
 const ONLY_ZONE: u32 = 1 << 31;
+
+/// With up to so many zones, looking at each is faster than a binary search.
+const ZONES_LOOKED_THROUGH: usize = 8;
 
 /// More than any zone's index.
 const NO_ZONE: u32 = u32::MAX;
@@ -291,11 +296,23 @@ impl<M: Machine> PageAllocator<M> {
 
     #[inline]
     fn locate(&self, pfn: Pfn) -> Option<(&Zone<M>, u32)> {
+        if self.zones.len() > ZONES_LOOKED_THROUGH {
+            return self.locate_among_many(pfn);
+        }
         // Highest first: most memory is there.
         self.zones
             .iter()
             .rev()
             .find_map(|zone| Some((zone, zone.page(pfn)?)))
+    }
+
+    #[cold]
+    fn locate_among_many(&self, pfn: Pfn) -> Option<(&Zone<M>, u32)> {
+        let above = self
+            .ascending
+            .partition_point(|&zone| self.zones[zone as usize].pfn(0) <= pfn);
+        let zone = &self.zones[*self.ascending.get(above.checked_sub(1)?)? as usize];
+        Some((zone, zone.page(pfn)?))
     }
 
     /// The zone to ask first: nearly always the only one.
@@ -304,7 +321,10 @@ impl<M: Machine> PageAllocator<M> {
         if request.node != LOCAL {
             return self.zonelist(machine, request).next();
         }
-        let nearest = &self.nearest[machine.this_cpu().index()];
+        let cpu = machine.this_cpu();
+        let Some(nearest) = self.nearest.get(cpu.index()) else {
+            zone::no_such_cpu(cpu, self.nearest.len());
+        };
         self.zones.get(nearest[request.class as usize] as usize)
     }
 
