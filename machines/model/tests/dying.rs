@@ -106,6 +106,11 @@ fn shuttle_touched_while_unmapped() {
 }
 
 #[test]
+fn shuttle_touched_while_others_map() {
+    shuttle::run_law(&touching::touched_while_others_map(), 2, SCHEDULES);
+}
+
+#[test]
 fn shuttle_touched_while_replaced() {
     shuttle::run_law(&touching::touched_while_replaced(), 2, SCHEDULES);
 }

@@ -69,6 +69,32 @@ pub fn touched_while_replaced<M: Machine>() -> Law<M, Dying<M>> {
     }
 }
 
+/// A page is touched while others map and unmap beside it, more often than a fault tries again.
+#[must_use]
+pub fn touched_while_others_map<M: Machine>() -> Law<M, Dying<M>> {
+    Law {
+        name: "a page that is touched comes, once, however often mappings change meanwhile",
+        setup: bare,
+        bodies: vec![
+            |machine, dying| {
+                assert!(dying.touch(machine, BARE.start), "it stays mapped");
+                assert!(dying.touch(machine, BARE.start + 1), "it stays mapped");
+            },
+            |machine, dying| {
+                let beside = BARE.end + 1..BARE.end + 2;
+                for _ in 0..6 {
+                    dying.share(machine, beside.clone());
+                    dying.unmap(machine, beside.clone());
+                }
+            },
+        ],
+        check: |machine, dying| {
+            assert_eq!(dying.counted(machine, RssKind::Anon), 2, "both are there");
+            dying.ends_whole(machine);
+        },
+    }
+}
+
 /// Pages are touched, and another goes to swap, while a helper empties their tables.
 #[must_use]
 pub fn many_touched_while_reaped<M: Machine>() -> Law<M, Dying<M>> {

@@ -39,7 +39,7 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use self::budget::Budget;
 pub use self::error::{ExitError, FaultError, MapError, NoMemory};
 pub use self::exit::Exited;
-pub use self::fault::{Access, Faulted};
+pub use self::fault::{Access, FAULT_TRIES, Faulted};
 use self::frontier::Frontier;
 pub use self::map::{MapRequest, Place};
 use self::mapping::Mappings;

@@ -1,4 +1,5 @@
-//! Mapping a page that comes from elsewhere: a file, shared memory, a device.
+//! Mapping a page as a reader of the mappings: one that comes from elsewhere (a file, shared memory, a
+//! device), or any whose fault has been overtaken by changes of the mappings too often.
 //!
 //! Locks: `Mmap` as a reader, then `Object`, then `PageTable`, one after the other.
 
@@ -13,7 +14,7 @@ use crate::space::{AddressSpace, Flag, MappingKind};
 use crate::units::{Order, Pfn, Vpn};
 
 impl<M: Machine> AddressSpace<M> {
-    /// Maps a page that comes from elsewhere.
+    /// Maps a page, whatever it is, with nobody changing the mappings.
     pub(super) fn fault_sourced(
         &self,
         memory: Memory<'_, M>,
@@ -40,10 +41,16 @@ impl<M: Machine> AddressSpace<M> {
         let version = self.tree.version();
         let vma = self.tree.find(page).ok().flatten();
         let vma = vma.ok_or(FaultError::NotMapped(page))?;
-        let Some(source) = mappings.source(&vma) else {
-            return Ok(Attempt::Again);
-        };
         let kind = MappingKind::of(&vma);
+        match kind {
+            MappingKind::Anonymous => {
+                return self.fault_huge_or_small(memory, (vma, version), page);
+            }
+            MappingKind::Reserved => return self.fault_reserved(memory, version, page),
+            MappingKind::PrivateFile | MappingKind::Shared | MappingKind::Frames => {}
+        }
+        let source = mappings.source(&vma);
+        let source = source.expect("what comes from elsewhere has a source as long as it is mapped");
         let private = kind == MappingKind::PrivateFile;
         let copies = private && access == Access::Write;
         let alone = page..Vpn(page.0 + 1);
