@@ -3,6 +3,8 @@
 //!
 //! Locks: `Mmap` as a reader, then `Object`, then `PageTable`, one after the other.
 
+use core::ops::Range;
+
 use super::{Access, Attempt, Faulted};
 use crate::machine::{Lock, Machine, RwLock};
 use crate::site::{Site, Work};
@@ -50,7 +52,8 @@ impl<M: Machine> AddressSpace<M> {
             MappingKind::PrivateFile | MappingKind::Shared | MappingKind::Frames => {}
         }
         let source = mappings.source(&vma);
-        let source = source.expect("what comes from elsewhere has a source as long as it is mapped");
+        let source =
+            source.expect("what comes from elsewhere has a source as long as it is mapped");
         let private = kind == MappingKind::PrivateFile;
         let copies = private && access == Access::Write;
         let alone = page..Vpn(page.0 + 1);
@@ -59,8 +62,9 @@ impl<M: Machine> AddressSpace<M> {
             Some(Entry::Page(there)) if !copies || there.kind != PageKind::File => {
                 return Ok(Attempt::Done(Faulted::Already));
             }
-            _ if copies => return self.fill(memory, version, alone),
-            _ => {}
+            Some(Entry::Page(_)) => return self.copy(memory, version, alone),
+            None if copies => return self.fill(memory, version, alone),
+            None => {}
         }
         if private && self.has(machine, Flag::Unstable) {
             return Err(FaultError::Unstable(page));
@@ -82,6 +86,19 @@ impl<M: Machine> AddressSpace<M> {
             _ => PageKind::Raw,
         };
         self.install_sourced(memory, page, Page { pfn, kind })
+    }
+
+    /// Replaces a page of the file by a private copy, which those who hold translations have to hear.
+    fn copy(
+        &self,
+        memory: Memory<'_, M>,
+        version: u64,
+        page: Range<Vpn>,
+    ) -> Result<Attempt, FaultError> {
+        self.announce(memory.machine, &page);
+        let copied = self.fill_replacing(memory, version, page.clone());
+        self.announce_end(memory.machine, &page);
+        copied
     }
 
     /// What is at `page` right now.
