@@ -359,8 +359,10 @@ impl Task {
         self.kind.get() != Kind::Kernel && self.stays.get() == 0
     }
 
-    /// Ends the coroutine for good.
+    /// Ends the coroutine for good. A task that was refused a stack has none.
     pub(crate) fn end(&self) {
-        self.fiber().end();
+        if let Some(fiber) = self.fiber.get() {
+            fiber.end();
+        }
     }
 }
