@@ -1,11 +1,12 @@
 //! Giving page lists back: the periodic decay, lists of remote nodes, one CPU's, everybody's.
 //!
-//! Locks: the drain mutex (but for the last drain before an allocation fails), then each pcp lock
-//! in turn, then the zone lock. A drain blocks on another CPU's pcp lock; that CPU itself never
+//! Locks: the drain mutex (but for the last drain before an allocation fails, if the policy says so),
+//! then each pcp lock in turn, then the zone lock. A drain blocks on another CPU's pcp lock; that CPU itself never
 //! waits (it goes to the zone directly).
 
 use super::free::Excess;
 use super::hold::Part;
+use super::holds::MeetsDrain;
 use super::pcp::{Expiry, Pcp};
 use super::zone::Zone;
 use super::{PageAllocator, SeedError};
@@ -29,8 +30,18 @@ impl<M: Machine> PageAllocator<M> {
             .with(machine, Site::Drain, |()| self.drain_each(machine))
     }
 
+    /// Drains all lists once more, for an allocation that has no later chance. If another CPU drains
+    /// them already, the policy says whether that has to do.
+    pub(super) fn drain_again(&self, machine: &M) -> Pages {
+        let meets = self.zones.first().map(|zone| zone.holds.meets_drain());
+        match meets.unwrap_or(MeetsDrain::LeavesIt) {
+            MeetsDrain::LeavesIt => self.drain_all(machine),
+            MeetsDrain::DrainsToo => self.drain_each(machine),
+        }
+    }
+
     /// The same whoever else drains.
-    pub(super) fn drain_each(&self, machine: &M) -> Pages {
+    fn drain_each(&self, machine: &M) -> Pages {
         let mut total = Pages::ZERO;
         for cpu in machine.topology().ids() {
             total += self.drain_cpu(machine, cpu);
