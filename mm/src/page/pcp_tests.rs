@@ -42,6 +42,18 @@ fn refills_double_until_a_free_halves_them() {
 }
 
 #[test]
+fn an_allocation_halves_how_many_pages_were_freed_in_a_row() {
+    let (mut pcp, mood) = (Pcp::default(), mood());
+    fill(&mut pcp, 101, &mood);
+    let freed = |pcp: &Pcp| pcp.state(Pfn).free_count;
+    assert_eq!(freed(&pcp), Pages(101));
+    for left in [50, 25, 12] {
+        pcp.note_alloc();
+        assert_eq!(freed(&pcp), Pages(left));
+    }
+}
+
+#[test]
 fn a_disabled_list_frees_one_page_at_a_time_and_refills_with_one() {
     let mood = Mood {
         sizes: Sizes::BOOT,
