@@ -5,9 +5,10 @@
 
 use alloc::vec;
 
-use super::dying::{BARE, Dying, FILLED, SHARED, TABLE};
+use super::dying::{BARE, Dying, FILLED, SHARED, TABLE, WHOLE};
 use super::{Body, Law};
 use crate::machine::Machine;
+use crate::space::Access;
 use crate::space::reap::Reaping;
 use crate::space::rss::RssKind;
 
@@ -66,6 +67,64 @@ pub fn touched_while_replaced<M: Machine>() -> Law<M, Dying<M>> {
         setup: bare,
         bodies: vec![touch_bare, |machine, dying| dying.share(machine, BARE)],
         check: nothing_is_left,
+    }
+}
+
+fn bare_huge<M: Machine>(machine: &M) -> Dying<M> {
+    Dying::bare_huge(machine, Reaping::MeetInTheMiddle)
+}
+
+/// A huge page is touched for the first time while a helper is at it.
+#[must_use]
+pub fn huge_touched_while_reaped<M: Machine>() -> Law<M, Dying<M>> {
+    Law {
+        name: "no huge page is left behind a helper",
+        setup: bare_huge,
+        bodies: vec![
+            |machine, dying| {
+                dying.touch(machine, WHOLE.start + 5);
+            },
+            |machine, dying| dying.reap(machine),
+        ],
+        check: |machine, dying| {
+            assert_eq!(dying.reaps(machine), 1, "nobody was in the way");
+            assert!(!dying.touch(machine, WHOLE.start), "it is gone for good");
+            nothing_is_left(machine, dying);
+        },
+    }
+}
+
+/// A huge page is touched for the first time while its mapping goes.
+#[must_use]
+pub fn huge_touched_while_unmapped<M: Machine>() -> Law<M, Dying<M>> {
+    Law {
+        name: "no huge page is left where nothing is mapped any more",
+        setup: bare_huge,
+        bodies: vec![
+            |machine, dying| {
+                dying.touch(machine, WHOLE.start + 5);
+            },
+            |machine, dying| dying.unmap(machine, WHOLE),
+        ],
+        check: nothing_is_left,
+    }
+}
+
+/// A page of a file is looked at for the first time while a helper is at it.
+#[must_use]
+pub fn file_touched_while_reaped<M: Machine>() -> Law<M, Dying<M>> {
+    let look: Body<M, Dying<M>> = |machine, dying| {
+        dying.touch_for(machine, BARE.start, Access::Read);
+    };
+    Law {
+        name: "no page of a file is left mapped behind a helper",
+        setup: |machine| Dying::bare_file(machine, Reaping::MeetInTheMiddle),
+        bodies: vec![look, |machine, dying| dying.reap(machine)],
+        check: |machine, dying| {
+            assert_eq!(dying.reaps(machine), 1, "nobody was in the way");
+            assert_eq!(dying.counted(machine, RssKind::File), 0, "a page is left");
+            dying.ends_whole(machine);
+        },
     }
 }
 

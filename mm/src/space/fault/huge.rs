@@ -85,26 +85,35 @@ impl<M: Machine> AddressSpace<M> {
         let private = whole.kind == PageKind::Anon;
         spot.upper.frame.with(machine, Site::Fault, |upper| {
             spot.leaf.entries.with(machine, Site::Fault, |entries| {
-                if private && self.has(machine, Flag::Unstable) {
-                    return Err(Refusal::Unstable);
-                }
-                if self.tree.version() != version {
-                    return Ok(Some(Attempt::Again));
-                }
-                match (entries.what(), spares.table) {
+                let made = match (entries.what(), spares.table) {
                     (What::Huge(_), _) => return Ok(Some(Attempt::Done(Faulted::Already))),
                     (What::Nothing, Some(frame)) => {
                         entries.provide(frame)?;
                         spares.table = None;
-                        spot.leaf.set_huge(entries, whole);
-                        self.table.count(machine, 1);
+                        1
                     }
                     // What was mapped here before has left it: it is kept as if it was new.
-                    (What::Table, _) if entries.used() == 0 => spot.leaf.set_huge(entries, whole),
+                    (What::Table, _) if entries.used() == 0 => 0,
                     _ => return Ok(None),
+                };
+                spot.leaf.set_huge(entries, whole);
+                self.table.count(machine, made);
+                // Only now: whoever made this wrong looks for huge pages after that, without a lock.
+                let refused = if private && self.has(machine, Flag::Unstable) {
+                    Err(Refusal::Unstable)
+                } else if self.tree.version() != version {
+                    Ok(Some(Attempt::Again))
+                } else {
+                    self.put_upper(machine, (spot, upper), spares);
+                    return Ok(Some(Attempt::Done(Faulted::Huge)));
+                };
+                if made == 0 {
+                    spot.leaf.go_live(entries);
+                } else {
+                    spares.table = spot.leaf.take_frame(entries);
+                    self.table.count(machine, -made);
                 }
-                self.put_upper(machine, (spot, upper), spares);
-                Ok(Some(Attempt::Done(Faulted::Huge)))
+                refused
             })
         })
     }
