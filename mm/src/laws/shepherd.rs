@@ -14,10 +14,23 @@ pub struct Watched<M: Machine>(Manager<M>);
 
 impl<M: Machine> Watched<M> {
     fn new(machine: &M) -> Self {
+        let watched = Self::before_start(machine);
+        watched.0.start(machine);
+        watched
+    }
+
+    fn before_start(machine: &M) -> Self {
         let config = Config::new(Layout::arena(Pages(1)));
-        let manager = Manager::new(machine, config).expect("one page is a layout");
-        manager.start(machine);
-        Self(manager)
+        Self(Manager::new(machine, config).expect("one page is a layout"))
+    }
+
+    /// Nobody has deferred the shepherd.
+    fn has_no_shepherd(&self, machine: &M) {
+        let is_dormant = |cpu| machine.job_state(cpu, Job::Shepherd) == JobState::Dormant;
+        assert!(
+            machine.topology().ids().all(is_dormant),
+            "nobody has started it: {self:?}"
+        );
     }
 
     /// One CPU that is online waits for the shepherd's time, and no other.
@@ -104,22 +117,13 @@ pub fn shepherd_is_relieved<M: Machine>() -> Law<M, Watched<M>> {
 pub fn shepherd_waits_for_its_start<M: Machine>() -> Law<M, Watched<M>> {
     Law {
         name: "a CPU that goes and comes before the start does not start the shepherd",
-        setup: |machine| {
-            let config = Config::new(Layout::arena(Pages(1)));
-            Watched(Manager::new(machine, config).expect("one page is a layout"))
-        },
+        setup: Watched::before_start,
         bodies: vec![|machine, watched| {
             watched.0.cpu_going(machine, CpuId(0));
             watched.0.cpu_dead(machine, CpuId(0));
             watched.0.cpu_online(machine, CpuId(0));
         }],
-        check: |machine, _| {
-            let is_dormant = |cpu| machine.job_state(cpu, Job::Shepherd) == JobState::Dormant;
-            assert!(
-                machine.topology().ids().all(is_dormant),
-                "nobody has started it"
-            );
-        },
+        check: |machine, watched| watched.has_no_shepherd(machine),
     }
 }
 

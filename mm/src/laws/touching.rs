@@ -37,6 +37,33 @@ fn nothing_comes_back<M: Machine>(machine: &M, dying: &Dying<M>) {
     nothing_is_left(machine, dying);
 }
 
+/// As [`nothing_comes_back`] of a huge page.
+fn nothing_huge_comes_back<M: Machine>(machine: &M, dying: &Dying<M>) {
+    assert_eq!(dying.reaps(machine), 1, "nobody was in the way");
+    assert!(
+        !dying.touch(machine, WHOLE.start),
+        "a huge page is gone for good"
+    );
+    nothing_is_left(machine, dying);
+}
+
+/// No page of a file is mapped after a helper has been there, and the rest goes.
+fn no_file_page_is_left<M: Machine>(machine: &M, dying: &Dying<M>) {
+    assert_eq!(dying.reaps(machine), 1, "nobody was in the way");
+    assert_eq!(dying.counted(machine, RssKind::File), 0, "a page is left");
+    dying.ends_whole(machine);
+}
+
+fn touch_two<M: Machine>(machine: &M, dying: &Dying<M>) {
+    assert!(dying.touch(machine, BARE.start), "it stays mapped");
+    assert!(dying.touch(machine, BARE.start + 1), "it stays mapped");
+}
+
+fn both_are_there<M: Machine>(machine: &M, dying: &Dying<M>) {
+    assert_eq!(dying.counted(machine, RssKind::Anon), 2, "both are there");
+    dying.ends_whole(machine);
+}
+
 /// A first page is touched while a helper is at it.
 #[must_use]
 pub fn touched_while_reaped<M: Machine>() -> Law<M, Dying<M>> {
@@ -86,11 +113,7 @@ pub fn huge_touched_while_reaped<M: Machine>() -> Law<M, Dying<M>> {
             },
             |machine, dying| dying.reap(machine),
         ],
-        check: |machine, dying| {
-            assert_eq!(dying.reaps(machine), 1, "nobody was in the way");
-            assert!(!dying.touch(machine, WHOLE.start), "it is gone for good");
-            nothing_is_left(machine, dying);
-        },
+        check: nothing_huge_comes_back,
     }
 }
 
@@ -120,11 +143,7 @@ pub fn file_touched_while_reaped<M: Machine>() -> Law<M, Dying<M>> {
         name: "no page of a file is left mapped behind a helper",
         setup: |machine| Dying::bare_file(machine, Reaping::MeetInTheMiddle),
         bodies: vec![look, |machine, dying| dying.reap(machine)],
-        check: |machine, dying| {
-            assert_eq!(dying.reaps(machine), 1, "nobody was in the way");
-            assert_eq!(dying.counted(machine, RssKind::File), 0, "a page is left");
-            dying.ends_whole(machine);
-        },
+        check: no_file_page_is_left,
     }
 }
 
@@ -134,23 +153,14 @@ pub fn touched_while_others_map<M: Machine>() -> Law<M, Dying<M>> {
     Law {
         name: "a page that is touched comes, once, however often mappings change meanwhile",
         setup: bare,
-        bodies: vec![
-            |machine, dying| {
-                assert!(dying.touch(machine, BARE.start), "it stays mapped");
-                assert!(dying.touch(machine, BARE.start + 1), "it stays mapped");
-            },
-            |machine, dying| {
-                let beside = BARE.end + 1..BARE.end + 2;
-                for _ in 0..6 {
-                    dying.share(machine, beside.clone());
-                    dying.unmap(machine, beside.clone());
-                }
-            },
-        ],
-        check: |machine, dying| {
-            assert_eq!(dying.counted(machine, RssKind::Anon), 2, "both are there");
-            dying.ends_whole(machine);
-        },
+        bodies: vec![touch_two, |machine, dying| {
+            let beside = BARE.end + 1..BARE.end + 2;
+            for _ in 0..6 {
+                dying.share(machine, beside.clone());
+                dying.unmap(machine, beside.clone());
+            }
+        }],
+        check: both_are_there,
     }
 }
 

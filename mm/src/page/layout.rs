@@ -8,7 +8,7 @@ use super::links::Metadata;
 use crate::units::{NodeId, Order, Pages, Pfn};
 
 /// The largest zone: every buddy of a block of its has a number, even one that the zone has not.
-pub const ZONE_PAGES_MAX: Pages = Pages(u32::MAX & !(Order::MAX.pages().0 - 1));
+pub const ZONE_PAGES_MAX: Pages = Pages(!(Order::MAX.pages().0 - 1));
 
 /// How many memory nodes there may be (Linux: `MAX_NUMNODES` of x86-64).
 pub const NODES_MAX: u32 = 1024;
@@ -305,7 +305,7 @@ mod tests {
         let check = |zone: ZoneLayout| Layout::of([zone]).lazily().check();
         let (start, end) = (20, 10);
         let reversed = ZoneLayout {
-            holes: vec![start..end],
+            holes: core::iter::once(start..end).collect(),
             ..zone(0, 4096)
         };
         assert_eq!(check(reversed), Err(LayoutError::BadHole(0)));

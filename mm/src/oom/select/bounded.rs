@@ -228,7 +228,7 @@ impl<C: Candidates + ?Sized> Search<'_, C> {
             };
             let left = self.rules.budget.saturating_sub(self.precise_sums);
             let summed = sum_batch(self.candidates, self.scope, batch, left)?;
-            self.note(summed);
+            self.note(&summed);
         }
         Ok(())
     }
@@ -271,16 +271,16 @@ impl<C: Candidates + ?Sized> Search<'_, C> {
         let left = self.sums_left();
         let batch = &mut self.band.window()[..used];
         let summed = sum_batch(self.candidates, self.scope, batch, left)?;
-        self.note(summed);
+        self.note(&summed);
         Ok(())
     }
 
-    fn note(&mut self, summed: Summed) {
+    fn note(&mut self, summed: &Summed) {
         let Summed {
             best,
             count,
             batches,
-        } = summed;
+        } = *summed;
         self.best = [self.best, best]
             .into_iter()
             .flatten()
