@@ -17,7 +17,9 @@ pub enum Error {
         kind: &'static str,
         /// The name as given.
         name: String,
-        /// The nearest names, or all when none is near.
+        /// Whether `offers` are names that may have been meant.
+        near: bool,
+        /// The nearest names, or all if none is near.
         offers: Vec<String>,
     },
     /// Input that cannot be used; the text says where and what was expected.
@@ -47,6 +49,7 @@ impl Error {
         Self::Unknown {
             kind,
             name: name.to_owned(),
+            near: !near.is_empty(),
             offers,
         }
     }
@@ -76,16 +79,24 @@ impl From<ProfileError> for Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Unknown { kind, name, offers } if offers.is_empty() => {
+            Self::Unknown {
+                kind, name, offers, ..
+            } if offers.is_empty() => {
                 write!(f, "no {kind} is called `{name}`, and none is built yet")
             }
-            Self::Unknown { kind, name, offers } => {
-                let offers: Vec<String> = offers.iter().map(|it| format!("`{it}`")).collect();
-                write!(
-                    f,
-                    "no {kind} is called `{name}`; did you mean {}?",
-                    offers.join(", ")
-                )
+            Self::Unknown {
+                kind,
+                name,
+                near,
+                offers,
+            } => {
+                let offers: Vec<String> = offers.iter().map(|name| format!("`{name}`")).collect();
+                let offers = offers.join(", ");
+                if *near {
+                    write!(f, "no {kind} is called `{name}`; did you mean {offers}?")
+                } else {
+                    write!(f, "no {kind} is called `{name}`; choose one of {offers}")
+                }
             }
             Self::Invalid(what) => f.write_str(what),
             Self::Trace(error) => error.fmt(f),

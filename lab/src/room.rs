@@ -12,7 +12,7 @@ use plimsoll_mm::event::Event;
 use plimsoll_mm::machine::{Job, Machine};
 use plimsoll_mm::page::holds::Limit;
 use plimsoll_mm::page::watermark::{Urgency, Watermarks};
-use plimsoll_mm::page::{Config, LastResort, Layout, Request, ZoneKind};
+use plimsoll_mm::page::{Config, Grouping, LastResort, Layout, Request, ZoneKind};
 use plimsoll_mm::site::Site;
 use plimsoll_mm::units::{CpuId, Hz, Nanos, Order, Pages};
 use plimsoll_mm::vmstat::Manager;
@@ -117,11 +117,36 @@ impl Room {
         options: SimOptions,
         last_resort: Option<Box<dyn LastResort<Sim>>>,
     ) -> Self {
-        let sim = Sim::new(profile, options);
         let mut config = Config::new(Layout::of_nodes(&profile.node_bytes).lazily());
-        config.design = design;
         config.last_resort = last_resort;
-        let mm = Manager::new(&sim, config).expect("a loaded profile has memory to manage");
+        Self::with_config(profile, design, options, config)
+    }
+
+    /// The machine of `profile` with other memory: zones as `layout` says, in which pages are grouped by
+    /// migrate type.
+    ///
+    /// # Panics
+    /// When such memory cannot be managed.
+    #[must_use]
+    pub fn laid_out(profile: &Profile, design: Design, seed: u64, layout: Layout) -> Self {
+        let options = SimOptions {
+            seed,
+            ..SimOptions::default()
+        };
+        let mut config = Config::new(layout);
+        config.grouping = Grouping::Huge;
+        Self::with_config(profile, design, options, config)
+    }
+
+    fn with_config(
+        profile: &Profile,
+        design: Design,
+        options: SimOptions,
+        mut config: Config<Sim>,
+    ) -> Self {
+        let sim = Sim::new(profile, options);
+        config.design = design;
+        let mm = Manager::new(&sim, config).expect("there is memory to manage");
         let room = Self {
             sim,
             mm: Rc::new(mm),

@@ -31,19 +31,27 @@ fn a_booted_kernel_of_four_cpus_is_replayed_exactly() {
     }
 }
 
+/// While kswapd reclaims Linux keeps lists at four batches or less, and below the high watermark it frees
+/// early: this recording has two rounds of kswapd, and allocations that reclaim and drain by themselves.
 #[test]
-fn a_build_on_a_computer_of_two_cpus_is_replayed_but_for_two_moves() {
+fn a_kernel_that_is_short_of_memory_is_replayed_but_for_two_moves() {
+    let judgement = judge("exact-6.12-4-cpus-reclaim.plr", None);
+    assert_eq!(counts(&judgement), [1550, 1548, 39], "{judgement:#?}");
+}
+
+#[test]
+fn the_beginning_of_a_build_on_a_computer_of_two_cpus_is_replayed_exactly() {
     let judgement = judge("exact-6.18-2-cpus.plr", None);
-    assert_eq!(counts(&judgement), [234, 232, 1], "{judgement:#?}");
-    assert!(!judgement.first_difference.is_empty());
-    let wide = |line: &&String| line.chars().count() > 78;
-    assert_eq!(judgement.first_difference.iter().find(wide), None);
+    assert_eq!(counts(&judgement), [268, 268, 3], "{judgement:#?}");
 }
 
 #[test]
 fn another_design_moves_otherwise() {
     let ours = judge("exact-6.18-2-cpus.plr", Some(Design::OURS));
     assert!(ours.identical < ours.compared, "{ours:#?}");
+    assert!(!ours.first_difference.is_empty());
+    let wide = |line: &&String| line.chars().count() > 78;
+    assert_eq!(ours.first_difference.iter().find(wide), None);
 }
 
 #[test]

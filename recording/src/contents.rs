@@ -23,6 +23,19 @@ pub struct Contents {
     pub ignored: BTreeMap<String, u64>,
 }
 
+impl Contents {
+    /// `nothing`, the reason why the recording cannot be used, and after it the warnings about the
+    /// file, one of which may be the cause.
+    #[must_use]
+    pub fn with_warnings(&self, nothing: String) -> String {
+        let warnings = self.warnings.iter().map(ToString::to_string);
+        std::iter::once(nothing)
+            .chain(warnings)
+            .collect::<Vec<_>>()
+            .join(". ")
+    }
+}
+
 impl Recording {
     /// Reads `file` to its end, or standard input for `-`: a recording in Plimsoll's format or the
     /// text of `perf script`, plain or packed with gzip or zstd.

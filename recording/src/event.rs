@@ -213,6 +213,47 @@ pub enum What {
         /// The first address after it.
         end: u64,
     },
+    /// kswapd begins a round of reclaim (`mm_vmscan_kswapd_wake`).
+    KswapdWake {
+        /// The node that it reclaims in.
+        node: u32,
+        /// The highest zone that it reclaims in, counted as the kernel does: 0 is DMA.
+        zone: u8,
+        /// log₂ of the pages of the blocks that are wanted.
+        order: u8,
+    },
+    /// kswapd's round of reclaim has ended (a probe; the recorder says where).
+    KswapdDone,
+    /// kswapd goes to sleep until it is woken (`mm_vmscan_kswapd_sleep`). Its round has ended about a
+    /// tenth of a second before.
+    KswapdSleep {
+        /// Its node.
+        node: u32,
+    },
+    /// An allocation wakes kswapd (`mm_vmscan_wakeup_kswapd`).
+    WakeupKswapd {
+        /// The node in which memory is short.
+        node: u32,
+        /// The highest zone that would do, counted as the kernel does.
+        zone: u8,
+        /// log₂ of the pages that are wanted.
+        order: u8,
+        /// The request's GFP flags as the kernel's bits; those of the request for a boosted watermark
+        /// are 0.
+        gfp: u64,
+    },
+    /// An allocation begins to reclaim by itself (`mm_vmscan_direct_reclaim_begin`).
+    DirectReclaimBegin {
+        /// log₂ of the pages that are wanted.
+        order: u8,
+        /// The request's GFP flags as the kernel's bits.
+        gfp: u64,
+    },
+    /// An allocation ends reclaiming by itself (`mm_vmscan_direct_reclaim_end`).
+    DirectReclaimEnd {
+        /// How many pages it reclaimed.
+        pages: u64,
+    },
     /// Something was written to `trace_marker`: the recorder's own notes begin with `plimsoll: `.
     Mark(String),
 }
@@ -245,6 +286,12 @@ impl What {
             Self::SkipReaping { .. } => "oom:skip_task_reaping",
             Self::ExitMmap => "mmap:exit_mmap",
             Self::Unmap { .. } => "plimsoll:unmap",
+            Self::KswapdWake { .. } => "vmscan:mm_vmscan_kswapd_wake",
+            Self::KswapdDone => "plimsoll:kswapddone",
+            Self::KswapdSleep { .. } => "vmscan:mm_vmscan_kswapd_sleep",
+            Self::WakeupKswapd { .. } => "vmscan:mm_vmscan_wakeup_kswapd",
+            Self::DirectReclaimBegin { .. } => "vmscan:mm_vmscan_direct_reclaim_begin",
+            Self::DirectReclaimEnd { .. } => "vmscan:mm_vmscan_direct_reclaim_end",
             Self::Mark(_) => "ftrace:print",
         }
     }

@@ -121,8 +121,36 @@ fn of_processes() -> impl Strategy<Value = What> {
     ]
 }
 
+fn of_reclaim() -> impl Strategy<Value = What> {
+    prop_oneof![
+        (any::<u32>(), any::<u8>(), any::<u8>()).prop_map(|(node, zone, order)| What::KswapdWake {
+            node,
+            zone,
+            order
+        }),
+        Just(What::KswapdDone),
+        any::<u32>().prop_map(|node| What::KswapdSleep { node }),
+        (any::<u32>(), any::<u8>(), any::<u8>(), any::<u64>()).prop_map(
+            |(node, zone, order, gfp)| What::WakeupKswapd {
+                node,
+                zone,
+                order,
+                gfp
+            }
+        ),
+        (any::<u8>(), any::<u64>())
+            .prop_map(|(order, gfp)| What::DirectReclaimBegin { order, gfp }),
+        any::<u64>().prop_map(|pages| What::DirectReclaimEnd { pages }),
+    ]
+}
+
 fn event() -> impl Strategy<Value = Event> {
-    let what = prop_oneof![4 => of_pages(), 1 => of_time_and_locks(), 1 => of_processes()];
+    let what = prop_oneof![
+        4 => of_pages(),
+        1 => of_time_and_locks(),
+        1 => of_processes(),
+        1 => of_reclaim()
+    ];
     let time_ns = prop_oneof![0..1000_u64, any::<u64>()];
     (time_ns, 0..4_u32, 0..3_u32, what).prop_map(|(time_ns, cpu, pid, what)| Event {
         time_ns,
@@ -145,7 +173,7 @@ fn recording() -> impl Strategy<Value = Recording> {
             texts,
             missing: vec!["nothing.".to_owned()],
             symbols: ["a", "b", "c"].map(str::to_owned).to_vec(),
-            lost: vec![(3, u64::from(numbers[2]) + 1)],
+            lost: vec![(2, 0), (3, u64::from(numbers[2]) + 1)],
             ..Header::default()
         };
         let mut recording = Recording { header, events };
@@ -171,9 +199,14 @@ proptest! {
     #[test]
     fn what_is_written_comes_back(recording in recording()) {
         let (back, warnings) = read(&bytes(&recording)).expect("it was just written");
+        let of_cpus: Vec<u64> = recording.header.lost.iter().map(|(_, lost)| *lost).collect();
+        let expected = Warning::Lost {
+            file: "f".to_owned(),
+            events: of_cpus.iter().sum(),
+            cpus: of_cpus.iter().filter(|lost| **lost > 0).count(),
+        };
         prop_assert_eq!(back, recording);
-        let lost = matches!(&warnings[..], [Warning::Lost { .. }]);
-        prop_assert!(lost);
+        prop_assert_eq!(warnings, [expected]);
     }
 
     #[test]
@@ -255,6 +288,30 @@ fn a_file_cut_at_any_byte_gives_its_whole_chunks_and_a_warning() {
     );
 }
 
+/// Version 3 differs from 2 in kinds of events and a column that 2 does not have.
+#[test]
+fn a_file_of_version_2_is_read() {
+    let recording = small();
+    let mut bytes = bytes(&recording);
+    assert_eq!(bytes[12..14], [3, 0]);
+    bytes[12] = 2;
+    let (back, warnings) = read(&bytes).expect("an older version");
+    assert_eq!((back, warnings), (recording, vec![]));
+}
+
+#[test]
+fn a_recording_of_no_use_is_told_together_with_what_is_odd_about_its_file() {
+    let bytes = bytes(&small());
+    let contents = Recording::read_from("f", Box::new(Cursor::new(bytes[..20].to_vec())))
+        .expect("only cut off");
+    assert_eq!(
+        contents.with_warnings("f has no events that can be shown".to_owned()),
+        "f has no events that can be shown. f is cut off: its first 0 events were read, the 4 \
+         bytes after them were left out, and the file's last part (lost events, texts read at the \
+         end) is missing"
+    );
+}
+
 #[test]
 fn every_kind_of_bad_file_says_what_to_do() {
     let good = bytes(&small());
@@ -270,7 +327,7 @@ fn every_kind_of_bad_file_says_what_to_do() {
     );
     assert_eq!(
         changed(12, &[9, 0]),
-        "f has version 9 of the recording format, and this plimsoll reads up to version 2; read \
+        "f has version 9 of the recording format, and this plimsoll reads up to version 3; read \
          it with a newer plimsoll"
     );
     let lines = good.iter().flat_map(|byte| match byte {

@@ -33,7 +33,22 @@ fn formats() -> Formats {
 \tfield:int member;\toffset:16;\tsize:4;\tsigned:1;
 \tfield:long size;\toffset:24;\tsize:8;\tsigned:1;
 ";
+    let wake = "\tfield:int nid;\toffset:8;\tsize:4;\tsigned:1;
+\tfield:int zid;\toffset:12;\tsize:4;\tsigned:1;
+\tfield:int order;\toffset:16;\tsize:4;\tsigned:1;
+";
+    let woken = format!("{wake}\tfield:unsigned long gfp_flags;\toffset:24;\tsize:8;\tsigned:0;\n");
+    let direct = "\tfield:int order;\toffset:8;\tsize:4;\tsigned:1;
+\tfield:unsigned long gfp_flags;\toffset:16;\tsize:8;\tsigned:0;
+";
+    let got = "\tfield:unsigned long nr_reclaimed;\toffset:8;\tsize:8;\tsigned:0;\n";
     let all = [
+        ("mm_vmscan_kswapd_wake", 10, wake),
+        ("mm_vmscan_kswapd_sleep", 11, wake),
+        ("mm_vmscan_wakeup_kswapd", 12, woken.as_str()),
+        ("mm_vmscan_direct_reclaim_begin", 13, direct),
+        ("mm_vmscan_direct_reclaim_end", 14, got),
+        ("kswapddone", 15, ""),
         ("mm_page_free", 1, free),
         ("print", 5, print),
         ("contention_begin", 6, begin),
@@ -228,6 +243,48 @@ fn signs_texts_and_unknown_events_are_read() {
     };
     assert_eq!(what, [changed, What::Mark("plimsoll: begin".to_owned())]);
     assert_eq!(decoder.unknown()["event 999"], 1);
+}
+
+#[test]
+fn reclaim_is_read() {
+    let ints = |numbers: &[u32]| -> Vec<u8> {
+        let bytes = numbers.iter().flat_map(|number| number.to_le_bytes());
+        bytes.collect()
+    };
+    // 64 bits as two words, the low one first; a word before them is padding.
+    let entries = [
+        payload(12, &ints(&[1, 3, 2, 0, 0xdc0, 0])),
+        payload(10, &ints(&[1, 3, 2])),
+        payload(13, &ints(&[9, 0, 0xdc1, 0])),
+        payload(14, &ints(&[32, 0])),
+        payload(15, &[]),
+        payload(11, &ints(&[1, 0, 0])),
+    ];
+    let entries: Vec<Vec<u8>> = entries.iter().map(|entry| short(0, entry)).collect();
+    let (events, decoder) = decode(&sub_buffer(5, 0, &entries));
+    let what: Vec<What> = events.into_iter().map(|event| event.what).collect();
+    let expected = [
+        What::WakeupKswapd {
+            node: 1,
+            zone: 3,
+            order: 2,
+            gfp: 0xdc0,
+        },
+        What::KswapdWake {
+            node: 1,
+            zone: 3,
+            order: 2,
+        },
+        What::DirectReclaimBegin {
+            order: 9,
+            gfp: 0xdc1,
+        },
+        What::DirectReclaimEnd { pages: 32 },
+        What::KswapdDone,
+        What::KswapdSleep { node: 1 },
+    ];
+    assert_eq!(what, expected);
+    assert!(decoder.unknown().is_empty());
 }
 
 #[test]

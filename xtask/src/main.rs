@@ -1,8 +1,9 @@
-//! Repository chores: `cargo xtask tidy | ci | determinism`.
+//! Repository chores: `cargo xtask tidy | ci | determinism | mutants`.
 //!
 //! Knows nothing of the other crates: it reads their files and runs their binaries.
 
 mod chores;
+mod mutants;
 mod tidy;
 
 use std::env;
@@ -16,6 +17,7 @@ Chores:
   tidy                      Checks the rules that no other tool knows
   ci                        Runs everything that a change must pass (.ci/run)
   determinism [EXPERIMENT]  Compares the hashes of a debug and a release build [default: drain]
+  mutants [OPTIONS]         Changes mm in one place at a time and sees whether the tests notice
 ";
 
 fn main() -> ExitCode {
@@ -27,6 +29,8 @@ fn main() -> ExitCode {
         ["ci"] => chores::ci(&root),
         ["determinism"] => chores::determinism(&root, "drain"),
         ["determinism", experiment] => chores::determinism(&root, experiment),
+        ["mutants", "--help"] => mutants::help(),
+        ["mutants", ref options @ ..] => mutants::run(&root, options),
         _ => Err(USAGE.to_owned()),
     };
     match outcome {

@@ -93,23 +93,20 @@ pub fn run(options: &ExactOptions, progress: &Progress) -> Result<Outcome, Error
     let judges = chosen(judges(design), options.only.as_deref())?;
     progress.start(format!("reading {}", options.file));
     let contents = Recording::read(&options.file)?;
-    let recording = contents.recording;
+    let recording = &contents.recording;
     progress.start("exact replay");
     progress.expect(judges.len());
     let mut judgements = Vec::new();
     for judge in &judges {
-        judgements.extend(judge.judge(&recording));
+        judgements.extend(judge.judge(recording));
         progress.step();
     }
     if judgements.is_empty() {
         let names: Vec<&str> = judges.iter().map(|judge| judge.name()).collect();
-        return Err(Error::Invalid(nothing_to_judge(
-            &options.file,
-            &names,
-            &recording,
-        )));
+        let nothing = nothing_to_judge(&options.file, &names, recording);
+        return Err(Error::Invalid(contents.with_warnings(nothing)));
     }
-    let mut outcome = Outcome::new(&options.file, &recording, judgements);
+    let mut outcome = Outcome::new(&options.file, recording, judgements);
     outcome
         .warnings
         .extend(contents.warnings.iter().map(ToString::to_string));

@@ -3,9 +3,15 @@
 //! Every recorded CPU becomes a task on a simulated one that allocates and frees what was
 //! recorded, when it was recorded. Scaled up, several copies run side by side on CPUs of their
 //! own, each a little later than the one before. `plan`: who does what. `perform`: doing it.
+//!
+//! If the recording tells what was on the lists, the replay begins with these lists, and with as much
+//! free memory; `warm` and `start` derive both with the code of exact replay. If it does not, lists are
+//! empty at first and all memory is free.
 
 mod perform;
 mod plan;
+mod start;
+mod warm;
 
 use std::num::{NonZeroU32, NonZeroUsize};
 
@@ -13,10 +19,12 @@ use plimsoll_sim::profile::{Card, Profile};
 
 use self::perform::{Performed, Scene};
 use self::plan::Plan;
+use self::start::{Start, Why};
 use crate::as_recording::{self, Recordings};
 use crate::compare::Comparison;
 use crate::designs;
 use crate::error::Error;
+use crate::exact::pages::History;
 use crate::experiment::{Determinism, Effort, Options};
 use crate::holds;
 use crate::locks;
@@ -61,8 +69,22 @@ pub fn run(options: &ReplayOptions, progress: &Progress) -> Result<(Report, Reco
     let a = options.a.as_deref().unwrap_or("linux");
     let names = [Some(a), options.b.as_deref()].into_iter().flatten();
     let designs = designs::find_different(&names.collect::<Vec<_>>())?;
-    let recording = Recording::read(&options.file)?;
-    let plan = Plan::of(&recording);
+    let contents = plimsoll_recording::Recording::read(&options.file)?;
+    let history = History::of(&contents.recording);
+    let warm = history
+        .as_ref()
+        .map(|history| warm::plan(history, &contents.recording.events));
+    let why = if contents.recording.header.text("zoneinfo before").is_some() {
+        Why::NoRefills
+    } else {
+        Why::NoZoneinfo
+    };
+    let recording = Recording::of(contents)?;
+    let plan = warm.unwrap_or_else(|| Plan::of(&recording));
+    let start = match &history {
+        Some(history) => Start::Recorded(&history.state),
+        None => Start::Cold(why),
+    };
     check_scale(&plan, options.scale, &profile)?;
 
     progress.start(format!("replay on {}", profile.name));
@@ -73,6 +95,7 @@ pub fn run(options: &ReplayOptions, progress: &Progress) -> Result<(Report, Reco
                 profile: &profile,
                 scale: options.scale.get(),
                 file: &options.file,
+                start,
                 record,
             };
             perform::run(&plan, &scene, case)
@@ -90,8 +113,10 @@ pub fn run(options: &ReplayOptions, progress: &Progress) -> Result<(Report, Reco
     for (name, performed) in &performed {
         report.tables.extend(locks::tables(name, &performed.stats));
     }
-    report.tables.push(lists(&recording, options, &performed));
-    report.finding = finding(&plan, options, &performed);
+    report
+        .tables
+        .push(lists(&recording, options, start, &performed));
+    report.finding = finding(&plan, options, start, &performed);
     report.warnings = recording.warnings.iter().map(ToString::to_string).collect();
     let taken = performed
         .iter_mut()
@@ -130,7 +155,12 @@ fn check_scale(plan: &Plan, scale: NonZeroU32, profile: &Profile) -> Result<(), 
 }
 
 /// What moved between page lists and zones, beside what was recorded.
-fn lists(recording: &Recording, options: &ReplayOptions, performed: &[(&str, Performed)]) -> Table {
+fn lists(
+    recording: &Recording,
+    options: &ReplayOptions,
+    start: Start<'_>,
+    performed: &[(&str, Performed)],
+) -> Table {
     let mut rows: Vec<Vec<String>> = performed
         .iter()
         .flat_map(|(name, performed)| performed.holds.rows(name))
@@ -145,22 +175,41 @@ fn lists(recording: &Recording, options: &ReplayOptions, performed: &[(&str, Per
     }
     Table {
         title: "Pages between lists and zones, first seed".to_owned(),
-        note: "The recorded machine had its own list sizes and a history; ours starts empty."
-            .to_owned(),
+        note: match start {
+            Start::Cold(_) => {
+                "The recorded machine had its own list sizes and a history; here all memory is free \
+                 and lists are empty at the start."
+            }
+            Start::Recorded(_) => {
+                "Lists begin with the sizes and pages that the recorded machine's had."
+            }
+        }
+        .to_owned(),
         columns: holds::COLUMNS.map(str::to_owned).to_vec(),
         rows,
     }
 }
 
-fn finding(plan: &Plan, options: &ReplayOptions, performed: &[(&str, Performed)]) -> String {
+fn finding(
+    plan: &Plan,
+    options: &ReplayOptions,
+    start: Start<'_>,
+    performed: &[(&str, Performed)],
+) -> String {
+    let number = |count: u64| human(count as f64, Unit::Count);
+    let older = match start {
+        Start::Cold(_) => "were left out",
+        Start::Recorded(_) => "free memory that was in use at the start",
+    };
     let mut text = format!(
         "{} allocations and {} frees of {} CPUs, {} times side by side; {} frees of pages that \
-         were not allocated in the recording were left out.",
-        human(plan.allocs as f64, Unit::Count),
-        human(plan.frees as f64, Unit::Count),
+         were not allocated in the recording {older}. {}",
+        number(plan.allocs),
+        number(plan.frees),
         plan.cpus(),
         options.scale,
-        human(plan.unmatched as f64, Unit::Count),
+        number(plan.unmatched),
+        beginning(options, start, performed),
     );
     for (name, performed) in performed {
         text.push_str(&format!(
@@ -172,4 +221,31 @@ fn finding(plan: &Plan, options: &ReplayOptions, performed: &[(&str, Performed)]
         ));
     }
     text
+}
+
+/// From which state the replay began.
+fn beginning(options: &ReplayOptions, start: Start<'_>, performed: &[(&str, Performed)]) -> String {
+    let state = match start {
+        Start::Cold(why) => {
+            return format!(
+                "It begins with empty lists and all memory free, because {}.",
+                why.text()
+            );
+        }
+        Start::Recorded(state) => state,
+    };
+    if let Some(refused) = performed.iter().find_map(|(_, it)| it.refused.as_ref()) {
+        return format!(
+            "It begins with empty lists: the state that the recording tells could not be set, {refused}."
+        );
+    }
+    let free: u64 = state.zones.iter().map(|zone| zone.free).sum();
+    let listed = performed.first().map_or(0, |(_, it)| it.listed);
+    let number = |count: u64| human(count as f64, Unit::Count);
+    format!(
+        "It begins as the recorded machine was when /proc/zoneinfo was read: {} pages on the lists of \
+         its CPUs, {} free, with its watermarks and sizes of lists.",
+        number(listed),
+        number(free * u64::from(options.scale.get())),
+    )
 }

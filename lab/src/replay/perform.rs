@@ -1,10 +1,12 @@
 //! Doing what a plan says, on a simulated machine.
 
 use std::cell::Cell;
+use std::ops::Range;
 use std::rc::Rc;
 
 use plimsoll_mm::machine::Machine;
-use plimsoll_mm::page::Request;
+use plimsoll_mm::page::watermark::Urgency;
+use plimsoll_mm::page::{Mobility, Request};
 use plimsoll_mm::site::Work;
 use plimsoll_mm::units::{CpuId, Nanos, Order, Pfn};
 use plimsoll_mm::vmstat::Manager;
@@ -14,10 +16,12 @@ use plimsoll_sim::{Sim, Stats};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use super::plan::{Plan, Step, What};
+use super::plan::{Ask, Plan, Step, What};
+use super::start::{Memory, Start};
 use crate::cases::Case;
 use crate::compare::Sample;
 use crate::designs::Named;
+use crate::exact::pages::memory::layout;
 use crate::holds::HoldLog;
 use crate::locks;
 use crate::room::Room;
@@ -34,6 +38,10 @@ const WAIT_STEPS_MAX: u32 = 10_000;
 pub(super) struct Performed {
     pub(super) stats: Stats,
     pub(super) holds: HoldLog,
+    /// Why the recorded state could not be set, if it was to be.
+    pub(super) refused: Option<String>,
+    /// Pages on the lists of all CPUs at the start.
+    pub(super) listed: u64,
     /// Allocations that got nothing.
     pub(super) failed: u64,
     /// Frees that came long before their allocation.
@@ -51,6 +59,7 @@ pub(super) struct Scene<'a> {
     pub(super) scale: u32,
     /// The recording's name.
     pub(super) file: &'a str,
+    pub(super) start: Start<'a>,
     /// How many events a recording of this run may have, if it is to be recorded.
     pub(super) record: Option<usize>,
 }
@@ -58,6 +67,8 @@ pub(super) struct Scene<'a> {
 /// What the CPUs of one copy share.
 struct Copy {
     mm: Rc<Manager<Sim>>,
+    /// What is in use since before, if the recording tells.
+    memory: Option<Rc<Memory>>,
     /// The block of each slot, while it is allocated.
     blocks: Vec<Cell<Option<(Pfn, Order)>>>,
     start: Nanos,
@@ -73,7 +84,10 @@ struct Tally {
 
 pub(super) fn run(plan: &Plan, scene: &Scene<'_>, case: &Case<Named>) -> (Sample, Performed) {
     let (scale, seed) = (scene.scale, case.seed);
-    let room = Room::new(scene.profile, case.design.design, seed);
+    let (room, memory, refused) = begin(plan, scene, case);
+    let cpus = room.sim.topology().ids();
+    let listed = cpus.map(|cpu| u64::from(room.mm.pages().listed(&room.sim, cpu).0));
+    let listed = listed.sum();
     let recorder = scene.record.map(|events_max| room.record(events_max));
     let streams: Rc<Vec<Vec<Step>>> = Rc::new(plan.streams.clone());
     let tally = Rc::new(Tally::default());
@@ -86,6 +100,7 @@ pub(super) fn run(plan: &Plan, scene: &Scene<'_>, case: &Case<Named>) -> (Sample
         });
         let copy = Rc::new(Copy {
             mm: Rc::clone(&room.mm),
+            memory: memory.clone(),
             blocks: (0..plan.slots).map(|_| Cell::new(None)).collect(),
             start,
             tally: Rc::clone(&tally),
@@ -111,6 +126,8 @@ pub(super) fn run(plan: &Plan, scene: &Scene<'_>, case: &Case<Named>) -> (Sample
     let performed = Performed {
         stats,
         holds: log.holds,
+        refused,
+        listed,
         failed: tally.failed.get(),
         dropped: tally.dropped.get(),
         lag: Nanos(tally.lag.get()),
@@ -119,14 +136,35 @@ pub(super) fn run(plan: &Plan, scene: &Scene<'_>, case: &Case<Named>) -> (Sample
     (sample, performed)
 }
 
+/// The machine in the state that the recording tells, or with all memory free.
+fn begin(
+    plan: &Plan,
+    scene: &Scene<'_>,
+    case: &Case<Named>,
+) -> (Room, Option<Rc<Memory>>, Option<String>) {
+    let (profile, design) = (scene.profile, case.design.design);
+    let Start::Recorded(state) = scene.start else {
+        return (Room::new(profile, design, case.seed), None, None);
+    };
+    let areas = Memory::areas(state, &profile.topology, plan.cpus(), scene.scale);
+    let room = Room::laid_out(profile, design, case.seed, layout(&areas));
+    match Memory::begin(&room, state, &plan.ids, scene.scale) {
+        Ok(memory) => (room, Some(Rc::new(memory)), None),
+        Err(error) => (Room::new(profile, design, case.seed), None, Some(error)),
+    }
+}
+
 impl Copy {
     fn play(&self, sim: &Sim, steps: &[Step]) {
         for step in steps {
             let at = Nanos(self.start.0 + step.at_ns);
             wait_until(sim, at);
             match step.what {
-                What::Alloc(order) => self.alloc(sim, step.slot, order),
-                What::Free => self.free(sim, step.slot),
+                What::Alloc(ask) => self.alloc(sim, step.slot, ask),
+                What::Bulk(ask, count) => self.bulk(sim, step.slot..step.slot + count, ask),
+                What::Free(mobility) => self.free(sim, step.slot, mobility),
+                What::FreeOld(ask) => self.free_old(sim, ask),
+                What::Split(order, first) => self.split(sim, step.slot, order, first),
             }
         }
         let end = self.start.0 + steps.last().map_or(0, |step| step.at_ns);
@@ -134,25 +172,84 @@ impl Copy {
         self.tally.lag.set(self.tally.lag.get().max(lag.0));
     }
 
-    fn alloc(&self, sim: &Sim, slot: u32, order: Order) {
-        match self.mm.pages().alloc(sim, Request::new(order)) {
-            Ok(pfn) => self.blocks[slot as usize].set(Some((pfn, order))),
+    fn alloc(&self, sim: &Sim, slot: u32, ask: Ask) {
+        let pages = self.mm.pages();
+        let any = Request::new(ask.order).of_mobility(ask.mobility);
+        let got = match &self.memory {
+            // The zone that the kernel took it from, and if that has come to an end, any.
+            Some(memory) => pages
+                .alloc(sim, memory.request(sim, ask).urgent(Urgency::NoWait))
+                .or_else(|_| pages.alloc(sim, any)),
+            None => pages.alloc(sim, any),
+        };
+        match got {
+            Ok(pfn) => self.blocks[slot as usize].set(Some((pfn, ask.order))),
             Err(_) => self.tally.failed.set(self.tally.failed.get() + 1),
         }
     }
 
-    fn free(&self, sim: &Sim, slot: u32) {
-        let block = &self.blocks[slot as usize];
-        // The CPU that allocates may be behind; it ends because each turn lets it go first.
+    fn bulk(&self, sim: &Sim, slots: Range<u32>, ask: Ask) {
+        let mut pfns = vec![Pfn(0); slots.len()];
+        let memory = self.memory.as_ref();
+        let request = memory.map(|memory| memory.request(sim, ask));
+        let got = request.map_or(0, |request| {
+            self.mm.pages().alloc_bulk(sim, request, &mut pfns)
+        });
+        for (at, slot) in slots.enumerate() {
+            match pfns[..got].get(at) {
+                Some(&pfn) => self.blocks[slot as usize].set(Some((pfn, Order::ZERO))),
+                // As Linux' callers do for the rest.
+                None => self.alloc(sim, slot, ask),
+            }
+        }
+    }
+
+    fn free(&self, sim: &Sim, slot: u32, mobility: Option<Mobility>) {
+        match self.wait_for(sim, slot) {
+            Some((pfn, order)) => self.give(sim, pfn, order, mobility),
+            None => self.tally.dropped.set(self.tally.dropped.get() + 1),
+        }
+    }
+
+    fn give(&self, sim: &Sim, pfn: Pfn, order: Order, mobility: Option<Mobility>) {
+        let pages = self.mm.pages();
+        let freed = match mobility {
+            Some(mobility) => pages.free_as(sim, pfn, order, mobility),
+            None => pages.free(sim, pfn, order),
+        };
+        freed.expect("a slot is freed once, with its own order");
+    }
+
+    fn free_old(&self, sim: &Sim, ask: Ask) {
+        let memory = self.memory.as_ref();
+        match memory.and_then(|memory| memory.take_old(&self.mm, sim, ask)) {
+            Some(pfn) => self.give(sim, pfn, ask.order, Some(ask.mobility)),
+            None => self.tally.dropped.set(self.tally.dropped.get() + 1),
+        }
+    }
+
+    fn split(&self, sim: &Sim, slot: u32, order: Order, first: u32) {
+        let Some((pfn, whole)) = self.wait_for(sim, slot) else {
+            return;
+        };
+        let split = self.mm.pages().split_to(sim, pfn, whole, order);
+        split.expect("the block of a slot was handed out with its order");
+        let parts = (pfn.0..pfn.0 + whole.pages().0).step_by(order.pages().0 as usize);
+        for (slot, frame) in (first..).zip(parts) {
+            self.blocks[slot as usize].set(Some((Pfn(frame), order)));
+        }
+    }
+
+    /// Takes the block of a slot. The CPU that allocates may be behind; it ends because each turn lets it
+    /// go first.
+    fn wait_for(&self, sim: &Sim, slot: u32) -> Option<(Pfn, Order)> {
         for _turn in 0..WAIT_STEPS_MAX {
-            if let Some((pfn, order)) = block.take() {
-                let freed = self.mm.pages().free(sim, pfn, order);
-                freed.expect("a slot is freed once, with its own order");
-                return;
+            if let Some(block) = self.blocks[slot as usize].take() {
+                return Some(block);
             }
             sim.sleep(WAIT_STEP);
         }
-        self.tally.dropped.set(self.tally.dropped.get() + 1);
+        None
     }
 }
 

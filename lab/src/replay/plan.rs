@@ -5,20 +5,24 @@
 
 use std::collections::BTreeMap;
 
+use plimsoll_mm::page::Mobility;
 use plimsoll_mm::units::Order;
 
 use crate::trace::{Event, Recording};
 
 /// Who does what, when.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Plan {
-    /// Per recorded CPU, in order of time.
+    /// The recorded numbers of the CPUs that take part.
+    pub(super) ids: Vec<u32>,
+    /// By CPU that takes part, in order of time.
     pub(super) streams: Vec<Vec<Step>>,
     /// Blocks that were allocated.
     pub(super) slots: u32,
     pub(super) allocs: u64,
     pub(super) frees: u64,
-    /// Frees of blocks that were not allocated in the recording: nothing to replay.
+    /// Frees of blocks that were not allocated in the recording. Without the state of before there is
+    /// nothing to replay for them.
     pub(super) unmatched: u64,
 }
 
@@ -33,22 +37,44 @@ pub(super) struct Step {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum What {
-    Alloc(Order),
-    Free,
+    Alloc(Ask),
+    /// Single pages at once, for this slot and those after it.
+    Bulk(Ask, u32),
+    /// The block of the slot goes back, onto the list of this type if it is known.
+    Free(Option<Mobility>),
+    /// A block that was in use before the recording goes back; it has no slot.
+    FreeOld(Ask),
+    /// The block of the slot becomes blocks of this order, for the slots from this one on.
+    Split(Order, u32),
+}
+
+/// Which block is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Ask {
+    /// The recorded zone, if it is known.
+    pub(super) zone: Option<u8>,
+    pub(super) order: Order,
+    pub(super) mobility: Mobility,
+}
+
+impl Ask {
+    /// Of a recording that tells no more than the order.
+    pub(super) const fn of(order: Order) -> Self {
+        Self {
+            zone: None,
+            order,
+            mobility: Mobility::Unmovable,
+        }
+    }
 }
 
 impl Plan {
+    /// Of a recording that does not tell what was on the lists.
     pub(super) fn of(recording: &Recording) -> Self {
         let start = recording.records.first().map_or(0, |record| record.time_ns);
         let mut live: BTreeMap<u64, u32> = BTreeMap::new();
         let mut streams: BTreeMap<u32, Vec<Step>> = BTreeMap::new();
-        let mut plan = Self {
-            streams: Vec::new(),
-            slots: 0,
-            allocs: 0,
-            frees: 0,
-            unmatched: 0,
-        };
+        let mut plan = Self::default();
         for record in &recording.records {
             let stream = streams.entry(record.cpu).or_default();
             let at_ns = record.time_ns - start;
@@ -60,21 +86,21 @@ impl Plan {
                     plan.allocs += 1;
                     // A free that perf lost: the block goes back before it is handed out again.
                     if let Some(lost) = live.insert(pfn, slot) {
-                        step(lost, What::Free);
+                        step(lost, What::Free(None));
                     }
-                    step(slot, What::Alloc(order));
+                    step(slot, What::Alloc(Ask::of(order)));
                 }
                 Event::Free { pfn, .. } => match live.remove(&pfn) {
                     Some(slot) => {
                         plan.frees += 1;
-                        step(slot, What::Free);
+                        step(slot, What::Free(None));
                     }
                     None => plan.unmatched += 1,
                 },
                 _ => {}
             }
         }
-        plan.streams = streams.into_values().collect();
+        (plan.ids, plan.streams) = streams.into_iter().unzip();
         plan
     }
 
@@ -121,13 +147,13 @@ mod tests {
             plan.streams,
             [
                 vec![
-                    step(0, 0, What::Alloc(order)),
-                    step(300, 1, What::Alloc(order))
+                    step(0, 0, What::Alloc(Ask::of(order))),
+                    step(300, 1, What::Alloc(Ask::of(order)))
                 ],
                 vec![
-                    step(100, 0, What::Free),
-                    step(400, 1, What::Free),
-                    step(400, 2, What::Alloc(order))
+                    step(100, 0, What::Free(None)),
+                    step(400, 1, What::Free(None)),
+                    step(400, 2, What::Alloc(Ask::of(order)))
                 ],
             ]
         );

@@ -49,12 +49,11 @@ pub const TABLES: [&str; 10] = [
 /// If the file cannot be read, is no recording, or has no event.
 pub fn open(file: &str) -> Result<(Recording, Vec<String>), Error> {
     let contents = Recording::read(file)?;
-    let (file, mut recording) = (contents.file, contents.recording);
-    if recording.events.is_empty() {
-        return Err(Error::Invalid(format!(
-            "{file} has no events: nothing was recorded"
-        )));
+    if contents.recording.events.is_empty() {
+        let nothing = format!("{file} has no events that can be shown");
+        return Err(Error::Invalid(contents.with_warnings(nothing)));
     }
+    let mut recording = contents.recording;
     let left_out = contents.ignored.iter();
     let left_out = left_out.map(|(name, count)| {
         format!("{count} events {name} are of no known kind and were left out.")

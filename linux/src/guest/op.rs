@@ -26,6 +26,12 @@ pub(crate) enum Op {
     WriteFile(String, usize),
     /// Reads this many pages of a file, or all of it if it is shorter.
     ReadFile(String, usize),
+    /// Reads this many pages of a file, from the page of this number on.
+    ReadPart {
+        file: String,
+        first: usize,
+        pages: usize,
+    },
     /// Deletes a file.
     DeleteFile(String),
     /// Starts a program that ends at once, this many times one after the other.
@@ -61,6 +67,7 @@ impl fmt::Display for Op {
             Self::UnmapAll => f.write_str("unmap-all"),
             Self::WriteFile(file, pages) => write!(f, "write {pages} {file}"),
             Self::ReadFile(file, pages) => write!(f, "read {pages} {file}"),
+            Self::ReadPart { file, first, pages } => write!(f, "read-part {first} {pages} {file}"),
             Self::DeleteFile(file) => write!(f, "delete {file}"),
             Self::Exec(times) => write!(f, "exec {times}"),
             Self::ExecCrowd(times) => write!(f, "exec-crowd {times}"),
@@ -111,6 +118,15 @@ fn parse(word: &str, rest: &str) -> Option<Op> {
         "unmap-all" => Op::UnmapAll,
         "write" => sized_file().map(|(file, pages)| Op::WriteFile(file, pages))?,
         "read" => sized_file().map(|(file, pages)| Op::ReadFile(file, pages))?,
+        "read-part" => {
+            let (first, rest) = rest.split_once(' ')?;
+            let (pages, file) = rest.split_once(' ')?;
+            Op::ReadPart {
+                file: file.to_owned(),
+                first: first.parse().ok()?,
+                pages: pages.parse().ok()?,
+            }
+        }
         "delete" => Op::DeleteFile(rest.to_owned()),
         "exec" => Op::Exec(rest.parse().ok()?),
         "exec-crowd" => Op::ExecCrowd(rest.parse().ok()?),
@@ -142,6 +158,11 @@ mod tests {
             Op::UnmapAll,
             Op::WriteFile(file(), 3),
             Op::ReadFile(file(), 4),
+            Op::ReadPart {
+                file: file(),
+                first: 0,
+                pages: 5,
+            },
             Op::DeleteFile(file()),
             Op::Exec(5),
             Op::ExecCrowd(6),
@@ -162,7 +183,15 @@ mod tests {
 
     #[test]
     fn a_line_that_is_no_step_is_named() {
-        for line in ["", "map", "map many", "jump 3", "write /tmp/f", "cpu -1"] {
+        for line in [
+            "",
+            "map",
+            "map many",
+            "jump 3",
+            "write /tmp/f",
+            "read-part 3 /tmp/f",
+            "cpu -1",
+        ] {
             let error = line.parse::<Op>().unwrap_err();
             assert!(error.to_string().contains(line), "{error}");
         }

@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 use std::fs::{self, File};
-use std::io::{self, BufRead, Read, Write};
+use std::io::{self, BufRead, Read, Seek, SeekFrom, Write};
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -135,7 +135,8 @@ impl Worker {
                 Ok(())
             }
             Op::WriteFile(file, pages) => write_file(file, *pages),
-            Op::ReadFile(file, pages) => read_file(file, *pages),
+            Op::ReadFile(file, pages) => read_file(file, 0, *pages),
+            Op::ReadPart { file, first, pages } => read_file(file, *first, *pages),
             Op::DeleteFile(file) => fs::remove_file(file),
             Op::Exec(times) => (0..*times).try_for_each(|_| end(start_nothing()?)),
             Op::ExecCrowd(times) => exec_crowd(*times),
@@ -181,9 +182,10 @@ fn write_file(file: &str, pages: usize) -> io::Result<()> {
     (0..pages).try_for_each(|_| file.write_all(&page))
 }
 
-fn read_file(file: &str, pages: usize) -> io::Result<()> {
+fn read_file(file: &str, first: usize, pages: usize) -> io::Result<()> {
     let mut page = [0; PAGE_BYTES];
     let mut file = File::open(file)?;
+    file.seek(SeekFrom::Start((first * PAGE_BYTES) as u64))?;
     for _ in 0..pages {
         if file.read(&mut page)? == 0 {
             break;
@@ -284,6 +286,11 @@ mod tests {
             &mut worker,
             &[
                 Op::ReadFile(file.clone(), 5),
+                Op::ReadPart {
+                    file: file.clone(),
+                    first: 2,
+                    pages: 5,
+                },
                 Op::DeleteFile(file.clone()),
                 Op::Pipes(2),
                 Op::Messages(2),

@@ -41,7 +41,7 @@ const UPKEEP: &[&str] = &["vmstat_update", "vmstat_shepherd"];
 const DELAYED: &[&str] = &["delayed_work_timer_fn", PATCHED[0], PATCHED[1]];
 const PATCHED: [&str; 2] = ["vmstat_timer_fn", "vmstat_kick_fn"];
 
-const WANTED: [Wanted; 20] = [
+const WANTED: [Wanted; 25] = [
     all("kmem/mm_page_alloc"),
     all("kmem/mm_page_free"),
     all("kmem/mm_page_free_batched"),
@@ -64,6 +64,11 @@ const WANTED: [Wanted; 20] = [
     all("oom/finish_task_reaping"),
     all("oom/skip_task_reaping"),
     all("mmap/exit_mmap"),
+    all("vmscan/mm_vmscan_kswapd_wake"),
+    all("vmscan/mm_vmscan_kswapd_sleep"),
+    all("vmscan/mm_vmscan_wakeup_kswapd"),
+    all("vmscan/mm_vmscan_direct_reclaim_begin"),
+    all("vmscan/mm_vmscan_direct_reclaim_end"),
     all("ftrace/print"),
 ];
 

@@ -19,11 +19,15 @@ const MOVING: [(&str, &str); 4] = [
 ];
 
 /// Settings that decide the sizes of lists and the times of their upkeep.
-const SETTINGS: [(&str, &str); 7] = [
+const SETTINGS: [(&str, &str); 8] = [
     ("min_free_kbytes", "/proc/sys/vm/min_free_kbytes"),
     (
         "watermark_scale_factor",
         "/proc/sys/vm/watermark_scale_factor",
+    ),
+    (
+        "watermark_boost_factor",
+        "/proc/sys/vm/watermark_boost_factor",
     ),
     (
         "percpu_pagelist_high_fraction",

@@ -16,6 +16,7 @@ mod holds;
 mod kernel;
 mod pressure;
 mod readers;
+mod reclaim;
 mod session;
 mod setup;
 mod summary;

@@ -6,7 +6,7 @@ use std::num::NonZeroU32;
 use plimsoll_recording::ring::Formats;
 use plimsoll_recording::{Header, Kallsyms};
 
-use super::{Holds, Options, RecordError, events, holds, kernel};
+use super::{Holds, Options, RecordError, events, holds, kernel, reclaim};
 use crate::tracefs::{Instance, NoProbe, Probe, Tracefs};
 
 /// A CPU's ring buffer by default: about half a million events.
@@ -20,7 +20,7 @@ const MEMORY_PART: u64 = 8;
 #[derive(Debug)]
 pub(super) struct Setup {
     pub(super) instance: Instance,
-    _probes: [Option<Probe>; 2],
+    _probes: [Option<Probe>; 3],
     _tracefs: Tracefs,
     pub(super) cpus: Vec<u32>,
     pub(super) sub_buffer_bytes: usize,
@@ -33,6 +33,7 @@ impl Setup {
     pub(super) fn new(options: &Options) -> Result<Self, RecordError> {
         let tracefs = Tracefs::find()?;
         let bulk_end = Probe::bulk(&tracefs);
+        let kswapd_done = Probe::kswapd_done(&tracefs);
         let hold_end = (options.holds == Holds::Wanted).then(|| Probe::hold_end(&tracefs));
         let instance = Instance::create(&tracefs)?;
         let cpus = instance.cpus();
@@ -48,13 +49,18 @@ impl Setup {
         header.recorded = chosen.recorded;
         header.missing.extend(chosen.missing);
         bulk(&instance, bulk_end.as_ref(), &mut header);
+        reclaim::enable(&instance, kswapd_done.as_ref(), &mut header);
         if let Some(probe) = &hold_end {
             holds::enable(&instance, probe.as_ref(), &kallsyms, &mut header);
         }
         header
             .texts
             .push(("trace_clock".to_owned(), "mono".to_owned()));
-        let probes = [bulk_end.ok(), hold_end.and_then(Result::ok)];
+        let probes = [
+            bulk_end.ok(),
+            kswapd_done.ok(),
+            hold_end.and_then(Result::ok),
+        ];
         let (formats, sub_buffer_bytes) = formats(&tracefs, &probes)?;
         header.command = command(options);
         Ok(Self {

@@ -22,6 +22,8 @@ pub struct Counts {
     pub upkeep: u64,
     /// Waits for locks.
     pub waits: u64,
+    /// Reclaim by kswapd and by allocations.
+    pub reclaim: u64,
     /// Victims and their reaping, ends of address spaces, resident pages.
     pub processes: u64,
 }
@@ -43,6 +45,12 @@ impl Counts {
             | What::TimerStart { .. }
             | What::TimerExpire { .. } => &mut self.upkeep,
             What::ContentionBegin { .. } => &mut self.waits,
+            What::KswapdWake { .. }
+            | What::KswapdDone
+            | What::KswapdSleep { .. }
+            | What::WakeupKswapd { .. }
+            | What::DirectReclaimBegin { .. }
+            | What::DirectReclaimEnd { .. } => &mut self.reclaim,
             What::ContentionEnd { .. } | What::Mark(_) => return,
             _ => &mut self.processes,
         } += 1;
@@ -93,10 +101,11 @@ impl fmt::Display for Summary {
         )?;
         writeln!(
             f,
-            "  work and timers: {}; waits for spinning locks: {}; of processes: {}",
+            "  work and timers: {}; waits for spinning locks: {}; processes: {}; reclaim: {}",
             grouped(counts.upkeep),
             grouped(counts.waits),
-            grouped(counts.processes)
+            grouped(counts.processes),
+            grouped(counts.reclaim)
         )?;
         self.fmt_lost(f)?;
         if let Some((command, status)) = &self.command {

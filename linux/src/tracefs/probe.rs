@@ -1,5 +1,5 @@
-//! Probes where the kernel has no tracepoint: at the end of `alloc_pages_bulk`, and where a lock that
-//! was taken with interrupts off is released.
+//! Probes where the kernel has no tracepoint: at the end of `alloc_pages_bulk`, at the end of a round of
+//! kswapd, and where a lock that was taken with interrupts off is released.
 
 use std::fs::OpenOptions;
 use std::io::{self, Write};
@@ -15,6 +15,12 @@ const BULK: Kind = Kind {
         ("r", "alloc_pages_bulk_noprof ret=$retval:u64"),
         ("r", "__alloc_pages_bulk ret=$retval:u64"),
     ],
+};
+/// Ends of kswapd's rounds of reclaim. If a compiler has put the function into its only caller, the probe
+/// is set on the function that it calls last; other threads call that one too.
+const KSWAPD_DONE: Kind = Kind {
+    name: "kswapddone",
+    places: &[("r", "balance_pgdat"), ("p", "psi_memstall_leave")],
 };
 /// Releases of locks. At the beginning of a function the caller's address is on top of the stack of an x86 CPU.
 const HOLD_END: Kind = Kind {
@@ -49,6 +55,11 @@ impl Probe {
     /// Sets the probe at the end of bulk allocations.
     pub(crate) fn bulk(tracefs: &Tracefs) -> Result<Self, NoProbe> {
         Self::set(tracefs, &BULK)
+    }
+
+    /// Sets the probe at the end of kswapd's rounds. Other threads may trigger it too.
+    pub(crate) fn kswapd_done(tracefs: &Tracefs) -> Result<Self, NoProbe> {
+        Self::set(tracefs, &KSWAPD_DONE)
     }
 
     /// Sets the probe where a lock is released; its field `caller` is where from.

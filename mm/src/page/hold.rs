@@ -233,7 +233,7 @@ impl<M: Machine> Zone<M> {
             _ => i64::from(pages),
         };
         self.counters
-            .add(machine, ZoneItem::FreePages as usize, delta);
+            .add_blocks(machine, ZoneItem::FreePages as usize, delta, blocks);
         let (zone, pages, batch) = (self.index, Pages(pages), self.sizes(machine).batch);
         machine.emit(Event::ZoneHold {
             zone,

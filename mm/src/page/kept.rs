@@ -31,11 +31,7 @@ impl Ask {
 
     /// Whether it may take from kept blocks once no other block is left, and count their pages.
     pub(super) fn may_use_kept(&self) -> bool {
-        match self.urgency {
-            Urgency::Normal => false,
-            Urgency::NoWait => self.mark == Mark::Min,
-            _ => true,
-        }
+        self.mark == Mark::Min && self.urgency != Urgency::Normal
     }
 }
 

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! `buddy`, `links`, `tag`, `mobility`: the free lists. `pcp`, `sizing`, `watermark`: decisions, no locks.
-//! `zone`: one zone. `hold`, `blocks`: what moves under one hold of its lock. `alloc`, `free`, `drain`: the three ways pages move. `last_resort`: what
+//! `zone`: one zone. `supply`: whether it may give. `hold`, `blocks`: what moves under one hold of its lock. `alloc`, `free`, `drain`: the three ways pages move. `last_resort`: what
 //! follows when none are left. `holds`: the variants.
 
 mod alloc;
@@ -34,6 +34,7 @@ mod pcp_props;
 mod seed;
 mod setup;
 pub mod sizing;
+mod supply;
 mod tag;
 pub mod watermark;
 mod zone;
@@ -246,11 +247,46 @@ impl<M: Machine> PageAllocator<M> {
         Pages(self.zones.iter().map(of).sum())
     }
 
-    /// Tells the page lists of every zone of `node` whether somebody reclaims there.
-    pub fn set_reclaiming(&self, machine: &M, node: NodeId, reclaiming: Reclaiming) {
-        for zone in self.zones.iter().filter(|zone| zone.node == node) {
+    /// Tells the page lists of the zones of `node` up to `highest` whether somebody reclaims there
+    /// (Linux: `set_reclaim_active`, `clear_reclaim_active`).
+    pub fn set_reclaiming(
+        &self,
+        machine: &M,
+        node: NodeId,
+        highest: ZoneKind,
+        reclaiming: Reclaiming,
+    ) {
+        let is_one = |zone: &&Zone<M>| zone.node == node && zone.kind <= highest;
+        for zone in self.zones.iter().filter(is_one) {
             zone.set_reclaiming(machine, reclaiming);
         }
+    }
+
+    /// Tests the high watermarks of the zones that `request` would ask, and notes which are below, as
+    /// Linux does at each allocation. [`PageAllocator::alloc`] tests them only where a zone must give; a
+    /// replay of what another allocator did may call this before each of its allocations.
+    pub fn test_high(&self, machine: &M, request: Request) {
+        for zone in self.zonelist(machine, request) {
+            let ask = zone::Ask {
+                order: request.order,
+                class: request.class,
+                urgency: request.urgency,
+                mark: zone::Mark::Low,
+                mobility: request.mobility,
+                unmixed: false,
+            };
+            zone.test_high(machine, ask);
+        }
+    }
+
+    /// Notes that a zone is below its high watermark, as an allocation does that finds it so. For replays
+    /// of what another allocator did, which also counts a zone that has no block as large as is wanted.
+    ///
+    /// # Errors
+    /// When there is no zone of that index.
+    pub fn set_below_high(&self, machine: &M, zone: u32) -> Result<(), SeedError> {
+        self.zone_at(zone)?.set_below_high(machine);
+        Ok(())
     }
 
     /// The node whose memory `pfn` is, or `None` for a frame in no zone (Linux: `page_to_nid`).

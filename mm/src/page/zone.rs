@@ -15,7 +15,7 @@ use super::mobility::{BlockTypes, Frames, Grouping, Mobility};
 use super::pcp::{Mood, Pcp};
 use super::sizing::Sizes;
 use super::tag;
-use super::watermark::{self, Urgency, Watermarks};
+use super::watermark::{Urgency, Watermarks};
 use crate::machine::{Machine, Tags, Word};
 use crate::site::LockClass;
 use crate::units::{CpuId, Nanos, NodeId, Order, Pages, Pfn};
@@ -62,11 +62,11 @@ pub(super) struct Settings<M: Machine> {
     low: M::Word,
     high: M::Word,
     /// Pages kept from requests of each kind.
-    reserve: [M::Word; ZoneKind::ALL.len()],
+    pub(super) reserve: [M::Word; ZoneKind::ALL.len()],
     /// Below this many free pages readers must look at every CPU's differential.
     drift_mark: M::Word,
     /// Seen below its high watermark; frees clear it.
-    below_high: M::Word,
+    pub(super) below_high: M::Word,
     /// Free pages of blocks kept for atomic requests.
     pub(super) free_kept: M::Word,
     reclaiming: M::Word,
@@ -94,7 +94,7 @@ impl<M: Machine> Settings<M> {
         }
     }
 
-    fn pages(machine: &M, word: &M::Word) -> Pages {
+    pub(super) fn pages(machine: &M, word: &M::Word) -> Pages {
         Pages(u32::try_from(word.load(machine, Relaxed)).unwrap_or(0))
     }
 }
@@ -232,55 +232,6 @@ impl<M: Machine> Zone<M> {
         }
     }
 
-    /// Whether the zone may give a block and stay above its `mark`; notes when it is below its
-    /// high watermark, which makes frees return pages early.
-    pub(super) fn allows(&self, machine: &M, ask: Ask) -> bool {
-        if ask.urgency == Urgency::Reserve {
-            // The free lists alone decide: the counter lags by what each CPU has not folded, so
-            // it may say that there is less than there is.
-            return true;
-        }
-        let free = self.free_pages(machine);
-        let free = free.saturating_sub(self.out_of_bounds(machine, ask));
-        let reserve = Settings::<M>::pages(machine, &self.settings.reserve[ask.class as usize]);
-        let ok = |mark| watermark::allows(free, ask.order.pages(), mark, reserve, ask.urgency);
-        let marks = self.watermarks(machine);
-        let below_high = &self.settings.below_high;
-        if below_high.load(machine, Relaxed) == 0 {
-            if ok(marks.high) {
-                return true;
-            }
-            below_high.store(machine, 1, Relaxed);
-        }
-        ok(match ask.mark {
-            Mark::Min => marks.min,
-            Mark::Low => marks.low,
-            Mark::High => marks.high,
-        })
-    }
-
-    /// Whether the zone may give `count` single pages at once and stay above its low watermark. Does
-    /// not note whether it is below the high one.
-    pub(super) fn spares(&self, machine: &M, ask: Ask, count: Pages) -> bool {
-        let reserve = Settings::<M>::pages(machine, &self.settings.reserve[ask.class as usize]);
-        let low = self.watermarks(machine).low;
-        let mark = Pages(low.0.saturating_add(count.0));
-        let free = self.free_pages(machine);
-        let free = free.saturating_sub(self.out_of_bounds(machine, ask));
-        watermark::allows(free, Pages(1), mark, reserve, ask.urgency)
-    }
-
-    /// Forgets having been below the high watermark once free pages are above it again.
-    pub(super) fn notice_plenty(&self, machine: &M) {
-        let below_high = &self.settings.below_high;
-        if below_high.load(machine, Relaxed) != 0 {
-            let high = self.watermarks(machine).high;
-            if self.free_pages(machine) > u64::from(high.0) {
-                below_high.store(machine, 0, Relaxed);
-            }
-        }
-    }
-
     pub(super) fn set_watermarks(&self, machine: &M, marks: Watermarks, drift: Option<Pages>) {
         let store = |word: &M::Word, pages: Pages| word.store(machine, i64::from(pages.0), Relaxed);
         store(&self.settings.min, marks.min);
@@ -351,6 +302,15 @@ pub(super) struct Ask {
 }
 
 impl Ask {
+    /// How far it may go below its mark. Only the slow path, which asks for the min watermark, looks at
+    /// how urgent a request is.
+    pub(super) fn lowers_marks_as(&self) -> Urgency {
+        match self.mark {
+            Mark::Min => self.urgency,
+            Mark::Low | Mark::High => Urgency::Normal,
+        }
+    }
+
     /// What is taken from the free lists for it.
     pub(super) fn wanted(&self) -> Wanted {
         Wanted {

@@ -70,6 +70,22 @@ impl<M: Machine> Counters<M> {
         }
     }
 
+    /// Adds `delta` for `blocks` blocks of about the same size, one after the other, on this CPU. A
+    /// differential that goes beyond the threshold is folded before the next block, so that what is not
+    /// folded is as much as in Linux, where each block is counted by itself; all folds are one addition
+    /// to the shared word.
+    #[inline]
+    pub(crate) fn add_blocks(&self, machine: &M, item: usize, delta: i64, blocks: u32) {
+        let diff = &self.diffs[machine.this_cpu().index()].0[item];
+        let after = diff.add(machine, delta);
+        let threshold = self.threshold.load(machine, Relaxed);
+        let folded = folded(after - delta, delta, i64::from(blocks), threshold);
+        if folded != 0 {
+            diff.add(machine, -folded);
+            self.values[item].add(machine, folded, Relaxed);
+        }
+    }
+
     /// Adds one or takes one away on this CPU; a fold oversteps by half the threshold, so that a
     /// steady stream folds half as often (Linux: `inc_zone_page_state`).
     #[inline]
@@ -137,6 +153,45 @@ pub enum Step {
     Down = -1,
 }
 
+/// What is folded of a differential that is `before`, to which `delta` is added in `blocks` steps.
+fn folded(before: i64, delta: i64, blocks: i64, threshold: i64) -> i64 {
+    let size = delta / blocks.max(1);
+    let (mut differential, mut folded) = (before, 0);
+    for nth in 1..=blocks {
+        // The last one makes up for what the division lost.
+        differential += if nth == blocks {
+            delta - size * (blocks - 1)
+        } else {
+            size
+        };
+        if differential.abs() > threshold {
+            folded += differential;
+            differential = 0;
+        }
+    }
+    folded
+}
+
 fn clamped(value: i64) -> u64 {
     u64::try_from(value).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::folded;
+
+    #[test]
+    fn each_block_is_counted_by_itself() {
+        // At once, all 63 would be folded. One by one, 31 are at a time, and one is left.
+        assert_eq!(folded(0, -63, 63, 30), -62);
+        assert_eq!(folded(-20, -63, 63, 30), -62);
+        assert_eq!(folded(0, 63, 63, 125), 0);
+        // Blocks of 8: four of them go beyond 30.
+        assert_eq!(folded(0, 64, 8, 30), 64);
+        assert_eq!(folded(0, 56, 7, 30), 32);
+        // One block is folded as a whole, and a threshold of zero keeps nothing.
+        assert_eq!(folded(5, 512, 1, 30), 517);
+        assert_eq!(folded(0, -7, 7, 0), -7);
+        assert_eq!(folded(3, 0, 0, 30), 0);
+    }
 }

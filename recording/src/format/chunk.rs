@@ -18,6 +18,10 @@ pub(super) const HEAD_BYTES: usize = 12;
 /// Below this many bytes a column is not packed: its table of codes would cost more.
 const PACKED_FROM_BYTES: usize = 48;
 
+/// The effort of packing, of 9. On a recording of a build, level 9 takes a third more of all CPU time of
+/// writing than this one, for 1.5 % fewer bytes.
+const LEVEL: u32 = 3;
+
 /// A chunk that was read.
 #[derive(Debug)]
 pub(super) struct Chunk {
@@ -127,7 +131,7 @@ pub(super) fn take_column(body: &mut &[u8]) -> Option<(usize, Vec<u8>)> {
 }
 
 fn pack(plain: &[u8]) -> Vec<u8> {
-    let mut encoder = DeflateEncoder::new(Vec::new(), Compression::best());
+    let mut encoder = DeflateEncoder::new(Vec::new(), Compression::new(LEVEL));
     let written = encoder.write_all(plain).and_then(|()| encoder.finish());
     written.expect("writing to memory does not fail")
 }

@@ -4,9 +4,9 @@
 //! A [`Column`] says how its numbers are written. The fields of an event are listed once, in `layout`,
 //! and passed to a [`Side`]: the writer's takes numbers from the event, the reader's puts them there.
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
-use super::guess::Guesser;
+use super::guess::{Deed, Guesser};
 use super::varint::{fold, put, put_text, take, take_text, unfold};
 
 /// How a column's numbers are written.
@@ -58,13 +58,15 @@ pub(super) enum Column {
     FreeGuess = 24,
     BatchedGuess = 25,
     DrainGuess = 26,
+    /// A node.
+    Node = 27,
 }
 
 impl Column {
     pub(super) const COUNT: usize = Self::ALL.len();
 
     /// All columns, in the order of their numbers.
-    pub(super) const ALL: [Self; 27] = [
+    pub(super) const ALL: [Self; 28] = [
         Self::Kind,
         Self::Time,
         Self::Pid,
@@ -92,6 +94,7 @@ impl Column {
         Self::FreeGuess,
         Self::BatchedGuess,
         Self::DrainGuess,
+        Self::Node,
     ];
 
     pub(super) const fn style(self) -> Style {
@@ -117,7 +120,8 @@ impl Column {
             | Self::Symbol
             | Self::Flags
             | Self::Stack
-            | Self::Victim => Style::Table,
+            | Self::Victim
+            | Self::Node => Style::Table,
             Self::Text => Style::Text,
             Self::AllocGuess | Self::FreeGuess | Self::BatchedGuess | Self::DrainGuess => {
                 Style::Sparse
@@ -137,7 +141,7 @@ pub(super) struct Memory {
 
 #[derive(Clone, Debug, Default)]
 struct Seen {
-    places: HashMap<u64, u64>,
+    places: FxHashMap<u64, u64>,
     values: Vec<u64>,
 }
 
@@ -145,6 +149,11 @@ struct Seen {
 pub(super) trait Side {
     /// Reads or writes one number; `None` if the column ends early.
     fn number(&mut self, column: Column, value: &mut u64) -> Option<()>;
+    /// The place of the right guess for `page` from 1, or 0; 0 for the reader, which has no page yet.
+    fn place(&self, deed: Deed, page: u64) -> u64;
+    /// The page that the guess at `place` names; the writer has it already. `None` if there is no such
+    /// guess.
+    fn page(&mut self, deed: Deed, place: u64, page: &mut u64) -> Option<()>;
     /// What both sides remember.
     fn memory(&mut self) -> &mut Memory;
     /// Reads or writes one text.
@@ -189,6 +198,14 @@ impl Side for Pack<'_> {
                 }
             }
         }
+        Some(())
+    }
+
+    fn place(&self, deed: Deed, page: u64) -> u64 {
+        self.memory.guesser.place(deed, page)
+    }
+
+    fn page(&mut self, _deed: Deed, _place: u64, _page: &mut u64) -> Option<()> {
         Some(())
     }
 
@@ -257,6 +274,15 @@ impl Side for Unpack<'_> {
         };
         let is_symbol = matches!(column, Column::Symbol | Column::Stack);
         (!is_symbol || *value < self.symbols).then_some(())
+    }
+
+    fn place(&self, _deed: Deed, _page: u64) -> u64 {
+        0
+    }
+
+    fn page(&mut self, deed: Deed, place: u64, page: &mut u64) -> Option<()> {
+        *page = self.memory.guesser.guess(deed).page(place)?;
+        Some(())
     }
 
     fn memory(&mut self) -> &mut Memory {

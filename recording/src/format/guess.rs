@@ -7,7 +7,9 @@
 //! guess; the file says which guess was right, and only where none was, the number itself. A wrong
 //! guess costs bytes, never truth.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
+
+use rustc_hash::FxHashMap;
 
 /// What happens to the page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,8 +74,8 @@ impl Guesses {
 pub(super) struct Guesser {
     cpu: u32,
     pid: u32,
-    lists: HashMap<(u32, u8, u8), VecDeque<u64>>,
-    pending: HashMap<u32, VecDeque<u64>>,
+    lists: FxHashMap<(u32, u8, u8), VecDeque<u64>>,
+    pending: FxHashMap<u32, VecDeque<u64>>,
     /// The page that the same thread got after, and before, this one, of the same migrate type.
     after: Table,
     before: Table,
@@ -89,8 +91,8 @@ impl Default for Guesser {
         Self {
             cpu: 0,
             pid: 0,
-            lists: HashMap::new(),
-            pending: HashMap::new(),
+            lists: FxHashMap::default(),
+            pending: FxHashMap::default(),
             after: Table::new(19),
             before: Table::new(19),
             last_alloc: Table::new(14),
@@ -105,6 +107,38 @@ impl Guesser {
     pub(super) fn turn_to(&mut self, cpu: u32, pid: u32) {
         self.cpu = cpu;
         self.pid = pid;
+    }
+
+    /// The place of `page` among the guesses from 1, or 0: what [`Guesses::place`] says, without making
+    /// guesses behind the right one.
+    pub(super) fn place(&self, deed: Deed, page: u64) -> u64 {
+        let place = |pages: &mut dyn Iterator<Item = u64>| {
+            let found = pages.take(GUESSES).position(|it| it == page);
+            found.map_or(0, |at| at as u64 + 1)
+        };
+        match deed.role {
+            Role::Free => {
+                let pid = u64::from(self.pid);
+                let last = self.last_free.get(pid);
+                if last.and_then(|last| self.after.get(last)) == Some(page) {
+                    return 1;
+                }
+                self.guess_free().place(page)
+            }
+            Role::Zone => 0,
+            Role::Alloc => {
+                let list = self.lists.get(&self.list_of(deed, None));
+                place(&mut list.into_iter().flatten().copied())
+            }
+            Role::Drain => {
+                let list = self.lists.get(&self.list_of(deed, None));
+                place(&mut list.into_iter().flat_map(|it| it.iter().rev()).copied())
+            }
+            Role::Batched => {
+                let pending = self.pending.get(&self.cpu);
+                place(&mut pending.into_iter().flatten().copied())
+            }
+        }
     }
 
     pub(super) fn guess(&self, deed: Deed) -> Guesses {

@@ -33,6 +33,12 @@ pub(super) const fn kind(what: &What) -> u64 {
         What::ExitMmap => 23,
         What::Unmap { .. } => 24,
         What::Mark(_) => 25,
+        What::KswapdWake { .. } => 26,
+        What::KswapdDone => 27,
+        What::KswapdSleep { .. } => 28,
+        What::WakeupKswapd { .. } => 29,
+        What::DirectReclaimBegin { .. } => 30,
+        What::DirectReclaimEnd { .. } => 31,
     }
 }
 
@@ -66,6 +72,12 @@ pub(super) fn blank(kind: u64) -> Option<What> {
         23 => What::ExitMmap,
         24 => What::Unmap { start: 0, end: 0 },
         25 => What::Mark(String::new()),
+        26 => What::KswapdWake { node: 0, zone: 0, order: 0 },
+        27 => What::KswapdDone,
+        28 => What::KswapdSleep { node: 0 },
+        29 => What::WakeupKswapd { node: 0, zone: 0, order: 0, gfp: 0 },
+        30 => What::DirectReclaimBegin { order: 0, gfp: 0 },
+        31 => What::DirectReclaimEnd { pages: 0 },
         _ => return None,
     })
 }
@@ -217,6 +229,33 @@ fn of_processes(what: &mut What, side: &mut impl Side) -> Option<()> {
             side.number(Column::Range, start)?;
             side.number(Column::Range, end)
         }
+        _ => of_reclaim(what, side),
+    }
+}
+
+fn of_reclaim(what: &mut What, side: &mut impl Side) -> Option<()> {
+    match what {
+        What::KswapdWake { node, zone, order } => {
+            narrow(side, Column::Node, node)?;
+            class(side, [byte(zone), byte(order)])
+        }
+        What::KswapdDone => Some(()),
+        What::KswapdSleep { node } => narrow(side, Column::Node, node),
+        What::WakeupKswapd {
+            node,
+            zone,
+            order,
+            gfp,
+        } => {
+            narrow(side, Column::Node, node)?;
+            class(side, [byte(zone), byte(order)])?;
+            side.number(Column::Gfp, gfp)
+        }
+        What::DirectReclaimBegin { order, gfp } => {
+            class(side, [byte(order)])?;
+            side.number(Column::Gfp, gfp)
+        }
+        What::DirectReclaimEnd { pages } => side.number(Column::Count, pages),
         // `blank` and this file's tests have every kind, so a new one that is forgotten fails there.
         _ => None,
     }
@@ -241,16 +280,14 @@ fn page(
         Role::Drain => (Some(Column::DrainGuess), Column::DrainPfn),
         Role::Zone => (None, Column::ZonePfn),
     };
-    let guesses = side.memory().guesser.guess(deed);
-    // The reader has no number yet; what it finds here is replaced by the column's.
-    let mut place = guesses.place(*pfn);
+    let mut place = side.place(deed, *pfn);
     if let Some(guessed) = guessed {
         side.number(guessed, &mut place)?;
     }
     if place == 0 {
         side.number(number, pfn)?;
-    } else {
-        *pfn = guesses.page(place)?;
+    } else if guessed.is_some() {
+        side.page(deed, place, pfn)?;
     }
     side.memory().guesser.learn(deed, *pfn, place);
     Some(())

@@ -31,8 +31,9 @@ pub(crate) const MAGIC: [u8; 8] = *b"\x93PLR\r\n\x1a\n";
 const MARK: u32 = 0x0102_0304;
 
 /// The version that is written, and the newest that is read. Version 1 had no guesses of pages; as a
-/// column that is missing is all zeros, it reads as if every guess had been wrong.
-const VERSION: u16 = 2;
+/// column that is missing is all zeros, it reads as if every guess had been wrong. Version 3 added the
+/// events of reclaim.
+const VERSION: u16 = 3;
 
 /// Bytes before the first chunk.
 const PREAMBLE_BYTES: usize = 16;

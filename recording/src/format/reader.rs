@@ -100,12 +100,13 @@ impl<R: Read> Reader<R> {
     /// The whole header, and warnings about the recording.
     #[must_use]
     pub fn finish(mut self) -> (Header, Vec<Warning>) {
-        let lost: u64 = self.header.lost.iter().map(|(_, events)| events).sum();
-        if lost > 0 {
+        let on_each = self.header.lost.iter().map(|(_, events)| *events);
+        let lost: Vec<u64> = on_each.filter(|events| *events > 0).collect();
+        if !lost.is_empty() {
             self.warnings.push(Warning::Lost {
                 file: self.file,
-                events: lost,
-                cpus: self.header.lost.len(),
+                events: lost.iter().sum(),
+                cpus: lost.len(),
             });
         }
         (self.header, self.warnings)

@@ -1,8 +1,9 @@
 //! The `format` files of tracefs: which fields an event has, and where.
 
-use std::collections::HashMap;
 use std::error;
 use std::fmt;
+
+use rustc_hash::FxHashMap;
 
 use super::meaning::{Meaning, meaning};
 
@@ -52,7 +53,7 @@ impl Default for Page {
 #[derive(Clone, Debug, Default)]
 pub struct Formats {
     page: Page,
-    events: HashMap<u16, (Format, Meaning)>,
+    events: FxHashMap<u16, (Format, Meaning)>,
 }
 
 /// A format that could not be read.

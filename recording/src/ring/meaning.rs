@@ -162,6 +162,41 @@ fn of_processes(name: &str) -> Meaning {
             Some(What::Unmap { start, end })
         },
         "print" => |it| it.text("buf").map(What::Mark),
+        _ => return of_reclaim(name),
+    })
+}
+
+fn of_reclaim(name: &str) -> Meaning {
+    Meaning::What(match name {
+        "mm_vmscan_kswapd_wake" => |it| {
+            Some(What::KswapdWake {
+                node: it.small("nid")?,
+                zone: it.small("zid")?,
+                order: it.small("order")?,
+            })
+        },
+        "kswapddone" => |_| Some(What::KswapdDone),
+        "mm_vmscan_kswapd_sleep" => |it| {
+            Some(What::KswapdSleep {
+                node: it.small("nid")?,
+            })
+        },
+        "mm_vmscan_wakeup_kswapd" => |it| {
+            Some(What::WakeupKswapd {
+                node: it.small("nid")?,
+                zone: it.small("zid")?,
+                order: it.small("order")?,
+                gfp: it.number("gfp_flags")?,
+            })
+        },
+        "mm_vmscan_direct_reclaim_begin" => |it| {
+            let (order, gfp) = (it.small("order")?, it.number("gfp_flags")?);
+            Some(What::DirectReclaimBegin { order, gfp })
+        },
+        "mm_vmscan_direct_reclaim_end" => |it| {
+            let pages = it.number("nr_reclaimed")?;
+            Some(What::DirectReclaimEnd { pages })
+        },
         _ => return Meaning::Unknown,
     })
 }

@@ -15,9 +15,11 @@ mod fields;
 mod formats;
 mod meaning;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::error;
 use std::fmt;
+
+use rustc_hash::FxHashMap;
 
 use self::entries::{Entries, SubBuffer};
 use self::fields::Record;
@@ -35,7 +37,7 @@ pub struct Decoder {
     formats: Formats,
     kallsyms: Kallsyms,
     symbols: Symbols,
-    by_address: HashMap<u64, Symbol>,
+    by_address: FxHashMap<u64, Symbol>,
     lost: BTreeMap<u32, u64>,
     unknown: BTreeMap<String, u64>,
 }
@@ -71,7 +73,7 @@ impl Decoder {
             formats,
             kallsyms,
             symbols: Symbols::default(),
-            by_address: HashMap::new(),
+            by_address: FxHashMap::default(),
             lost: BTreeMap::new(),
             unknown: BTreeMap::new(),
         }

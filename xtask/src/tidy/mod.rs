@@ -4,6 +4,7 @@ mod docs;
 mod edges;
 mod licences;
 mod sources;
+mod survivors;
 #[cfg(test)]
 mod tree;
 
@@ -13,7 +14,7 @@ use std::path::{Path, PathBuf};
 /// A rule takes the files of a tree and names what breaks it.
 type Rule = fn(&Tree) -> Vec<String>;
 
-const RULES: [(&str, Rule); 9] = [
+const RULES: [(&str, Rule); 10] = [
     ("dependency edges", edges::check),
     ("files are small", sources::small),
     ("files say what they are", sources::headers),
@@ -23,6 +24,7 @@ const RULES: [(&str, Rule); 9] = [
     ("README maps every crate", docs::readme_map),
     ("docs/locks.md names every lock class", docs::lock_classes),
     ("the kernel's licence stays in its folder", licences::check),
+    ("accepted survivors are in order", survivors::check),
 ];
 
 /// Checks every rule and prints what breaks one.

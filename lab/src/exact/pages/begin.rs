@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 
 use plimsoll_mm::design::Design;
+use plimsoll_mm::page::ZoneKind;
 use plimsoll_mm::page::sizing::Sizes;
 use plimsoll_mm::page::watermark::Watermarks;
 use plimsoll_mm::units::Pages;
@@ -12,8 +13,10 @@ use plimsoll_recording::{Header, Recording, What};
 use super::follow::{Follow, pages};
 use super::infer::Inferred;
 use super::lists::{LISTS, ListId, Place};
+use super::memory::kind_of;
+use super::op::{Action, Kind, Op};
 use super::stage::{Knobs, Stage, Start};
-use super::zoneinfo::{self, ZoneInfo};
+use super::zoneinfo::{self, ListInfo, ZoneInfo};
 
 /// When `/proc/zoneinfo` was read: its text, and the mark that follows it.
 const MOMENTS: [(&str, &str); 2] = [
@@ -62,6 +65,71 @@ pub(super) fn note(text: &str) -> &str {
         .unwrap_or(text.trim())
 }
 
+/// The state of zones and lists at a moment.
+pub(crate) struct State {
+    pub(crate) zones: Vec<ZoneState>,
+    /// The first operation after that moment.
+    pub(crate) first: usize,
+}
+
+/// One zone.
+pub(crate) struct ZoneState {
+    pub(crate) kind: ZoneKind,
+    pub(crate) managed: u64,
+    pub(crate) free: u64,
+    pub(crate) marks: Watermarks,
+    pub(crate) sizes: Sizes,
+    /// By CPU; `None` for one that is offline.
+    pub(crate) lists: Vec<Option<CpuState>>,
+}
+
+/// One CPU's lists in a zone.
+pub(crate) struct CpuState {
+    pub(crate) start: Start,
+    batch: u32,
+    home: ListId,
+}
+
+impl State {
+    pub(super) fn of(header: &Header, moment: &Moment, inferred: &Inferred) -> Self {
+        let is_before = |op: &&Op| (op.event as usize) < moment.event;
+        let first = inferred.ops.iter().take_while(is_before).count();
+        let mut until = Follow::default();
+        for (place, frames) in &inferred.before {
+            until.add_before(*place, frames.len());
+        }
+        inferred.ops[..first].iter().for_each(|op| until.note(op));
+        let knobs = knobs(header, &moment.zones);
+        let emptied = emptied(inferred, first);
+        let of_cpu = |at: u8, cpu: u32, lists: &ListInfo| {
+            let home = home((at, cpu), &emptied);
+            let count = u32::try_from(lists.count).unwrap_or(u32::MAX);
+            CpuState {
+                start: Start {
+                    high: u32::try_from(lists.high).unwrap_or(u32::MAX),
+                    blocks: with_rest(until.lens(at, cpu), count, home),
+                    ..Start::default()
+                },
+                batch: u32::try_from(lists.batch).unwrap_or(63),
+                home,
+            }
+        };
+        let of_zone = |(at, zone): (u8, &ZoneInfo)| ZoneState {
+            kind: kind_of(&zone.name),
+            managed: zone.managed,
+            free: zone.free,
+            marks: marks(zone),
+            sizes: sizes(zone, &knobs),
+            lists: (0..)
+                .zip(&zone.lists)
+                .map(|(cpu, lists)| lists.as_ref().map(|lists| of_cpu(at, cpu, lists)))
+                .collect(),
+        };
+        let zones = (0..).zip(&moment.zones).map(of_zone).collect();
+        Self { zones, first }
+    }
+}
+
 /// Everything that is needed to perform operations.
 pub(super) struct Beginning {
     pub(super) stage: Stage,
@@ -77,40 +145,27 @@ impl Beginning {
         inferred: &Inferred,
         design: Design,
     ) -> Result<Self, String> {
-        let zones = &moment.zones;
-        let is_before = |op: &&super::op::Op| (op.event as usize) < moment.event;
-        let first = inferred.ops.iter().take_while(is_before).count();
-        let mut until = Follow::default();
-        for (place, frames) in &inferred.before {
-            until.add_before(*place, frames.len());
-        }
-        inferred.ops[..first].iter().for_each(|op| until.note(op));
-
-        let knobs = knobs(&recording.header, zones);
-        let mut stage = Stage::new(design, zones, &knobs)?;
+        let state = State::of(&recording.header, moment, inferred);
+        let knobs = knobs(&recording.header, &moment.zones);
+        let mut stage = Stage::new(design, &moment.zones, &knobs)?;
         let mut follow = Follow::default();
-        let emptied = emptied(inferred, first);
-        for (at, zone) in (0..).zip(zones) {
-            stage.set_sizes(at, marks(zone), sizes(zone, &knobs))?;
+        for (at, zone) in (0..).zip(&state.zones) {
+            stage.set_sizes(at, zone.marks, zone.sizes)?;
             for (cpu, lists) in (0..).zip(&zone.lists) {
                 let Some(lists) = lists else { continue };
-                let home = home((at, cpu), &emptied);
-                let count = u32::try_from(lists.count).unwrap_or(u32::MAX);
-                let blocks = with_rest(until.lens(at, cpu), count, home);
-                let start = Start {
-                    high: u32::try_from(lists.high).unwrap_or(u32::MAX),
-                    blocks,
-                    ..Start::default()
-                };
-                stage.seed(at, cpu, &start)?;
-                let batch = u32::try_from(lists.batch).unwrap_or(63);
-                follow.begin((at, cpu), blocks, batch, home);
+                stage.seed(at, cpu, &lists.start)?;
+                let blocks = lists.start.blocks;
+                follow.begin((at, cpu), blocks, lists.batch, lists.home);
             }
+        }
+        let lasts = |op: &&Op| matches!(op.action, Action::Reclaim { .. } | Action::Boost { .. });
+        for op in inferred.ops[..state.first].iter().filter(lasts) {
+            stage.perform(op);
         }
         Ok(Self {
             stage,
             follow,
-            first,
+            first: state.first,
         })
     }
 }
@@ -124,10 +179,7 @@ fn with_rest(mut lens: [u32; LISTS], count: u32, home: ListId) -> [u32; LISTS] {
 /// Lists that are seen empty after the first operation that is performed.
 fn emptied(inferred: &Inferred, first: usize) -> HashMap<Place, ()> {
     let refills = inferred.ops[first..].iter().flat_map(|op| {
-        let refills = op
-            .moves
-            .iter()
-            .filter(|it| it.kind == super::op::Kind::Refill);
+        let refills = op.moves.iter().filter(|it| it.kind == Kind::Refill);
         refills.flat_map(|it| {
             it.lists.iter().map(|&(list, _)| Place {
                 cpu: op.cpu,

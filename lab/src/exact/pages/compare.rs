@@ -67,6 +67,13 @@ pub(super) fn perform(stage: &mut Stage, ops: &[Op], mut follow: Follow) -> Vec<
 
 fn correct(stage: &mut Stage, pair: &Pair, follow: &Follow, learnt: Learnt) {
     let (zone, cpu) = (pair.zone, pair.cpu);
+    let missing = i64::from(pair.kernel.pages) - i64::from(pair.ours.pages);
+    let taken = if pair.kind == Kind::Refill {
+        missing
+    } else {
+        -missing
+    };
+    stage.take_from_zone(zone, cpu, taken);
     stage.set_lists(zone, cpu, &follow.lens(zone, cpu), learnt);
 }
 

@@ -148,8 +148,8 @@ impl Follow {
         }
     }
 
-    /// What a difference tells: the size of a refill which factor it had, and a spill that the lists
-    /// were as long as `high`. `after` are the operations from that one on.
+    /// What a difference tells: the size of a refill which factor it had, or how much room there was below
+    /// `high`, and a spill that the lists were as long as `high`. `after` are the operations from that one on.
     pub(super) fn learn(&mut self, pair: &Pair, state: &ListState, after: &[Op]) -> Learnt {
         match pair.kind {
             Kind::Refill => self.learn_from_refill(pair, state),
@@ -158,7 +158,7 @@ impl Follow {
                 self.lengthen(pair, i64::from(state.high.0) - i64::from(before));
                 Learnt::default()
             }
-            Kind::Spill if pair.kernel.pages == 0 => {
+            Kind::Spill | Kind::Decay if pair.kernel.pages == 0 => {
                 let missing = self.missing_at_next_spill(pair, state, after);
                 self.lengthen(pair, missing);
                 Learnt::default()
@@ -177,9 +177,17 @@ impl Follow {
         let Some(it) = self.lists.get(&(pair.zone, pair.cpu)) else {
             return Learnt::default();
         };
-        let factor = (0..=SCALE_MAX).find(|factor| it.batch << factor == pair.kernel.pages);
-        let Some(factor) = factor.filter(|_| pair.kernel.pages == pair.kernel.blocks) else {
+        if pair.kernel.pages != pair.kernel.blocks || pair.kernel.pages < it.batch {
             return Learnt::default();
+        }
+        let factor = (0..=SCALE_MAX).find(|factor| it.batch << factor == pair.kernel.pages);
+        let Some(factor) = factor else {
+            // It was cut to the room below `high`, of which a batch is kept free.
+            let after = self.count(pair.zone, pair.cpu) + 1;
+            return Learnt {
+                high: Some(after + it.batch),
+                ..Learnt::default()
+            };
         };
         // Each refill raises `high` by what it would take at most.
         let high = (state.high.0 + pair.kernel.pages).saturating_sub(pair.ours.pages);
@@ -189,7 +197,8 @@ impl Follow {
         }
     }
 
-    /// We spill and the kernel does not: how many pages too few it has for its next spill.
+    /// We give pages back and the kernel does not: by how many pages the kernel's lists must be shorter
+    /// for it to give none back before its next move. A next move that is a spill tells how long they are.
     fn missing_at_next_spill(&self, pair: &Pair, state: &ListState, after: &[Op]) -> i64 {
         let key = (pair.zone, pair.cpu);
         let mut ahead = Self::default();
@@ -197,19 +206,22 @@ impl Follow {
             return 0;
         };
         ahead.lists.insert(key, it.clone());
-        let least = i64::from(state.high.0) - 1 - i64::from(self.count(pair.zone, pair.cpu));
+        let high = i64::from(state.high.0);
+        let mut longest = i64::from(self.count(pair.zone, pair.cpu));
         for op in after.iter().skip(1).filter(|op| op.cpu == pair.cpu) {
+            let moves = op.moves.iter().any(|it| it.zone == pair.zone);
             let mut without_spill = op.clone();
             without_spill.moves.retain(|it| it.kind != Kind::Spill);
             ahead.note(&without_spill);
-            if op.moves.iter().any(|it| it.zone == pair.zone) {
+            let count = i64::from(ahead.count(pair.zone, pair.cpu));
+            if moves {
                 let spilled = without_spill.moves.len() < op.moves.len();
-                let count = i64::from(ahead.count(pair.zone, pair.cpu));
-                let missing = i64::from(state.high.0) - count;
-                return if spilled { missing.min(least) } else { least };
+                let missing = if spilled { high - count } else { high };
+                return missing.min(high - 1 - longest);
             }
+            longest = longest.max(count);
         }
-        least
+        high - 1 - longest
     }
 
     /// Corrects how many pages are there.

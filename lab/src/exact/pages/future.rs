@@ -1,14 +1,16 @@
-//! The next event of a page frame, and of a CPU. Because the whole recording is known, later events
-//! show most of what no event states.
+//! The next event of a page frame, and of a CPU, and the last one of a frame. Because the whole recording is
+//! known, later events show most of what no event states.
 
 use std::collections::HashMap;
 
 use plimsoll_recording::event::{Event, What};
 
-/// For each event, which comes next.
+/// For each event, which comes next, and which came before.
 pub(super) struct Future {
     /// The next event that touches the first frame of the block.
     frame: Vec<u32>,
+    /// The event before it that touches the same first frame.
+    past: Vec<u32>,
     /// The next event on the CPU.
     cpu: Vec<u32>,
     /// The first event that touches a frame.
@@ -23,6 +25,7 @@ const FRAMES_MAX: u64 = 1 << 10;
 impl Future {
     pub(super) fn of(events: &[Event]) -> Self {
         let mut frame = vec![NONE; events.len()];
+        let mut past = vec![NONE; events.len()];
         let mut cpu = vec![NONE; events.len()];
         let mut touched: HashMap<u64, u32> = HashMap::new();
         let mut ran: HashMap<u32, u32> = HashMap::new();
@@ -30,7 +33,11 @@ impl Future {
             let at = u32::try_from(index).unwrap_or(NONE);
             cpu[index] = ran.insert(event.cpu, at).unwrap_or(NONE);
             if let Some((pfn, order)) = block(&event.what) {
-                frame[index] = touched.insert(pfn, at).unwrap_or(NONE);
+                let next = touched.insert(pfn, at).unwrap_or(NONE);
+                frame[index] = next;
+                if let Some(past) = past.get_mut(next as usize) {
+                    *past = at;
+                }
                 let end = pfn.saturating_add((1u64 << order.min(63)).min(FRAMES_MAX));
                 for inside in pfn + 1..end {
                     touched.insert(inside, at);
@@ -39,6 +46,7 @@ impl Future {
         }
         Self {
             frame,
+            past,
             cpu,
             first: touched,
         }
@@ -52,6 +60,11 @@ impl Future {
     /// The next event that touches the first frame of the block of event `index`.
     pub(super) fn of_frame(&self, index: usize) -> Option<usize> {
         known(self.frame[index])
+    }
+
+    /// The event before `index` that touches the first frame of its block.
+    pub(super) fn before(&self, index: usize) -> Option<usize> {
+        known(self.past[index])
     }
 
     /// The event after `index` on the same CPU.

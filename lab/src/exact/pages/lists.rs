@@ -3,18 +3,18 @@
 use std::collections::{BTreeMap, HashMap};
 
 /// Linux' migrate types that have lists.
-pub(super) const TYPES: u8 = 3;
+pub(crate) const TYPES: u8 = 3;
 /// Lists of one CPU in one zone: three types of orders 0 to 3, and two of huge pages.
-pub(super) const LISTS: usize = 14;
+pub(crate) const LISTS: usize = 14;
 
 /// A list of one CPU in one zone, as Linux numbers them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct ListId(pub(super) u8);
+pub(crate) struct ListId(pub(crate) u8);
 
 impl ListId {
     /// The list of blocks of `order` and migrate type `mobility`, or `None` if that order has none.
     /// Pages of reserved blocks (types above 2) are on the list of movable ones.
-    pub(super) fn of(order: u8, mobility: u8) -> Option<Self> {
+    pub(crate) fn of(order: u8, mobility: u8) -> Option<Self> {
         let kind = if mobility < TYPES { mobility } else { MOVABLE };
         match order {
             0..=3 => Some(Self(order * TYPES + kind)),
@@ -23,12 +23,12 @@ impl ListId {
         }
     }
 
-    pub(super) fn order(self) -> u8 {
+    pub(crate) fn order(self) -> u8 {
         if self.0 >= 12 { 9 } else { self.0 / TYPES }
     }
 
     /// The migrate type; unmovable for huge pages that are not movable.
-    pub(super) fn mobility(self) -> u8 {
+    pub(crate) fn mobility(self) -> u8 {
         match self.0 {
             13 => MOVABLE,
             12 => 0,
@@ -36,41 +36,41 @@ impl ListId {
         }
     }
 
-    pub(super) fn pages(self) -> u32 {
+    pub(crate) fn pages(self) -> u32 {
         1 << self.order()
     }
 
-    pub(super) fn index(self) -> usize {
+    pub(crate) fn index(self) -> usize {
         usize::from(self.0)
     }
 }
 
 /// `MIGRATE_UNMOVABLE`.
-pub(super) const UNMOVABLE: u8 = 0;
+pub(crate) const UNMOVABLE: u8 = 0;
 /// `MIGRATE_MOVABLE`.
-pub(super) const MOVABLE: u8 = 1;
+pub(crate) const MOVABLE: u8 = 1;
 /// `MIGRATE_RECLAIMABLE`.
-pub(super) const RECLAIMABLE: u8 = 2;
+pub(crate) const RECLAIMABLE: u8 = 2;
 
 /// Where a frame is listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct Place {
-    pub(super) cpu: u32,
-    pub(super) zone: u8,
-    pub(super) list: ListId,
+pub(crate) struct Place {
+    pub(crate) cpu: u32,
+    pub(crate) zone: u8,
+    pub(crate) list: ListId,
 }
 
 /// Every list, frame by frame. What was on a list before the recording is not known until it is
 /// handed out.
 #[derive(Default)]
-pub(super) struct Lists {
+pub(crate) struct Lists {
     frames: HashMap<Place, BTreeMap<i64, u64>>,
     places: HashMap<u64, (Place, i64)>,
 }
 
 impl Lists {
     /// Puts a block where it is handed out next.
-    pub(super) fn push(&mut self, place: Place, pfn: u64) {
+    pub(crate) fn push(&mut self, place: Place, pfn: u64) {
         self.remove(pfn);
         let list = self.frames.entry(place).or_default();
         let at = list.last_key_value().map_or(0, |(at, _)| at + 1);
@@ -79,7 +79,7 @@ impl Lists {
     }
 
     /// Puts a block where it is handed out last.
-    pub(super) fn push_cold(&mut self, place: Place, pfn: u64) {
+    pub(crate) fn push_cold(&mut self, place: Place, pfn: u64) {
         self.remove(pfn);
         let list = self.frames.entry(place).or_default();
         let at = list.first_key_value().map_or(0, |(at, _)| at - 1);
@@ -88,12 +88,12 @@ impl Lists {
     }
 
     /// Where a frame is.
-    pub(super) fn place(&self, pfn: u64) -> Option<Place> {
+    pub(crate) fn place(&self, pfn: u64) -> Option<Place> {
         self.places.get(&pfn).map(|(place, _)| *place)
     }
 
     /// Takes a block off its list, wherever in it.
-    pub(super) fn remove(&mut self, pfn: u64) -> Option<Place> {
+    pub(crate) fn remove(&mut self, pfn: u64) -> Option<Place> {
         let (place, at) = self.places.remove(&pfn)?;
         self.frames.get_mut(&place)?.remove(&at);
         Some(place)
@@ -101,7 +101,7 @@ impl Lists {
 
     /// The blocks of a list that are handed out before `pfn`, next one first; all of them if `pfn` is
     /// not on it.
-    pub(super) fn above(&self, place: Place, pfn: Option<u64>) -> Vec<u64> {
+    pub(crate) fn above(&self, place: Place, pfn: Option<u64>) -> Vec<u64> {
         let Some(list) = self.frames.get(&place) else {
             return Vec::new();
         };
@@ -116,7 +116,7 @@ impl Lists {
     }
 
     /// The blocks of a list that are given back before `pfn`.
-    pub(super) fn below(&self, place: Place, pfn: u64) -> Vec<u64> {
+    pub(crate) fn below(&self, place: Place, pfn: u64) -> Vec<u64> {
         let at = self.places.get(&pfn).filter(|(found, _)| *found == place);
         let list = at.and_then(|(_, at)| Some((self.frames.get(&place)?, *at)));
         let colder = list.map(|(list, at)| list.range(..at).map(|(_, pfn)| *pfn).collect());
@@ -124,7 +124,7 @@ impl Lists {
     }
 
     /// Whether `pfn` is the next to be given back from its list.
-    pub(super) fn is_coldest(&self, pfn: u64) -> bool {
+    pub(crate) fn is_coldest(&self, pfn: u64) -> bool {
         self.places.get(&pfn).is_some_and(|(place, at)| {
             let coldest = self.frames[place].first_key_value();
             coldest.is_some_and(|(first, _)| first == at)
@@ -132,7 +132,7 @@ impl Lists {
     }
 
     /// How many blocks are on a list.
-    pub(super) fn len(&self, place: Place) -> usize {
+    pub(crate) fn len(&self, place: Place) -> usize {
         self.frames.get(&place).map_or(0, BTreeMap::len)
     }
 }

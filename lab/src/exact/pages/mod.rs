@@ -7,18 +7,22 @@
 //!              what Plimsoll moves for each ──compare──> identical or not
 //! ```
 //!
-//! `lists`, `future`, `infer`: the kernel's lists, frame by frame. `zoneinfo`, `begin`: the state to
-//! start from. `machine`, `stage`: performing. `compare`, `follow`: both sides. `report`: for people.
+//! `lists`, `future`, `rounds`, `boost`, `infer`: the kernel's lists, frame by frame, and its reclaim.
+//! `zoneinfo`, `begin`: the state to start from. `machine`, `memory`, `stage`: performing. `compare`,
+//! `follow`: both sides. `report`: for people.
 
 mod begin;
+mod boost;
 mod compare;
 mod follow;
 mod future;
 mod infer;
-mod lists;
+pub(crate) mod lists;
 mod machine;
-mod op;
+pub(crate) mod memory;
+pub(crate) mod op;
 mod report;
+mod rounds;
 mod stage;
 mod version;
 mod zoneinfo;
@@ -28,9 +32,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use plimsoll_mm::design::Design;
 use plimsoll_recording::{Recording, What};
 
+pub(crate) use self::begin::State;
 use self::begin::{Beginning, Moment};
 use self::compare::Pair;
 use self::infer::Inferred;
+use self::op::Op;
 use super::{Judge, Judgement};
 
 /// Judges page lists.
@@ -46,9 +52,7 @@ impl Judge for PageLists {
     }
 
     fn judge(&self, recording: &Recording) -> Option<Judgement> {
-        let refills = |what: &What| matches!(what, What::ZoneLocked { .. });
-        let shows_refills = recording.events.iter().any(|event| refills(&event.what));
-        let moment = Moment::of(recording).filter(|_| shows_refills)?;
+        let moment = moment(recording)?;
         let mut judgement = Judgement {
             subject: "page lists".to_owned(),
             unit: "moves",
@@ -67,6 +71,30 @@ impl Judge for PageLists {
                 .push(format!("Nothing was compared: {error}.")),
         }
         Some(judgement)
+    }
+}
+
+/// The moment from which a recording tells what is on the lists.
+fn moment(recording: &Recording) -> Option<Moment> {
+    let refills = |what: &What| matches!(what, What::ZoneLocked { .. });
+    let shows_refills = recording.events.iter().any(|event| refills(&event.what));
+    Moment::of(recording).filter(|_| shows_refills)
+}
+
+/// The state of zones and lists when `/proc/zoneinfo` was read, and what happened from then on.
+pub(crate) struct History {
+    pub(crate) state: State,
+    pub(crate) ops: Vec<Op>,
+}
+
+impl History {
+    /// `None` if the recording does not tell the state of the lists.
+    pub(crate) fn of(recording: &Recording) -> Option<Self> {
+        let moment = moment(recording)?;
+        let mut inferred = Inferred::of(recording, &moment.zones);
+        let state = State::of(&recording.header, &moment, &inferred);
+        let ops = inferred.ops.split_off(state.first);
+        Some(Self { state, ops })
     }
 }
 

@@ -4,19 +4,19 @@ use super::lists::ListId;
 
 /// Something that a CPU did with pages.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Op {
+pub(crate) struct Op {
     /// The event that shows it.
-    pub(super) event: u32,
+    pub(crate) event: u32,
     /// Whose lists it is about.
-    pub(super) cpu: u32,
-    pub(super) action: Action,
+    pub(crate) cpu: u32,
+    pub(crate) action: Action,
     /// What the kernel moved between lists and zones for it.
-    pub(super) moves: Vec<Move>,
+    pub(crate) moves: Vec<Move>,
 }
 
 /// What was done.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Action {
+pub(crate) enum Action {
     /// A block was taken from a list.
     Alloc { zone: u8, list: ListId, pfn: u64 },
     /// A block was taken from the zone itself.
@@ -38,24 +38,32 @@ pub(super) enum Action {
     FreeDirect { zone: u8, order: u8, pfn: u64 },
     /// The periodic work of the CPU ran.
     Refresh,
-    /// The lists of the CPU were emptied.
-    Drain,
+    /// The lists of the CPU in one zone were emptied by a CPU.
+    Drain { zone: u8, by: u32 },
     /// The CPU came or went.
     Online(bool),
+    /// kswapd began a round of reclaim, or ended one, in zones up to this one, counted as the kernel
+    /// does.
+    Reclaim { highest: u8, active: bool },
+    /// The watermarks of a zone are this many pages higher than usual.
+    Boost { zone: u8, pages: u64 },
+    /// An allocation found all zones up to this one, counted as the kernel does, below their high
+    /// watermarks, or without a block that is large enough.
+    Shortage { highest: u8 },
 }
 
 /// Pages that went between lists and a zone.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Move {
-    pub(super) kind: Kind,
-    pub(super) zone: u8,
+pub(crate) struct Move {
+    pub(crate) kind: Kind,
+    pub(crate) zone: u8,
     /// By list, how many blocks.
-    pub(super) lists: Vec<(ListId, u32)>,
+    pub(crate) lists: Vec<(ListId, u32)>,
 }
 
 /// Which way, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     Refill,
     Spill,
     Decay,
@@ -63,9 +71,9 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    pub(super) const ALL: [Self; 4] = [Self::Refill, Self::Spill, Self::Decay, Self::Drain];
+    pub(crate) const ALL: [Self; 4] = [Self::Refill, Self::Spill, Self::Decay, Self::Drain];
 
-    pub(super) fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Refill => "refill",
             Self::Spill => "spill",
@@ -76,7 +84,7 @@ impl Kind {
 }
 
 impl Move {
-    pub(super) fn new(kind: Kind, zone: u8) -> Self {
+    pub(crate) fn new(kind: Kind, zone: u8) -> Self {
         Self {
             kind,
             zone,
@@ -85,19 +93,19 @@ impl Move {
     }
 
     /// Counts one more block.
-    pub(super) fn add(&mut self, list: ListId) {
+    pub(crate) fn add(&mut self, list: ListId) {
         match self.lists.iter_mut().find(|(known, _)| *known == list) {
             Some((_, blocks)) => *blocks += 1,
             None => self.lists.push((list, 1)),
         }
     }
 
-    pub(super) fn pages(&self) -> u32 {
+    pub(crate) fn pages(&self) -> u32 {
         let pages = |(list, blocks): &(ListId, u32)| list.pages() * blocks;
         self.lists.iter().map(pages).sum()
     }
 
-    pub(super) fn blocks(&self) -> u32 {
+    pub(crate) fn blocks(&self) -> u32 {
         self.lists.iter().map(|(_, blocks)| blocks).sum()
     }
 }

@@ -190,7 +190,7 @@ fn text(what: &What, symbols: &[String]) -> String {
 fn describe(action: &Action) -> String {
     match *action {
         Action::Alloc { list, pfn, .. } => format!(
-            "frame {pfn:#x} is taken from the list of order {} and type {}",
+            "frame {pfn:#x} is taken from the list of order {}, type {}",
             list.order(),
             list.mobility()
         ),
@@ -199,7 +199,7 @@ fn describe(action: &Action) -> String {
         }
         Action::Bulk { ref pfns, .. } => format!("{} pages are taken at once", pfns.len()),
         Action::Free { list, pfn, .. } => format!(
-            "frame {pfn:#x} is put on the list of order {} and type {}",
+            "frame {pfn:#x} is put on the list of order {}, type {}",
             list.order(),
             list.mobility()
         ),
@@ -207,7 +207,11 @@ fn describe(action: &Action) -> String {
             format!("frame {pfn:#x} of order {order} is freed to the zone")
         }
         Action::Refresh => "its periodic work runs".to_owned(),
-        Action::Drain => "its lists are emptied".to_owned(),
+        Action::Drain { .. } => "its lists are emptied".to_owned(),
+        Action::Reclaim { active: true, .. } => "kswapd begins to reclaim".to_owned(),
+        Action::Reclaim { active: false, .. } => "kswapd ends reclaiming".to_owned(),
+        Action::Boost { .. } => "watermarks are boosted".to_owned(),
+        Action::Shortage { .. } => "an allocation finds too little".to_owned(),
         Action::Online(true) => "it comes".to_owned(),
         Action::Online(false) => "it goes".to_owned(),
     }

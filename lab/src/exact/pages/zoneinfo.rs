@@ -10,8 +10,10 @@ pub(super) struct ZoneInfo {
     pub(super) spanned: u64,
     pub(super) managed: u64,
     pub(super) free: u64,
-    /// min, low, high.
+    /// min, low, high, without a boost.
     pub(super) marks: [u64; 3],
+    /// What the marks are raised by for a while; the text has it before them and in them.
+    pub(super) boost: u64,
     /// By CPU; empty for one that is offline.
     pub(super) lists: Vec<Option<ListInfo>>,
 }
@@ -91,9 +93,10 @@ fn head(line: &str) -> Option<(u32, String)> {
 fn set_zone(zone: &mut ZoneInfo, key: &str, value: u64) {
     let fields_of_lists = !zone.lists.is_empty();
     match key {
-        "min" if !fields_of_lists => zone.marks[0] = value,
-        "low" if !fields_of_lists => zone.marks[1] = value,
-        "high" if !fields_of_lists => zone.marks[2] = value,
+        "boost" if !fields_of_lists => zone.boost = value,
+        "min" if !fields_of_lists => zone.marks[0] = value.saturating_sub(zone.boost),
+        "low" if !fields_of_lists => zone.marks[1] = value.saturating_sub(zone.boost),
+        "high" if !fields_of_lists => zone.marks[2] = value.saturating_sub(zone.boost),
         "spanned" => zone.spanned = value,
         "managed" => zone.managed = value,
         "start_pfn:" => zone.start = value,
@@ -173,6 +176,15 @@ Node 0, zone   Normal
         assert_eq!(dma32.lists[1], None);
         assert_eq!(dma32.lists[2].unwrap().high, 506);
         assert!(dma32.contains(4096) && !dma32.contains(4095));
+    }
+
+    #[test]
+    fn watermarks_are_those_without_a_boost() {
+        let boosted = TEXT.replace("min      1403\n", "boost    512\n        min      1915\n");
+        let boosted = boosted.replace("low      1901", "low      2413");
+        let boosted = boosted.replace("high     2399", "high     2911");
+        assert_eq!(parse(&boosted)[1].marks, [1403, 1901, 2399]);
+        assert_eq!(parse(&boosted)[1].boost, 512);
     }
 
     #[test]

@@ -26,14 +26,14 @@ pub(super) const LOAD: Load = Load {
         Parameter::number("pages", "pages of a file", 64, (1, 1 << 16)),
         Parameter::number(
             "left",
-            "MiB left free under pressure, beyond twice min_free_kbytes; 0 is no pressure",
+            "MiB left free beyond what the kernel may keep; 0 is no pressure",
             64,
             (0, 1 << 20),
         ),
         Parameter::number(
             "cache",
             "MiB of page cache then read, all CPUs together",
-            256,
+            320,
             (0, 1 << 20),
         ),
     ],
@@ -52,7 +52,15 @@ fn run(guest: &Guest, values: &Values) -> io::Result<()> {
     mark("page cache under pressure")?;
     fs::write(ZRAM_SIZE, format!("{}M", values.number("cache").max(1)))?;
     let pages = values.count("cache") * 256 / guest.workers().count();
-    let program = |_| vec![Op::ReadFile(ZRAM.to_owned(), pages)];
+    // Each reads a part of its own: pages that another has read would be in the cache already.
+    let program = |cpu: u32| {
+        let nth = guest.workers().take_while(|&other| other < cpu).count();
+        vec![Op::ReadPart {
+            file: ZRAM.to_owned(),
+            first: nth * pages,
+            pages,
+        }]
+    };
     // The readers are ready before memory is short: they are to read, not to start.
     let readers = Crew::ready(&guest.programs(program))?;
     let hog = [
@@ -88,9 +96,7 @@ fn hog_pages(values: &Values) -> io::Result<usize> {
     let free_kb = free_kb(&fs::read_to_string("/proc/meminfo")?)?;
     let min_kb = fs::read_to_string("/proc/sys/vm/min_free_kbytes")?;
     let min_kb: usize = min_kb.trim().parse().map_err(io::Error::other)?;
-    // Below the watermarks, which are up to twice the least, the kernel kills instead of reclaiming. Huge
-    // pages raise the least to some 60 MiB.
-    let left_kb = values.count("left") * 1024 + 2 * min_kb;
+    let left_kb = values.count("left") * 1024 + kept_kb(min_kb);
     let pages = free_kb.saturating_sub(left_kb) / PAGE_KB;
     if pages < HUGE_PAGES {
         return Err(io::Error::other(format!(
@@ -98,6 +104,14 @@ fn hog_pages(values: &Values) -> io::Result<usize> {
         )));
     }
     Ok(pages / HUGE_PAGES * HUGE_PAGES)
+}
+
+/// What the kernel may keep at most: the min watermark with the largest boost. Short of that it kills
+/// instead of reclaiming, because there is no page cache yet when the memory is taken. A boost is up to
+/// one and a half times the high watermark, which is one and a half times the min watermark. Huge pages
+/// raise the latter to some 60 MiB.
+fn kept_kb(min_kb: usize) -> usize {
+    min_kb + min_kb * 9 / 4
 }
 
 fn free_kb(meminfo: &str) -> io::Result<usize> {

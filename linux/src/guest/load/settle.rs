@@ -12,6 +12,8 @@ use crate::guest::crew::Crew;
 use crate::guest::op::Op;
 
 const FRACTION: &str = "/proc/sys/vm/percpu_pagelist_high_fraction";
+/// Reading it makes each CPU add what it has counted to the counters of zones.
+const STAT_REFRESH: &str = "/proc/sys/vm/stat_refresh";
 /// So large a fraction that `high` is four batches on every computer.
 const LEAST_HIGH: &str = "1000000";
 /// Enough pages for several refills and spills at the least `high`.
@@ -33,6 +35,8 @@ pub(super) fn settle(guest: &Guest) -> io::Result<()> {
     use_lists(guest, PAGES_AFTER)?;
     fs::write(FRACTION, "0")?;
     mark("high is free again")?;
+    // Each CPU has counted some free pages that the zone's counter does not show yet: now it does.
+    let _ = fs::read(STAT_REFRESH)?;
     // The note comes at once: what happens before it is part of the state that the text tells.
     let zoneinfo = fs::read_to_string("/proc/zoneinfo")?;
     mark("settled")?;

@@ -306,7 +306,9 @@ impl Actor {
         let pages = self.stage.mm.pages();
         if self.dice.chance(20) {
             let reclaiming = *self.dice.pick(&[Reclaiming::No, Reclaiming::Yes]);
-            return pages.set_reclaiming(sim, NodeId(self.dice.below(3)), reclaiming);
+            let node = NodeId(self.dice.below(3));
+            let highest = *self.dice.pick(&ZoneKind::ALL);
+            return pages.set_reclaiming(sim, node, highest, reclaiming);
         }
         let (knob, value) = scene::knob(&mut self.dice);
         pages

@@ -102,18 +102,26 @@ impl Walk<'_> {
         }
     }
 
-    /// What event `index` made the kernel give back from lists of `cpu`: all that follows on it
-    /// without anything else in between.
+    /// What event `index` made the kernel give back from lists of `cpu`: all that follows on it, in the
+    /// same thread, without anything else in between.
     pub(super) fn given_back(&mut self, index: usize, cpu: u32, kind: Kind) -> Vec<Move> {
         let mut moves = Vec::new();
+        let pid = self.events[index].pid;
         let mut next = self.future.of_cpu(index);
         while let Some(at) = next {
-            if self.done[at] || !self.give_back(at, cpu, kind, &mut moves) {
+            let goes_on = self.events[at].pid == pid && self.was_there(index, at);
+            if self.done[at] || !goes_on || !self.give_back(at, cpu, kind, &mut moves) {
                 break;
             }
             next = self.future.of_cpu(at);
         }
         moves
+    }
+
+    /// Whether the block of event `at` was in its place already at event `index`: otherwise another CPU has
+    /// freed it since, so that a drain of that CPU's lists gives it back.
+    fn was_there(&self, index: usize, at: usize) -> bool {
+        self.future.before(at).is_none_or(|before| before <= index)
     }
 
     /// Takes the block of one drain event off a list of `cpu`; `false` if it is no such event.
@@ -193,16 +201,31 @@ impl Walk<'_> {
             Kind::Drain
         };
         let mut moves = Vec::new();
+        let zone = self.zone_of(index);
         let mut next = Some(index);
         while let Some(at) = next {
-            if self.done[at] || !self.give_back(at, owner, kind, &mut moves) {
+            // Linux empties the lists of one zone after the other, and they can be used meanwhile.
+            let goes_on = self.was_there(index, at) && self.zone_of(at) == zone;
+            if self.done[at] || !goes_on || !self.give_back(at, owner, kind, &mut moves) {
                 break;
             }
             next = self.future.of_cpu(at);
         }
-        match interrupted {
-            Some((op, _)) => self.ops[op].moves.extend(moves),
-            None => self.push_op(index, owner, Action::Drain, moves),
+        match (interrupted, zone) {
+            (Some((op, _)), _) => self.ops[op].moves.extend(moves),
+            (None, Some(zone)) => {
+                let action = Action::Drain { zone, by: actor };
+                self.push_op(index, owner, action, moves);
+            }
+            (None, None) => {}
+        }
+    }
+
+    /// The zone of a block that is given back.
+    fn zone_of(&self, at: usize) -> Option<u8> {
+        match self.events[at].what {
+            What::PcpuDrain { pfn, .. } => self.zone(pfn),
+            _ => None,
         }
     }
 

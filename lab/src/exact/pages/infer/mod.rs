@@ -7,6 +7,7 @@
 //! was there before the recording. docs/exact-replay.md has all rules.
 
 mod free;
+mod reclaim;
 mod refill;
 mod tally;
 #[cfg(test)]
@@ -19,9 +20,11 @@ use plimsoll_recording::event::{Event, What};
 
 pub(super) use self::tally::Tally;
 use super::begin::note;
+use super::boost::{self, Boosts};
 use super::future::Future;
 use super::lists::{ListId, Lists, MOVABLE, Place, RECLAIMABLE, UNMOVABLE};
 use super::op::{Action, Move, Op};
+use super::rounds::Rounds;
 use super::zoneinfo::ZoneInfo;
 
 /// The operations that a recording's events stand for.
@@ -37,11 +40,13 @@ pub(super) struct Inferred {
 impl Inferred {
     pub(super) fn of(recording: &Recording, zones: &[ZoneInfo]) -> Self {
         let future = Future::of(&recording.events);
+        let rounds = Rounds::of(&recording.events);
         let mut before = HashMap::new();
         let mut doubts = Doubts::default();
-        let mut walk = Walk::new(recording, zones, &future);
+        let new = || Walk::new(recording, zones, &future, &rounds);
+        let mut walk = new();
         for _pass in 0..PASSES_MAX {
-            walk = Walk::new(recording, zones, &future);
+            walk = new();
             walk.seed(&before);
             walk.doubts = doubts.clone();
             walk.run();
@@ -82,6 +87,8 @@ struct Walk<'a> {
     symbols: &'a [String],
     zones: &'a [ZoneInfo],
     future: &'a Future,
+    rounds: &'a Rounds,
+    boosts: Boosts,
     lists: Lists,
     ops: Vec<Op>,
     /// Events that belong to an operation that was told of before.
@@ -123,12 +130,19 @@ struct Batch {
 const BLOCK_SHIFT: u64 = 9;
 
 impl<'a> Walk<'a> {
-    fn new(recording: &'a Recording, zones: &'a [ZoneInfo], future: &'a Future) -> Self {
+    fn new(
+        recording: &'a Recording,
+        zones: &'a [ZoneInfo],
+        future: &'a Future,
+        rounds: &'a Rounds,
+    ) -> Self {
         let mut walk = Self {
             events: &recording.events,
             symbols: &recording.header.symbols,
             zones,
             future,
+            rounds,
+            boosts: Boosts::new(zones, boost_factor(recording)),
             lists: Lists::default(),
             ops: Vec::new(),
             done: vec![false; recording.events.len()],
@@ -179,6 +193,10 @@ impl<'a> Walk<'a> {
             if !self.done[index] {
                 self.step(index, event);
             }
+            self.boost(index, event);
+            if self.rounds.ends_after(index) {
+                self.reclaim_ends(index, event.cpu);
+            }
         }
         for block in &self.new_doubts {
             *self.doubts.ruled_out.entry(*block).or_default() += 1;
@@ -216,7 +234,7 @@ impl<'a> Walk<'a> {
                 }
             }
             What::Mark(ref text) => self.mark(index, text),
-            _ => {}
+            ref what => self.reclaim(index, cpu, what),
         }
     }
 
@@ -462,6 +480,13 @@ impl<'a> Walk<'a> {
             _ => {}
         }
     }
+}
+
+/// `watermark_boost_factor`, or what it is if nobody changed it.
+fn boost_factor(recording: &Recording) -> u64 {
+    let text = recording.header.text("watermark_boost_factor");
+    let factor = text.and_then(|text| text.trim().parse().ok());
+    factor.unwrap_or(boost::FACTOR)
 }
 
 /// Functions that lower `high` and give back what is above it.

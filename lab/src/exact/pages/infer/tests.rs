@@ -170,3 +170,74 @@ fn a_spill_that_an_interrupt_delays_belongs_to_its_free() {
     assert!(matches!(spills[0].action, Action::Free { pfn: 5, .. }));
     assert_eq!(spills[0].moves[0].kind, Kind::Spill);
 }
+
+fn actions(found: &Inferred) -> Vec<&Action> {
+    found.ops.iter().map(|op| &op.action).collect()
+}
+
+const WAKE: What = What::KswapdWake {
+    node: 0,
+    zone: 2,
+    order: 0,
+};
+
+#[test]
+fn kswapd_reclaims_from_the_beginning_of_its_round_to_the_end() {
+    let found = infer(&[WAKE, free(5), What::KswapdDone, free(6)]);
+    assert!(
+        matches!(
+            actions(&found)[..],
+            [
+                Action::Reclaim {
+                    highest: 2,
+                    active: true
+                },
+                Action::Free { pfn: 5, .. },
+                Action::Reclaim { active: false, .. },
+                Action::Free { pfn: 6, .. },
+            ]
+        ),
+        "{:?}",
+        found.ops
+    );
+}
+
+#[test]
+fn without_an_event_of_its_end_a_round_ends_with_what_kswapd_frees_last() {
+    let found = infer(&[WAKE, free(5), drained(5), What::KswapdSleep { node: 0 }]);
+    let [_, freed, ended] = &found.ops[..] else {
+        panic!("{:?}", found.ops);
+    };
+    assert_eq!(freed.moves[0].kind, Kind::Spill);
+    let off = matches!(ended.action, Action::Reclaim { active: false, .. });
+    assert!(off && ended.event == 2, "{ended:?}");
+}
+
+#[test]
+fn an_allocation_that_wakes_kswapd_found_its_zones_short_but_for_a_boost() {
+    let woken = |gfp| What::WakeupKswapd {
+        node: 0,
+        zone: 1,
+        order: 0,
+        gfp,
+    };
+    assert_eq!(infer(&[woken(0)]).ops, []);
+    let direct = What::DirectReclaimBegin { order: 0, gfp: 1 };
+    let failed = What::AllocFailed {
+        order: 9,
+        mobility: Some(1),
+    };
+    let found = infer(&[woken(0xcc0), direct, failed]);
+    assert!(
+        matches!(
+            actions(&found)[..],
+            [
+                Action::Shortage { highest: 1 },
+                Action::Shortage { highest: u8::MAX },
+                Action::Shortage { highest: u8::MAX },
+            ]
+        ),
+        "{:?}",
+        found.ops
+    );
+}

@@ -1,5 +1,7 @@
 //! Plimsoll's page allocator in the state in which a recording begins, and the operations on it.
 
+mod shortage;
+
 use std::collections::HashMap;
 
 use plimsoll_mm::design::Design;
@@ -7,8 +9,7 @@ use plimsoll_mm::machine::Machine;
 use plimsoll_mm::page::sizing::Sizes;
 use plimsoll_mm::page::watermark::{Urgency, Watermarks};
 use plimsoll_mm::page::{
-    Config, FreeBlocks, Grouping, Layout, ListState, Mobility, Request, TypedBlock, ZoneKind,
-    ZoneLayout,
+    Config, Grouping, ListState, PageAllocator, Request, TypedBlock, ZoneKind,
 };
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::tunables::Knob;
@@ -18,17 +19,46 @@ use plimsoll_mm::vmstat::Manager;
 use super::follow::Learnt;
 use super::lists::{LISTS, ListId, MOVABLE};
 use super::machine::{Hold, Stepwise};
+use super::memory::{Area, Stock, kind_of, layout, mobility_of, order_of};
 use super::op::{Action, Op};
 use super::zoneinfo::ZoneInfo;
 
 /// The state of a CPU's lists in a zone at the start.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Start {
-    pub(super) high: u32,
-    pub(super) alloc_factor: u32,
-    pub(super) free_count: u32,
+pub(crate) struct Start {
+    pub(crate) high: u32,
+    pub(crate) alloc_factor: u32,
+    pub(crate) free_count: u32,
     /// Blocks on each list.
-    pub(super) blocks: [u32; LISTS],
+    pub(crate) blocks: [u32; LISTS],
+}
+
+impl Start {
+    /// Puts this on the lists of a CPU in a zone, taking blocks from that zone's `stock`.
+    pub(crate) fn seed<M: Machine>(
+        &self,
+        pages: &PageAllocator<M>,
+        machine: &M,
+        (zone, cpu): (u32, CpuId),
+        stock: &mut Stock,
+    ) -> Result<(), String> {
+        let mut blocks = Vec::new();
+        for (list, &count) in (0..).map(ListId).zip(&self.blocks) {
+            for _ in 0..count {
+                let pfn = stock.take(pages, machine, order_of(list.order()));
+                blocks.push(typed(pfn.ok_or("the zone is too small")?, list));
+            }
+        }
+        let state = ListState {
+            high: Pages(self.high),
+            alloc_factor: self.alloc_factor,
+            free_count: Pages(self.free_count),
+            freed_high_order: false,
+            blocks,
+        };
+        let seeded = pages.seed_lists(machine, zone, cpu, &state);
+        seeded.map_err(|error| error.to_string())
+    }
 }
 
 /// The settings of the recorded computer.
@@ -47,8 +77,10 @@ pub(super) struct Stage {
     machine: Stepwise,
     mm: Manager<Stepwise>,
     kinds: Vec<ZoneKind>,
-    /// By zone and order: memory in use since before the recording.
-    stock: Vec<[Vec<Pfn>; Order::COUNT]>,
+    /// By zone: its watermarks without a boost, and the sizes of its lists.
+    sizes: Vec<(Watermarks, Sizes)>,
+    /// By zone: memory in use since before the recording.
+    stock: Vec<Stock>,
     /// By the kernel's first frame: the block that stands for it.
     in_use: HashMap<u64, (Pfn, u8)>,
     /// Operations that Plimsoll could not perform.
@@ -58,7 +90,13 @@ pub(super) struct Stage {
 impl Stage {
     pub(super) fn new(design: Design, zones: &[ZoneInfo], knobs: &Knobs) -> Result<Self, String> {
         let machine = Stepwise::new(Topology::flat(knobs.cpus));
-        let mut config = Config::new(layout(zones).lazily());
+        let area = |zone: &ZoneInfo| Area {
+            kind: kind_of(&zone.name),
+            node: NodeId(0),
+            managed: zone.managed,
+        };
+        let areas: Vec<Area> = zones.iter().map(area).collect();
+        let mut config = Config::new(layout(&areas));
         config.design = design;
         config.grouping = Grouping::Huge;
         config.cache_slice = knobs.cache_slice.unwrap_or(config.cache_slice);
@@ -79,66 +117,59 @@ impl Stage {
         }
         let mut stock = Vec::new();
         for (index, zone) in (0..).zip(zones) {
-            let in_use = (0..zone.free / BLOCK + 1).find_map(|less| {
-                // Beside free blocks something must be in use: a zone that is nearly all free has a
-                // little less.
-                let free = free_blocks(zone.free - less * BLOCK);
-                mm.pages().seed_free(&machine, index, &free).ok()
-            });
-            let mut by_order: [Vec<Pfn>; Order::COUNT] = Default::default();
-            for block in in_use.unwrap_or_default() {
-                by_order[block.order.index()].push(block.pfn);
-            }
-            stock.push(by_order);
+            stock.push(Stock::beside(mm.pages(), &machine, index, zone.free));
         }
-        machine.take_holds();
-        Ok(Self {
+        let mut stage = Self {
             machine,
             mm,
-            kinds: zones.iter().map(|zone| kind(&zone.name)).collect(),
+            kinds: zones.iter().map(|zone| kind_of(&zone.name)).collect(),
+            sizes: vec![(Watermarks::default(), Sizes::BOOT); zones.len()],
             stock,
             in_use: HashMap::new(),
             refused: 0,
-        })
+        };
+        for (zone, info) in (0..).zip(zones) {
+            stage.free_up_to(zone, info.free);
+        }
+        // What was just freed is counted by CPU 0, and in the zones' counters from now on.
+        stage.mm.refresh(&stage.machine);
+        stage.machine.take_holds();
+        Ok(stage)
+    }
+
+    /// Gives memory in use back to a zone until `wanted` pages are free.
+    fn free_up_to(&mut self, zone: u8, wanted: u64) {
+        let view = self.mm.pages().view(&self.machine);
+        let free = view[usize::from(zone)].free.0;
+        let mut missing = wanted.saturating_sub(u64::from(free));
+        for order in (0..=Order::MAX.get()).rev() {
+            while missing >= 1 << order
+                && let Some(block) = self.take_stock(zone, order)
+            {
+                // Past the lists, which are to stay empty.
+                let free = || self.mm.pages().free(&self.machine, block, order_of(order));
+                self.refused += u64::from(self.machine.interrupting(free).is_err());
+                missing -= 1 << order;
+            }
+        }
     }
 
     /// Puts `start` on the lists of `cpu`.
     pub(super) fn seed(&mut self, zone: u8, cpu: u32, start: &Start) -> Result<(), String> {
-        let mut blocks = Vec::new();
-        for (list, &count) in (0..).map(ListId).zip(&start.blocks) {
-            for _ in 0..count {
-                let pfn = self
-                    .take_stock(zone, list.order())
-                    .ok_or("the zone is too small")?;
-                blocks.push(typed(pfn, list));
-            }
-        }
-        let state = ListState {
-            high: Pages(start.high),
-            alloc_factor: start.alloc_factor,
-            free_count: Pages(start.free_count),
-            freed_high_order: false,
-            blocks,
-        };
-        let seeded = self
-            .mm
-            .pages()
-            .seed_lists(&self.machine, u32::from(zone), CpuId(cpu), &state);
-        seeded.map_err(|error| error.to_string())
+        let stock = &mut self.stock[usize::from(zone)];
+        let place = (u32::from(zone), CpuId(cpu));
+        start.seed(self.mm.pages(), &self.machine, place, stock)
     }
 
     /// Sets watermarks and list sizes to the kernel's.
     pub(super) fn set_sizes(
-        &self,
+        &mut self,
         zone: u8,
         marks: Watermarks,
         sizes: Sizes,
     ) -> Result<(), String> {
-        let set = self
-            .mm
-            .pages()
-            .seed_sizes(&self.machine, u32::from(zone), marks, sizes);
-        set.map_err(|error| error.to_string())
+        self.sizes[usize::from(zone)] = (marks, sizes);
+        self.boost(zone, 0).map_err(|error| error.to_string())
     }
 
     pub(super) fn cpus(&self) -> usize {
@@ -155,14 +186,19 @@ impl Stage {
         self.machine.go_to(op.cpu);
         let done = match op.action {
             Action::Alloc { zone, list, pfn } => {
-                self.alloc(zone, (list.order(), list.mobility()), pfn)
+                let wanted = (list.order(), list.mobility());
+                self.test_high(zone.., wanted);
+                self.alloc(zone, wanted, pfn)
             }
             Action::AllocDirect {
                 zone,
                 order,
                 mobility,
                 pfn,
-            } => self.alloc_direct(zone, (order, mobility), pfn),
+            } => {
+                self.test_high(zone.., (order, mobility));
+                self.alloc_direct(zone, (order, mobility), pfn)
+            }
             Action::Bulk {
                 zone,
                 list,
@@ -190,10 +226,20 @@ impl Stage {
                 self.mm.refresh(&self.machine);
                 true
             }
-            Action::Drain => {
-                self.mm.pages().drain_cpu(&self.machine, CpuId(op.cpu));
+            Action::Drain { zone, by } => {
+                // The CPU that empties the lists counts the pages as free.
+                self.machine.go_to(by);
+                let (pages, cpu) = (self.mm.pages(), CpuId(op.cpu));
+                pages
+                    .drain_lists(&self.machine, u32::from(zone), cpu)
+                    .is_ok()
+            }
+            Action::Reclaim { highest, active } => {
+                self.set_reclaiming(highest, active);
                 true
             }
+            Action::Boost { zone, pages } => self.boost(zone, pages).is_ok(),
+            Action::Shortage { highest } => self.set_below_high(highest),
             Action::Online(true) => {
                 self.mm.cpu_online(&self.machine, CpuId(op.cpu));
                 true
@@ -279,9 +325,20 @@ impl Stage {
     fn request(&self, zone: u8, order: u8, mobility: u8) -> Request {
         Request::new(order_of(order))
             .from_zone(u32::from(zone))
-            .of_class(self.kinds[usize::from(zone)])
+            .of_class(self.class(zone, mobility))
             .of_mobility(mobility_of(mobility))
             .urgent(Urgency::NoWait)
+    }
+
+    /// The highest kind of zone that would have done: movable memory for movable pages, and otherwise all
+    /// but that. A request that only a lower zone can serve is taken for one of these.
+    fn class(&self, zone: u8, mobility: u8) -> ZoneKind {
+        let highest = if mobility == MOVABLE {
+            ZoneKind::Movable
+        } else {
+            ZoneKind::Normal
+        };
+        highest.max(self.kinds[usize::from(zone)])
     }
 
     /// The block that stands for the kernel's block at `pfn`, or one from before the recording.
@@ -309,18 +366,7 @@ impl Stage {
     /// A block of `order` that is in use since before the recording.
     fn take_stock(&mut self, zone: u8, order: u8) -> Option<Pfn> {
         let stock = &mut self.stock[usize::from(zone)];
-        let wanted = usize::from(order);
-        let found = (wanted..Order::COUNT).find(|&at| !stock[at].is_empty())?;
-        let block = stock[found].pop()?;
-        for at in (wanted..found).rev() {
-            let half = order_of(u8::try_from(at).ok()?);
-            self.mm
-                .pages()
-                .split_to(&self.machine, block, half.up()?, half)
-                .ok()?;
-            stock[at].push(Pfn(block.0 + half.pages().0));
-        }
-        Some(block)
+        stock.take(self.mm.pages(), &self.machine, order_of(order))
     }
 
     /// Blocks on each list of `cpu`.
@@ -341,6 +387,26 @@ impl Stage {
         state.unwrap_or_default()
     }
 
+    /// Takes pages from a zone past the lists, or gives them to it if `pages` is negative: those that the
+    /// kernel moved and Plimsoll did not.
+    pub(super) fn take_from_zone(&mut self, zone: u8, cpu: u32, pages: i64) {
+        self.machine.go_to(cpu);
+        let request = self.request(zone, 0, MOVABLE).urgent(Urgency::Reserve);
+        for _ in 0..pages {
+            let take = || self.mm.pages().alloc(&self.machine, request);
+            if let Ok(page) = self.machine.interrupting(take) {
+                self.stock[usize::from(zone)].put(Order::ZERO, page);
+            }
+        }
+        for _ in pages..0 {
+            if let Some(page) = self.take_stock(zone, 0) {
+                let free = || self.mm.pages().free(&self.machine, page, Order::ZERO);
+                self.refused += u64::from(self.machine.interrupting(free).is_err());
+            }
+        }
+        self.machine.take_holds();
+    }
+
     /// Makes the lists of `cpu` as long as the kernel's, and notes what was learnt of the rest of their
     /// state.
     pub(super) fn set_lists(&mut self, zone: u8, cpu: u32, wanted: &[u32; LISTS], learnt: Learnt) {
@@ -353,7 +419,7 @@ impl Stage {
             for _ in want..have {
                 let request = self.request(zone, list.order(), list.mobility());
                 if let Ok(pfn) = self.mm.pages().alloc(&self.machine, request) {
-                    self.stock[usize::from(zone)][usize::from(list.order())].push(pfn);
+                    self.stock[usize::from(zone)].put(order_of(list.order()), pfn);
                 }
             }
             for _ in have..want {
@@ -384,59 +450,4 @@ fn typed(pfn: Pfn, list: ListId) -> TypedBlock {
         order: order_of(list.order()),
         mobility: mobility_of(list.mobility()),
     }
-}
-
-fn order_of(order: u8) -> Order {
-    Order::new(order).unwrap_or(Order::MAX)
-}
-
-fn mobility_of(mobility: u8) -> Mobility {
-    Mobility::new(mobility).unwrap_or(Mobility::Movable)
-}
-
-fn kind(name: &str) -> ZoneKind {
-    let known = ZoneKind::ALL.into_iter().find(|kind| kind.name() == name);
-    known.unwrap_or(ZoneKind::Normal)
-}
-
-/// Pages of the largest blocks.
-const BLOCK: u64 = 1 << 10;
-
-/// The zones side by side, each as large as what the kernel manages of it.
-fn layout(zones: &[ZoneInfo]) -> Layout {
-    let block = Order::MAX.pages().0;
-    let mut start = 0;
-    let layouts: Vec<ZoneLayout> = zones
-        .iter()
-        .map(|zone| {
-            let managed = u32::try_from(zone.managed).unwrap_or(u32::MAX - block);
-            let spanned = managed.next_multiple_of(block);
-            let mut holes = Vec::new();
-            if spanned > managed {
-                holes.push(start + managed..start + spanned);
-            }
-            let layout = ZoneLayout {
-                kind: kind(&zone.name),
-                node: NodeId(0),
-                start: Pfn(start),
-                spanned: Pages(spanned),
-                holes,
-            };
-            start += spanned;
-            layout
-        })
-        .collect();
-    Layout::of(layouts)
-}
-
-/// `free` pages in blocks as large as possible.
-fn free_blocks(free: u64) -> FreeBlocks {
-    let mut blocks: FreeBlocks = [[0; Order::COUNT]; Mobility::COUNT];
-    let movable = &mut blocks[usize::from(MOVABLE)];
-    for (order, count) in movable.iter_mut().enumerate() {
-        let bit = free >> order & 1;
-        *count = u32::try_from(bit).unwrap_or(0);
-    }
-    movable[Order::COUNT - 1] = u32::try_from(free >> 10).unwrap_or(u32::MAX);
-    blocks
 }

@@ -1,0 +1,118 @@
+//! Boosts of watermarks, as the kernel's events tell them.
+//!
+//! Linux raises all watermarks of a zone by the pages of a page block whenever an allocation tries to
+//! claim a block of another type of which a part is free, up to a limit. When kswapd ends a round, it takes
+//! away what there was at the round's beginning.
+
+use super::zoneinfo::ZoneInfo;
+
+/// Pages of a page block.
+const BLOCK_PAGES: u64 = 1 << BLOCK_ORDER;
+const BLOCK_ORDER: u8 = 9;
+/// The limit, in ten-thousandths of the high watermark, unless the recording says otherwise.
+pub(super) const FACTOR: u64 = 15_000;
+
+/// The boost of each zone.
+#[derive(Clone, Debug)]
+pub(super) struct Boosts {
+    zones: Vec<Boost>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Boost {
+    most: u64,
+    now: u64,
+    /// At the beginning of kswapd's round.
+    of_round: u64,
+}
+
+impl Boosts {
+    /// None of `zones` is boosted; `factor` is `watermark_boost_factor`.
+    pub(super) fn new(zones: &[ZoneInfo], factor: u64) -> Self {
+        let most = |zone: &ZoneInfo| {
+            let large = zone.managed >= BLOCK_PAGES * 4;
+            let most = zone.marks[2] * factor / 10_000;
+            if large && most > 0 {
+                most.max(BLOCK_PAGES)
+            } else {
+                0
+            }
+        };
+        let boost = |zone| Boost {
+            most: most(zone),
+            now: 0,
+            of_round: 0,
+        };
+        Self {
+            zones: zones.iter().map(boost).collect(),
+        }
+    }
+
+    /// A free block of `order` was found in a page block of another type. The new boost, if that
+    /// changes it.
+    pub(super) fn claim(&mut self, zone: u8, order: u8) -> Option<u64> {
+        let boost = self.zones.get_mut(usize::from(zone))?;
+        // A page block that is free as a whole changes its type without more ado.
+        if order >= BLOCK_ORDER || boost.now == boost.most {
+            return None;
+        }
+        boost.now = (boost.now + BLOCK_PAGES).min(boost.most);
+        Some(boost.now)
+    }
+
+    /// kswapd begins a round.
+    pub(super) fn round_begins(&mut self) {
+        for boost in &mut self.zones {
+            boost.of_round = boost.now;
+        }
+    }
+
+    /// kswapd ends its round. The zones whose boost changes, with their new ones.
+    pub(super) fn round_ends(&mut self) -> Vec<(u8, u64)> {
+        let mut changed = Vec::new();
+        for (zone, boost) in (0..).zip(&mut self.zones) {
+            let made_up_for = std::mem::take(&mut boost.of_round).min(boost.now);
+            if made_up_for > 0 {
+                boost.now -= made_up_for;
+                changed.push((zone, boost.now));
+            }
+        }
+        changed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn boosts() -> Boosts {
+        let zone = |managed, high| ZoneInfo {
+            managed,
+            marks: [0, 0, high],
+            ..ZoneInfo::default()
+        };
+        Boosts::new(&[zone(1000, 100), zone(1 << 20, 1000)], FACTOR)
+    }
+
+    #[test]
+    fn a_claim_of_a_part_of_a_block_boosts_up_to_the_limit() {
+        let mut boosts = boosts();
+        assert_eq!(boosts.claim(1, 9), None, "all of a block is free");
+        let claims = [0, 4, 8, 8].map(|order| boosts.claim(1, order));
+        assert_eq!(claims, [Some(512), Some(1024), Some(1500), None]);
+        assert_eq!(boosts.claim(0, 3), None, "a small zone");
+        assert_eq!(boosts.claim(2, 3), None, "no such zone");
+    }
+
+    #[test]
+    fn a_round_takes_away_what_there_was_at_its_beginning() {
+        let mut boosts = boosts();
+        boosts.claim(1, 3);
+        boosts.round_begins();
+        boosts.claim(1, 3);
+        assert_eq!(boosts.round_ends(), [(1, 512)]);
+        assert_eq!(boosts.round_ends(), []);
+        boosts.round_begins();
+        assert_eq!(boosts.round_ends(), [(1, 0)]);
+    }
+}

@@ -1,0 +1,65 @@
+//! When kswapd reclaims, and when allocations find that memory is short.
+
+use plimsoll_recording::event::{Event, What};
+
+use super::super::op::Action;
+use super::Walk;
+
+/// More than the index of any zone.
+const ALL_ZONES: u8 = u8::MAX;
+
+impl Walk<'_> {
+    /// Notes what an event says of reclaim, if it says something.
+    pub(super) fn reclaim(&mut self, index: usize, cpu: u32, what: &What) {
+        if matches!(what, What::DirectReclaimEnd { .. }) {
+            // What the thread gives back from now on is no spill of what it freed while it reclaimed: an
+            // allocation that got nothing by reclaim drains all lists.
+            self.freeing.remove(&cpu);
+        }
+        let action = match *what {
+            What::KswapdWake { zone, .. } => {
+                self.boosts.round_begins();
+                Action::Reclaim {
+                    highest: zone,
+                    active: true,
+                }
+            }
+            What::KswapdDone => return self.reclaim_ends(index, cpu),
+            // Woken without a request, kswapd is to make up for a boosted watermark, not for a shortage.
+            What::WakeupKswapd { zone, gfp, .. } if gfp != 0 => Action::Shortage { highest: zone },
+            What::DirectReclaimBegin { .. } | What::AllocFailed { .. } => {
+                Action::Shortage { highest: ALL_ZONES }
+            }
+            _ => return,
+        };
+        self.push_op(index, cpu, action, Vec::new());
+    }
+
+    /// kswapd's round ends.
+    pub(super) fn reclaim_ends(&mut self, index: usize, cpu: u32) {
+        let action = Action::Reclaim {
+            highest: ALL_ZONES,
+            active: false,
+        };
+        self.push_op(index, cpu, action, Vec::new());
+        for (zone, pages) in self.boosts.round_ends() {
+            self.push_op(index, cpu, Action::Boost { zone, pages }, Vec::new());
+        }
+    }
+
+    /// Notes a boost of watermarks: an allocation found a block in a page block of another type.
+    pub(super) fn boost(&mut self, index: usize, event: &Event) {
+        let What::ExtFrag {
+            pfn,
+            fallback_order,
+            ..
+        } = event.what
+        else {
+            return;
+        };
+        let Some(zone) = self.zone(pfn) else { return };
+        if let Some(pages) = self.boosts.claim(zone, fallback_order) {
+            self.push_op(index, event.cpu, Action::Boost { zone, pages }, Vec::new());
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! The state in which a replay begins: all memory free, or as the recording tells it.
+
+use std::cell::RefCell;
+
+use plimsoll_mm::machine::Machine;
+use plimsoll_mm::page::Request;
+use plimsoll_mm::page::watermark::Watermarks;
+use plimsoll_mm::topology::Topology;
+use plimsoll_mm::units::{CpuId, NodeId, Order, Pages, Pfn};
+use plimsoll_mm::vmstat::Manager;
+use plimsoll_sim::Sim;
+
+use super::plan::Ask;
+use crate::exact::pages::State;
+use crate::exact::pages::memory::{Area, Stock};
+use crate::room::Room;
+
+/// What a replay begins with.
+#[derive(Clone, Copy)]
+pub(super) enum Start<'a> {
+    /// Empty lists and free zones, and why.
+    Cold(Why),
+    /// What the recording tells.
+    Recorded(&'a State),
+}
+
+/// Why a replay begins with empty lists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Why {
+    /// There is no `/proc/zoneinfo`.
+    NoZoneinfo,
+    /// There is one, but refills are not recorded, so it is not known which list is how long.
+    NoRefills,
+}
+
+impl Why {
+    pub(super) const fn text(self) -> &'static str {
+        match self {
+            Self::NoZoneinfo => "the recording has no /proc/zoneinfo of before",
+            Self::NoRefills => "the recording has no mm_page_alloc_zone_locked",
+        }
+    }
+}
+
+/// The memory of a simulated machine that has begun.
+pub(super) struct Memory {
+    /// By node, the index of its first zone.
+    first: Vec<u32>,
+    /// By zone, what is in use since before.
+    stock: Vec<RefCell<Stock>>,
+}
+
+/// How many recorded CPUs each node has to run: `cpus` streams, `scale` times.
+fn shares(topology: &Topology, cpus: u32, scale: u32) -> Vec<u32> {
+    let mut shares = vec![0; topology.nodes() as usize];
+    for cpu in 0..cpus * scale {
+        let NodeId(node) = topology.place(CpuId(cpu)).node;
+        shares[node as usize] += 1;
+    }
+    shares
+}
+
+/// The part of `pages` that `share` of `cpus` CPUs bring.
+fn part(pages: u64, share: u32, cpus: u32) -> u64 {
+    pages * u64::from(share) / u64::from(cpus.max(1))
+}
+
+fn part_of(pages: Pages, share: u32, cpus: u32) -> Pages {
+    Pages(u32::try_from(part(u64::from(pages.0), share, cpus)).unwrap_or(u32::MAX))
+}
+
+impl Memory {
+    /// Every zone of the recording on every node whose CPUs run something: each CPU brings its part of
+    /// the zone.
+    pub(super) fn areas(state: &State, topology: &Topology, cpus: u32, scale: u32) -> Vec<Area> {
+        let shares = shares(topology, cpus, scale);
+        let nodes = (0..)
+            .map(NodeId)
+            .zip(shares)
+            .filter(|(_, share)| *share > 0);
+        let of_node = |(node, share)| {
+            state.zones.iter().map(move |zone| Area {
+                kind: zone.kind,
+                node,
+                managed: part(zone.managed, share, cpus).max(u64::from(Order::MAX.pages().0)),
+            })
+        };
+        nodes.flat_map(of_node).collect()
+    }
+
+    /// Gives the zones and lists of `room`, which was laid out as [`Memory::areas`] says, the recorded
+    /// state. `cpus` are the recorded numbers of the CPUs that take part.
+    pub(super) fn begin(
+        room: &Room,
+        state: &State,
+        cpus: &[u32],
+        scale: u32,
+    ) -> Result<Self, String> {
+        let (sim, pages) = (&room.sim, room.mm.pages());
+        let of = index(cpus.len());
+        let mut memory = Self {
+            first: Vec::new(),
+            stock: Vec::new(),
+        };
+        for share in shares(sim.topology(), of, scale) {
+            memory.first.push(index(memory.stock.len()));
+            for zone in state.zones.iter().filter(|_| share > 0) {
+                let at = index(memory.stock.len());
+                let free = part(zone.free, share, of);
+                let stock = Stock::beside(pages, sim, at, free);
+                memory.stock.push(RefCell::new(stock));
+                let marks = Watermarks {
+                    min: part_of(zone.marks.min, share, of),
+                    low: part_of(zone.marks.low, share, of),
+                    high: part_of(zone.marks.high, share, of),
+                };
+                let set = pages.seed_sizes(sim, at, marks, zone.sizes);
+                set.map_err(|error| error.to_string())?;
+            }
+        }
+        for copy in 0..scale {
+            for (nth, &recorded) in (0..).zip(cpus) {
+                memory.seed_lists(room, state, recorded, CpuId(copy * of + nth))?;
+            }
+        }
+        Ok(memory)
+    }
+
+    /// Puts on the lists of `cpu` what is on those of the `recorded` one.
+    fn seed_lists(
+        &self,
+        room: &Room,
+        state: &State,
+        recorded: u32,
+        cpu: CpuId,
+    ) -> Result<(), String> {
+        for (kind, zone) in (0..).zip(&state.zones) {
+            let lists = zone.lists.get(recorded as usize);
+            let Some(lists) = lists.and_then(Option::as_ref) else {
+                continue;
+            };
+            let at = self.zone(&room.sim, cpu, kind);
+            let mut stock = self.stock[at as usize].borrow_mut();
+            let pages = room.mm.pages();
+            lists.start.seed(pages, &room.sim, (at, cpu), &mut stock)?;
+        }
+        Ok(())
+    }
+
+    /// The request for `ask` by a task on this CPU: from the zone that stands for the recorded one.
+    pub(super) fn request(&self, sim: &Sim, ask: Ask) -> Request {
+        let request = Request::new(ask.order).of_mobility(ask.mobility);
+        match ask.zone {
+            Some(zone) => request.from_zone(self.zone(sim, sim.this_cpu(), zone)),
+            None => request,
+        }
+    }
+
+    /// A block that is in use since before, from the zone that stands for the recorded one.
+    pub(super) fn take_old(&self, mm: &Manager<Sim>, sim: &Sim, ask: Ask) -> Option<Pfn> {
+        let zone = self.zone(sim, sim.this_cpu(), ask.zone?);
+        let mut stock = self.stock[zone as usize].borrow_mut();
+        stock.take(mm.pages(), sim, ask.order)
+    }
+
+    /// The zone that stands for the recorded zone `zone` on the node of `cpu`.
+    fn zone(&self, sim: &Sim, cpu: CpuId, zone: u8) -> u32 {
+        let NodeId(node) = sim.topology().place(cpu).node;
+        self.first[node as usize] + u32::from(zone)
+    }
+}
+
+fn index(at: usize) -> u32 {
+    u32::try_from(at).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,119 @@
+//! Whether a zone may give, and whether it counts as below its high watermark.
+//!
+//! The latter is a hint to page lists (Linux: `ZONE_BELOW_HIGH`): an allocation that finds the zone below
+//! sets it, and a spill that finds the zone above clears it.
+
+use core::sync::atomic::Ordering::Relaxed;
+
+use super::layout::ZoneKind;
+use super::mobility::Mobility;
+use super::watermark::{self, Urgency};
+use super::zone::{Ask, Mark, Settings, Zone};
+use crate::machine::{Machine, Word};
+use crate::units::{Order, Pages};
+
+/// How a zone's free pages stand to its high watermark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Supply {
+    /// Above it.
+    Plenty,
+    /// Below it, or lately so.
+    Short,
+}
+
+impl<M: Machine> Zone<M> {
+    /// Whether the zone may give a block and stay above its `mark`; notes when it is below its
+    /// high watermark, which makes frees return pages early.
+    pub(super) fn allows(&self, machine: &M, ask: Ask) -> bool {
+        let free = self.free_for(machine, ask);
+        if self.notice_shortage(machine, ask, free) == Supply::Plenty {
+            return true;
+        }
+        let marks = self.watermarks(machine);
+        let mark = match ask.mark {
+            Mark::Min => marks.min,
+            Mark::Low => marks.low,
+            Mark::High => marks.high,
+        };
+        // For `Reserve` the free lists alone decide: the counter lags by what each CPU has not folded,
+        // so it may say that there is less than there is.
+        ask.lowers_marks_as() == Urgency::Reserve || self.stays_above(machine, mark, ask, free)
+    }
+
+    /// Tests the high watermark as an allocation does.
+    pub(super) fn test_high(&self, machine: &M, ask: Ask) {
+        if self.settings.below_high.load(machine, Relaxed) == 0 {
+            let free = self.free_for(machine, ask);
+            self.notice_shortage(machine, ask, free);
+        }
+    }
+
+    pub(super) fn set_below_high(&self, machine: &M) {
+        self.settings.below_high.store(machine, 1, Relaxed);
+    }
+
+    /// Notes when the zone is below its high watermark; it is known to be until a spill finds that it is
+    /// above it again.
+    fn notice_shortage(&self, machine: &M, ask: Ask, free: u64) -> Supply {
+        let below_high = &self.settings.below_high;
+        if below_high.load(machine, Relaxed) != 0 {
+            return Supply::Short;
+        }
+        let high = self.watermarks(machine).high;
+        if self.stays_above(machine, high, ask, free) {
+            return Supply::Plenty;
+        }
+        below_high.store(machine, 1, Relaxed);
+        Supply::Short
+    }
+
+    /// Free pages that the request may count on.
+    fn free_for(&self, machine: &M, ask: Ask) -> u64 {
+        let free = self.free_pages(machine);
+        free.saturating_sub(self.out_of_bounds(machine, ask))
+    }
+
+    fn stays_above(&self, machine: &M, mark: Pages, ask: Ask, free: u64) -> bool {
+        let reserve = Settings::<M>::pages(machine, &self.settings.reserve[ask.class as usize]);
+        watermark::allows(
+            free,
+            ask.order.pages(),
+            mark,
+            reserve,
+            ask.lowers_marks_as(),
+        )
+    }
+
+    /// Whether the zone may give `count` single pages at once and stay above its low watermark. Does
+    /// not note whether it is below the high one.
+    pub(super) fn spares(&self, machine: &M, ask: Ask, count: Pages) -> bool {
+        let reserve = Settings::<M>::pages(machine, &self.settings.reserve[ask.class as usize]);
+        let low = self.watermarks(machine).low;
+        let mark = Pages(low.0.saturating_add(count.0));
+        let free = self.free_pages(machine);
+        let free = free.saturating_sub(self.out_of_bounds(machine, ask));
+        watermark::allows(free, Pages(1), mark, reserve, ask.lowers_marks_as())
+    }
+
+    /// Forgets having been below the high watermark once free pages are above it again, and above what
+    /// the zone keeps from requests that higher zones could serve: a request that fits anywhere would
+    /// find it below otherwise (Linux: the end of `free_unref_page_commit`).
+    pub(super) fn notice_plenty(&self, machine: &M) {
+        let below_high = &self.settings.below_high;
+        if below_high.load(machine, Relaxed) == 0 {
+            return;
+        }
+        let ask = Ask {
+            order: Order::ZERO,
+            class: ZoneKind::Movable,
+            urgency: Urgency::Normal,
+            mark: Mark::High,
+            mobility: Mobility::Movable,
+            unmixed: false,
+        };
+        let free = self.free_for(machine, ask);
+        if self.stays_above(machine, self.watermarks(machine).high, ask, free) {
+            below_high.store(machine, 0, Relaxed);
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! Mutants that no test can or need notice, each with the reason: `xtask/survivors.toml`.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use toml::{Table, Value};
+
+/// Where they are listed, from the root.
+pub(crate) const FILE: &str = "xtask/survivors.toml";
+
+/// Keys of accepted mutants, with the reasons.
+pub(crate) fn read(root: &Path) -> Result<BTreeMap<String, String>, String> {
+    let text = fs::read_to_string(root.join(FILE))
+        .map_err(|error| format!("cannot read {FILE}: {error}"))?;
+    Ok(parse(&text)?.into_iter().collect())
+}
+
+/// The mutants listed in `text` and their reasons, in order.
+pub(crate) fn parse(text: &str) -> Result<Vec<(String, String)>, String> {
+    let table: Table = text.parse().map_err(|error| format!("{FILE}: {error}"))?;
+    let Some(listed) = table.get("survivor") else {
+        return Ok(Vec::new());
+    };
+    let listed = listed.as_array();
+    let listed = listed.ok_or_else(|| format!("{FILE}: write [[survivor]]"))?;
+    let survivor = |value: &Value| {
+        let word = |key: &str| value.get(key).and_then(Value::as_str).map(str::to_owned);
+        match (word("mutant"), word("reason")) {
+            (Some(mutant), Some(reason)) => Ok((mutant, reason)),
+            _ => Err(format!(
+                "{FILE}: every [[survivor]] has a `mutant` and a `reason`"
+            )),
+        }
+    };
+    listed.iter().map(survivor).collect()
+}
