@@ -157,7 +157,7 @@ impl<M: Machine> PageAllocator<M> {
         mut tried: Tried,
     ) -> Result<Pfn, AllocError> {
         if tried.no_kill == NoKill::NobodyLeft {
-            tried.drained += self.drain_each(machine);
+            tried.drained += self.drain_again(machine);
             if let Some(pfn) = self.try_zones(machine, request, Mark::Min) {
                 return Ok(pfn);
             }
@@ -177,9 +177,7 @@ impl<M: Machine> PageAllocator<M> {
             if got > Pages::ZERO {
                 self.give_kept(machine, request, Kept::Few);
             }
-            // Not `drain_all`: that one leaves it to a drain under way, which may not have come to
-            // the pages this allocation needs, and there is no later chance.
-            tried.drained += self.drain_each(machine);
+            tried.drained += self.drain_again(machine);
             if let Some(pfn) = attempt() {
                 return Some(pfn);
             }

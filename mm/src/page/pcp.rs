@@ -374,7 +374,8 @@ impl Pcp {
             self.high = lowered_by(self.free_count.max(batch));
             return self.count.max(high_min);
         }
-        let need = self.free_count + batch;
+        // Pages freed in a row may have been set to any number.
+        let need = self.free_count.saturating_add(batch);
         if self.count >= high && self.high < need {
             self.high = need.clamp(high_min, high_max);
         }

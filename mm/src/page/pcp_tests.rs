@@ -41,6 +41,17 @@ fn refills_double_until_a_free_halves_them() {
 }
 
 #[test]
+fn an_allocation_halves_how_many_pages_were_freed_in_a_row() {
+    let mut pcp = Pcp::new(Metadata::WhenSplit);
+    fill(&mut pcp, 101, &mood());
+    assert_eq!(pcp.free_count, 101);
+    for left in [50, 25, 12] {
+        pcp.note_alloc();
+        assert_eq!(pcp.free_count, left);
+    }
+}
+
+#[test]
 fn a_disabled_list_frees_one_page_at_a_time_and_refills_with_one() {
     let mood = Mood {
         sizes: Sizes::BOOT,

@@ -74,6 +74,8 @@ pub enum SeedError {
     NotListed(Order),
     /// A block for a list was not handed out with its order; those before it are on the lists.
     Block(FreeError),
+    /// Sizes that lists cannot have: see [`Sizes::is_possible`].
+    Sizes(Sizes),
 }
 
 impl fmt::Display for SeedError {
@@ -92,6 +94,17 @@ impl fmt::Display for SeedError {
                 )
             }
             Self::Block(error) => error.fmt(f),
+            Self::Sizes(Sizes {
+                batch,
+                high_min,
+                high_max,
+            }) => write!(
+                f,
+                "lists cannot move {batch} pages at a time and have {high_min} to {high_max}: a \
+                 batch is 1 to {}, and the lowest high is not above the highest, which is {} at most",
+                Sizes::BATCH_MAX,
+                Sizes::HIGH_MAX
+            ),
         }
     }
 }
@@ -134,7 +147,7 @@ impl<M: Machine> PageAllocator<M> {
     /// hold until a knob or the number of CPUs changes.
     ///
     /// # Errors
-    /// When there is no such zone.
+    /// When there is no such zone, or lists cannot have these sizes.
     pub fn seed_sizes(
         &self,
         machine: &M,
@@ -143,6 +156,9 @@ impl<M: Machine> PageAllocator<M> {
         sizes: Sizes,
     ) -> Result<(), SeedError> {
         let zone = self.zone_at(zone)?;
+        if !sizes.is_possible() {
+            return Err(SeedError::Sizes(sizes));
+        }
         let scale = self.tunable(machine, Knob::BatchScaleMax);
         let hold = Nanos(self.tunable(machine, Knob::HoldTimeMax));
         let online = self.cpus.online(machine);

@@ -105,7 +105,10 @@ impl<M: Machine> PageAllocator<M> {
             let lists = &zonelists[topology.place(cpu).node.index()];
             array::from_fn(|class| lists[class].first().copied().unwrap_or(NO_ZONE))
         };
+        let mut ascending: Box<[u32]> = (0..).take(zones.len()).collect();
+        ascending.sort_unstable_by_key(|&zone| zones[zone as usize].pfn(0));
         let pages = Self {
+            ascending,
             nearest: topology.ids().map(nearest).collect(),
             alone: (0..).take(zones.len()).collect(),
             zonelists,

@@ -41,8 +41,9 @@ pub(crate) struct Zone<M: Machine> {
     pub(super) settings: Settings<M>,
 }
 
-/// One CPU's part of a zone, away from those of its neighbours. In this order, the words are in
-/// the cache lines in which the lock and its list of single pages begin.
+/// One CPU's part of a zone, in cache lines of its own. The words come first. Where the lock begins is
+/// its machine's choice: the lock of `host` is aligned to a pair of lines, so the words have a pair of
+/// their own before it.
 #[repr(C, align(128))]
 pub(super) struct Slot<M: Machine> {
     /// Pages on the lists, for those who look without the lock.
@@ -187,7 +188,10 @@ impl<M: Machine> Zone<M> {
     /// The lists of `cpu`.
     #[inline]
     pub(super) fn slot(&self, cpu: CpuId) -> &Slot<M> {
-        &self.slots[cpu.index()]
+        match self.slots.get(cpu.index()) {
+            Some(slot) => slot,
+            None => no_such_cpu(cpu, self.slots.len()),
+        }
     }
 
     /// What page-list decisions depend on right now.
@@ -294,6 +298,16 @@ impl<M: Machine> Slot<M> {
     }
 }
 
+/// A CPU that the allocator has nothing for.
+#[cold]
+#[inline(never)]
+pub(super) fn no_such_cpu(cpu: CpuId, cpus: usize) -> ! {
+    panic!(
+        "CPU {cpu} is none of the {cpus} of the machine that this allocator was made with: \
+         call it with that machine"
+    )
+}
+
 /// How a zone is to be run.
 #[derive(Clone, Copy)]
 pub(super) struct Policy {
@@ -370,9 +384,17 @@ fn filled<T: Tags>(layout: &ZoneLayout, metadata: Metadata, frames: Frames<'_, T
         for at in page..end {
             frames.tags.set(at, tag::HOLE);
         }
-        let in_hole = |at: u32| layout.holes.iter().any(|hole| hole.contains(&(first + at)));
-        for at in (page..end).filter(|&at| !in_hole(at)) {
-            buddy.give(frames, at, Order::ZERO);
+        let mut at = page;
+        while at < end {
+            // Each page and each hole is looked at once: both ascend.
+            while holes.next_if(|hole| hole.end - first <= at).is_some() {}
+            match holes.peek() {
+                Some(hole) if hole.start - first <= at => at = (hole.end - first).min(end),
+                _ => {
+                    buddy.give(frames, at, Order::ZERO);
+                    at += 1;
+                }
+            }
         }
     }
     buddy

@@ -85,28 +85,38 @@ impl<M: Machine> AddressSpace<M> {
         let private = whole.kind == PageKind::Anon;
         spot.upper.frame.with(machine, Site::Fault, |upper| {
             spot.leaf.entries.with(machine, Site::Fault, |entries| {
-                if private && self.has(machine, Flag::Unstable) {
-                    return Err(Unstable);
-                }
-                if self.tree.version() != version {
-                    return Ok(Some(Attempt::Again));
-                }
-                match entries.what() {
+                let made = match entries.what() {
                     What::Huge(_) => return Ok(Some(Attempt::Done(Faulted::Already))),
                     What::Nothing => {
                         let Some(blank) = spares.table.take() else {
                             return Ok(None);
                         };
                         entries.provide(blank);
-                        spot.leaf.set_huge(entries, whole);
-                        self.table.count(machine, 1);
+                        1
                     }
                     // What was mapped here before has left it: it is kept as if it was new.
-                    What::Table if entries.used() == 0 => spot.leaf.set_huge(entries, whole),
+                    What::Table if entries.used() == 0 => 0,
                     What::Table => return Ok(None),
+                };
+                spot.leaf.set_huge(entries, whole);
+                self.table.count(machine, made);
+                // An unmapping or a reaper looks for huge pages without this lock, so the mapping is
+                // looked at again only after the page can be found.
+                let refused = if private && self.has(machine, Flag::Unstable) {
+                    Err(Unstable)
+                } else if self.tree.version() != version {
+                    Ok(Some(Attempt::Again))
+                } else {
+                    self.put_upper(machine, (spot, upper), spares);
+                    return Ok(Some(Attempt::Done(Faulted::Huge)));
+                };
+                if made == 0 {
+                    spot.leaf.go_live(entries);
+                } else {
+                    spares.table = spot.leaf.take_blank(entries);
+                    self.table.count(machine, -made);
                 }
-                self.put_upper(machine, (spot, upper), spares);
-                Ok(Some(Attempt::Done(Faulted::Huge)))
+                refused
             })
         })
     }

@@ -36,6 +36,8 @@ struct Batch {
     short: Option<AllocError>,
     /// Whether there were too few.
     ran_dry: bool,
+    /// Whether those who hold translations were told that pages of a file leave.
+    may_replace: bool,
 }
 
 /// The address space is being reaped.
@@ -54,6 +56,27 @@ impl<M: Machine> AddressSpace<M> {
         memory: Memory<'_, M>,
         version: u64,
         pages: Range<Vpn>,
+    ) -> Result<Attempt, FaultError> {
+        self.fill_entries(memory, version, pages, false)
+    }
+
+    /// The same, and where a page of a file is its copy takes its place. Those who hold translations
+    /// were told.
+    pub(super) fn fill_replacing(
+        &self,
+        memory: Memory<'_, M>,
+        version: u64,
+        pages: Range<Vpn>,
+    ) -> Result<Attempt, FaultError> {
+        self.fill_entries(memory, version, pages, true)
+    }
+
+    fn fill_entries(
+        &self,
+        memory: Memory<'_, M>,
+        version: u64,
+        pages: Range<Vpn>,
+        may_replace: bool,
     ) -> Result<Attempt, FaultError> {
         let machine = memory.machine;
         let spot = self.table.spot(machine, pages.start)?;
@@ -84,6 +107,7 @@ impl<M: Machine> AddressSpace<M> {
                 return Err(error);
             }
         };
+        batch.may_replace = may_replace;
         let outcome = self.fill_table(memory, version, (spot, range, spares), &mut batch);
         self.settle_batch(memory, &batch);
         match (outcome, batch.short) {
@@ -167,6 +191,10 @@ impl<M: Machine> AddressSpace<M> {
                 if is_own(there) {
                     continue;
                 }
+                if matches!(there, Some(Entry::Page(_))) && !batch.may_replace {
+                    // A page of the file came since the look at this entry: nobody was told yet.
+                    return Ok(Attempt::Again);
+                }
                 // Meanwhile some may have gone to swap: they wait for their own fault.
                 let Some(pfn) = batch.next() else {
                     batch.ran_dry = true;
@@ -241,6 +269,7 @@ impl Batch {
             copied: 0,
             short: None,
             ran_dry: false,
+            may_replace: false,
         }
     }
 
