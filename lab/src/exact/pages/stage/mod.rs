@@ -9,7 +9,7 @@ use plimsoll_mm::machine::Machine;
 use plimsoll_mm::page::sizing::Sizes;
 use plimsoll_mm::page::watermark::{Urgency, Watermarks};
 use plimsoll_mm::page::{
-    Config, Grouping, ListState, PageAllocator, Request, TypedBlock, ZoneKind,
+    Config, Grouping, Kswapd, ListState, PageAllocator, Request, TypedBlock, ZoneKind,
 };
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::tunables::Knob;
@@ -236,6 +236,13 @@ impl Stage {
             }
             Action::Reclaim { highest, active } => {
                 self.set_reclaiming(highest, active);
+                if active {
+                    self.set_kswapd(Kswapd::Awake);
+                }
+                true
+            }
+            Action::Sleep => {
+                self.set_kswapd(Kswapd::Asleep);
                 true
             }
             Action::Boost { zone, pages } => self.boost(zone, pages).is_ok(),
