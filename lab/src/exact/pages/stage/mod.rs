@@ -234,17 +234,8 @@ impl Stage {
                     .drain_lists(&self.machine, u32::from(zone), cpu)
                     .is_ok()
             }
-            Action::Reclaim { highest, active } => {
-                self.set_reclaiming(highest, active);
-                if active {
-                    self.set_kswapd(Kswapd::Awake);
-                }
-                true
-            }
-            Action::Sleep => {
-                self.set_kswapd(Kswapd::Asleep);
-                true
-            }
+            Action::Reclaim { highest, active } => self.set_reclaiming(highest, active),
+            Action::Sleep => self.set_kswapd(Kswapd::Asleep),
             Action::Boost { zone, pages } => self.boost(zone, pages).is_ok(),
             Action::Shortage { highest } => self.set_below_high(highest),
             Action::Online(true) => {

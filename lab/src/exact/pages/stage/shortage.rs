@@ -9,8 +9,9 @@ use plimsoll_mm::units::{NodeId, Pages};
 use super::Stage;
 
 impl Stage {
-    /// kswapd reclaims, or no longer, in zones up to `highest`, counted as the kernel does.
-    pub(super) fn set_reclaiming(&self, highest: u8, active: bool) {
+    /// kswapd reclaims, or no longer, in zones up to `highest`, counted as the kernel does. It is awake from
+    /// its first round on.
+    pub(super) fn set_reclaiming(&self, highest: u8, active: bool) -> bool {
         let reclaiming = if active {
             Reclaiming::Yes
         } else {
@@ -18,12 +19,14 @@ impl Stage {
         };
         let pages = self.mm.pages();
         pages.set_reclaiming(&self.machine, NodeId(0), counted(highest), reclaiming);
+        !active || self.set_kswapd(Kswapd::Awake)
     }
 
-    /// kswapd is awake from its first round on until it sleeps without a limit of time.
-    pub(super) fn set_kswapd(&self, kswapd: Kswapd) {
+    /// kswapd is awake, or sleeps without a limit of time.
+    pub(super) fn set_kswapd(&self, kswapd: Kswapd) -> bool {
         let pages = self.mm.pages();
         pages.set_kswapd(&self.machine, NodeId(0), kswapd);
+        true
     }
 
     /// Raises the watermarks of a zone above what they are without a boost.
