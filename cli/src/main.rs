@@ -10,12 +10,15 @@ mod linux_args;
 mod output;
 mod recordings;
 
+use std::any::Any;
+use std::fmt::Display;
 use std::io;
 use std::panic::{self, AssertUnwindSafe};
 use std::process::ExitCode;
 
 use anstyle::{AnsiColor, Style};
 use clap::Parser;
+use plimsoll_lab::NoStack;
 
 use crate::args::{Args, Command};
 use crate::output::BadInput;
@@ -30,16 +33,29 @@ fn main() -> ExitCode {
         Ok(Ok(())) => ExitCode::SUCCESS,
         Ok(Err(error)) if is_closed_pipe(&error) => ExitCode::SUCCESS,
         Ok(Err(error)) => {
-            let bold_red = Style::new().bold().fg_color(Some(AnsiColor::Red.into()));
-            anstream::eprintln!("{bold_red}error:{bold_red:#} {error:#}");
+            print_error(&error);
             ExitCode::from(if is_bad_input(&error) {
                 BAD_INPUT
             } else {
                 OUR_FAULT
             })
         }
-        Err(_) => ExitCode::from(OUR_FAULT),
+        Err(cause) => ExitCode::from(code_of_panic(&*cause)),
     }
+}
+
+/// The exit code after a panic. One that is no fault of ours has not printed itself.
+fn code_of_panic(cause: &(dyn Any + Send)) -> u8 {
+    let Some(refused) = cause.downcast_ref::<NoStack>() else {
+        return OUR_FAULT;
+    };
+    print_error(refused);
+    BAD_INPUT
+}
+
+fn print_error(error: &dyn Display) {
+    let bold_red = Style::new().bold().fg_color(Some(AnsiColor::Red.into()));
+    anstream::eprintln!("{bold_red}error:{bold_red:#} {error:#}");
 }
 
 fn run(args: Args) -> anyhow::Result<()> {

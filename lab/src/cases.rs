@@ -13,6 +13,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread;
 
+use plimsoll_sim::NoStack;
+
 use crate::progress::Progress;
 
 /// One design on one seed.
@@ -38,7 +40,8 @@ pub fn matrix<D: Clone>(designs: &[D], seeds: &[u64]) -> Vec<Case<D>> {
 /// Runs every case on `jobs` threads and returns the results in the order of `cases`.
 ///
 /// # Panics
-/// When a case does: with the case's `Debug` text, so that it can be run again alone.
+/// When a case does: with the case's `Debug` text, so that it can be run again alone; with the
+/// [`NoStack`] itself if a simulated machine had no room for its tasks.
 pub fn run_cases<C, S>(
     cases: &[C],
     jobs: NonZeroUsize,
@@ -77,6 +80,8 @@ where
     results.sort_unstable_by_key(|(nth, _)| *nth);
     let finish = |(nth, result): (usize, thread::Result<S>)| match result {
         Ok(result) => result,
+        // No fault of the case: the caller says what can be done.
+        Err(cause) if cause.is::<NoStack>() => panic::resume_unwind(cause),
         Err(cause) => panic!("{:?} panicked: {}", cases[nth], panic_text(&*cause)),
     };
     results.into_iter().map(finish).collect()
@@ -134,5 +139,20 @@ mod tests {
         run_cases(&cases, jobs(2), &Progress::hidden(), |case| {
             assert!(case.seed != 9 || case.design != "b", "lost page {}", 3);
         });
+    }
+
+    #[test]
+    fn a_machine_without_room_for_its_tasks_is_no_fault_of_the_case() {
+        let refusal = NoStack {
+            stacks: 3,
+            maps_max: None,
+        };
+        let ran = panic::catch_unwind(|| {
+            run_cases(&[1, 2], jobs(2), &Progress::hidden(), |_| -> u32 {
+                panic::resume_unwind(Box::new(refusal))
+            })
+        });
+        let cause = ran.expect_err("the refusal comes through");
+        assert_eq!(cause.downcast_ref(), Some(&refusal));
     }
 }

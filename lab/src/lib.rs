@@ -29,4 +29,5 @@ pub mod validate;
 pub mod workload;
 
 pub use error::Error;
+pub use plimsoll_sim::NoStack;
 pub use plimsoll_sim::profile::Card;

@@ -115,9 +115,10 @@ fn the_order_of_kills_is_the_kernels() {
         fixture!("groups"),
         fixture!("nodes"),
         fixture!("allocating-task"),
+        fixture!("shared"),
     ];
     let compared = all.map(|recording| all_same(&KILLS, &recording));
-    assert_eq!(compared, [9, 10, 8, 7, 3, 1]);
+    assert_eq!(compared, [9, 10, 8, 7, 3, 1, 5]);
 }
 
 #[test]
@@ -128,9 +129,41 @@ fn scores_are_the_kernels() {
         fixture!("swap"),
         fixture!("groups"),
         fixture!("nodes"),
+        fixture!("shared"),
     ];
     let compared = all.map(|recording| all_same(&Scores, &recording));
-    assert_eq!(compared, [19, 18, 16, 26, 14]);
+    assert_eq!(compared, [19, 18, 16, 26, 14, 17]);
+}
+
+#[test]
+fn a_child_that_its_parent_waits_for_is_not_chosen_but_its_parent_is() {
+    let apart = with_text(fixture!("shared"), "oom population", |text| {
+        text.replace(" vfork", "")
+    });
+    // Both have the same memory and as many points, and of these the later one is chosen.
+    differs(&KILLS, &apart);
+    differs(&Scores, &apart);
+}
+
+#[test]
+fn a_policy_that_runs_out_passes_over_processes_bound_elsewhere() {
+    // As if the process chosen first were bound to the other node, which is not short of memory.
+    let elsewhere = with_text(fixture!("shared"), "oom population", |text| {
+        let line = |line: &str| {
+            if line.starts_with("process pid=174 ") {
+                line.replace("policy=1", "policy=0")
+            } else {
+                line.to_owned()
+            }
+        };
+        text.lines().map(line).collect::<Vec<_>>().join("\n")
+    });
+    differs(&KILLS, &elsewhere);
+    // Of a process without a policy, the nodes of its cpuset do not count.
+    let cpuset = with_text(fixture!("shared"), "oom population", |text| {
+        text.replace("nodes=0-1", "nodes=0")
+    });
+    assert_eq!(all_same(&KILLS, &cpuset), 5);
 }
 
 /// Changes a column of every row of the table of processes; the first is 0.

@@ -85,12 +85,19 @@ impl Bench {
     }
 
     fn watched(&self, patches: &[&str], told: &mut dyn FnMut(Step<'_>)) -> Result<Built, Error> {
+        self.made(&self.recipe(patches)?, told)
+    }
+
+    fn recipe(&self, patches: &[&str]) -> Result<Recipe, Error> {
         let read = |name: &&str| SemanticPatch::read(name, &self.path("kernel"));
         let patches: Result<Vec<_>, _> = patches.iter().map(read).collect();
-        let recipe = Recipe::new("6.12", Rate::Hz1000, patches?)?;
+        Recipe::new("6.12", Rate::Hz1000, patches?)
+    }
+
+    fn made(&self, recipe: &Recipe, told: &mut dyn FnMut(Step<'_>)) -> Result<Built, Error> {
         let path = format!("{}:/usr/bin:/bin", self.path("bin").display());
         let jobs = NonZeroUsize::new(2).expect("two");
-        build::build(&Tools::on(path), &recipe, &self.path("cache"), jobs, told)
+        build::build(&Tools::on(path), recipe, &self.path("cache"), jobs, told)
     }
 
     /// The programs that were called since the last time.
@@ -146,7 +153,7 @@ fn a_kernel_is_fetched_configured_patched_compiled_and_kept() {
     assert!(config.starts_with("CONFIG_TINY=y\n") && config.ends_with("CONFIG_HZ_1000=y\n"));
     let about = fs::read_to_string(kernel.join("recipe.txt")).unwrap();
     assert!(
-        about.ends_with("HZ 1000\nsemantic patches fresh\n"),
+        about.ends_with("HZ 1000\nchecks off\nsemantic patches fresh\n"),
         "{about}"
     );
     assert_eq!(
@@ -270,4 +277,19 @@ fn naming_a_patch_twice_is_naming_it_once_and_order_does_not_matter() {
     assert_eq!(name(&["fresh", "also", "fresh"]), "6.12-hz250-also-fresh");
     assert_eq!(name(&["also", "fresh"]), name(&["fresh", "also"]));
     assert_eq!(name(&[]), "6.12-hz250");
+}
+
+#[test]
+fn a_kernel_with_checks_is_kept_beside_the_one_without() {
+    let bench = Bench::new();
+    let plain = bench.build(&[]).unwrap();
+    let checked = bench.recipe(&["fresh"]).unwrap().checked();
+    let checked = bench.made(&checked, &mut |_| {}).unwrap();
+    assert_eq!(checked.release, "6.12.9-plimsoll-hz1000-debug-fresh");
+    let config = bench.path("cache/build/6.12-hz1000-debug/.config");
+    let config = fs::read_to_string(config).unwrap();
+    assert!(config.contains("CONFIG_DEBUG_VM=y\n"), "{config}");
+    let about = bench.path("cache/kernels/6.12-hz1000-debug-fresh/recipe.txt");
+    assert!(fs::read_to_string(about).unwrap().contains("\nchecks on\n"));
+    assert!(plain.image.is_file() && checked.image.is_file());
 }

@@ -25,6 +25,7 @@ pub mod laws;
 pub mod machine;
 pub mod oom;
 pub mod page;
+mod room;
 pub mod site;
 pub mod space;
 pub mod topology;

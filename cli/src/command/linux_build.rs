@@ -37,6 +37,10 @@ pub(crate) struct LinuxBuild {
     /// The folder of semantic patches [default: kernel/ of the checkout]
     #[arg(long, value_name = "DIR")]
     patches: Option<PathBuf>,
+    /// Lets the kernel check its locks, lists, timers and memory management while it runs (lockdep,
+    /// DEBUG_VM): warnings in its log show what a patch breaks. Such a kernel is several times slower
+    #[arg(long)]
+    debug: bool,
     /// Runs this many compilers at once [default: one per CPU]
     #[arg(long, value_name = "N")]
     jobs: Option<NonZeroUsize>,
@@ -59,6 +63,7 @@ pub(crate) fn run(args: &LinuxBuild) -> anyhow::Result<()> {
         Hz::Hz1000 => Rate::Hz1000,
     };
     let recipe = Recipe::new(&args.series, rate, patches(args)?).map_err(told)?;
+    let recipe = if args.debug { recipe.checked() } else { recipe };
     let cache = cache_folder(args.cache.clone())?;
     let cpus = || thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
     let jobs = args.jobs.unwrap_or_else(cpus);

@@ -219,7 +219,7 @@ impl Rounds {
 
 impl Space {
     fn fault(&self, sim: &Sim, mapping: &mut Mapping<'_>, pages: usize) {
-        let mapped = || self.rss.add(sim, RssKind::Anon, 1);
+        let mapped = || self.rss.add_growing(sim, RssKind::Anon, 1);
         let enough = mapping.fault_each(sim, pages, mapped);
         assert!(enough, "the machine has memory for every task");
     }
@@ -227,7 +227,7 @@ impl Space {
     fn unmap(&self, sim: &Sim, mapping: &mut Mapping<'_>) {
         let unmapped = |pages| {
             let pages = i64::try_from(pages).unwrap_or(0);
-            self.rss.add(sim, RssKind::Anon, -pages);
+            self.rss.add_growing(sim, RssKind::Anon, -pages);
         };
         mapping.unmap_each(sim, unmapped);
     }

@@ -4,10 +4,12 @@ use std::fs;
 use std::path::Path;
 
 use super::source::Source;
-use super::{Error, Rate, Tools};
+use super::{Checks, Error, Recipe, Tools};
 
-/// Lines of a `.config`; comments are kept out of the kernel's way by its own parser.
+/// Lines of a `.config`; the kernel's own parser skips comments.
 const FRAGMENT: &str = include_str!("fragment.config");
+/// Lines that [`Checks::On`] adds.
+const DEBUG: &str = include_str!("debug.config");
 /// A copy of the fragment that a folder was configured with.
 const CONFIGURED: &str = "plimsoll.config";
 
@@ -16,11 +18,11 @@ const CONFIGURED: &str = "plimsoll.config";
 pub(super) fn configure(
     tools: &Tools,
     source: &Source,
-    rate: Rate,
+    recipe: &Recipe,
     folder: &Path,
 ) -> Result<(), Error> {
     fs::create_dir_all(folder).map_err(Error::file("make", folder))?;
-    let fragment = format!("{FRAGMENT}CONFIG_HZ_{}=y\n", rate.hz());
+    let fragment = fragment(recipe);
     let (config, configured) = (folder.join(".config"), folder.join(CONFIGURED));
     let known = fs::read_to_string(&configured).unwrap_or_default();
     if known != fragment || !config.is_file() {
@@ -40,6 +42,15 @@ pub(super) fn configure(
         )));
     }
     fs::write(&configured, &fragment).map_err(Error::file("write", &configured))
+}
+
+/// The lines that a kernel of `recipe` needs beyond the smallest configuration.
+fn fragment(recipe: &Recipe) -> String {
+    let debug = match recipe.checks {
+        Checks::Off => "",
+        Checks::On => DEBUG,
+    };
+    format!("{FRAGMENT}{debug}CONFIG_HZ_{}=y\n", recipe.rate.hz())
 }
 
 fn make(tools: &Tools, source: &Source, folder: &Path, goal: &str) -> Result<(), Error> {
@@ -64,6 +75,7 @@ fn refused<'a>(fragment: &'a str, made: &str) -> Vec<&'a str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::build::Rate;
 
     #[test]
     fn an_option_that_the_kernel_does_not_take_is_seen() {
@@ -77,7 +89,8 @@ mod tests {
 
     #[test]
     fn the_fragment_names_each_option_once_and_leaves_the_rate_to_the_recipe() {
-        let names: Vec<&str> = FRAGMENT
+        let all = format!("{FRAGMENT}{DEBUG}");
+        let names: Vec<&str> = all
             .lines()
             .filter(|line| !line.starts_with('#'))
             .map(|line| line.split_once('=').expect("an option and its value").0)
@@ -88,5 +101,15 @@ mod tests {
         assert_eq!(sorted.len(), names.len());
         assert!(!names.iter().any(|name| name.starts_with("CONFIG_HZ_")));
         assert!(names.contains(&"CONFIG_KPROBE_EVENTS"));
+    }
+
+    #[test]
+    fn only_a_kernel_with_checks_has_lockdep() {
+        let recipe = Recipe::new("6.12", Rate::Hz250, Vec::new()).unwrap();
+        let lockdep = "CONFIG_PROVE_LOCKING=y";
+        assert!(!fragment(&recipe).lines().any(|line| line == lockdep));
+        let checked = fragment(&recipe.checked());
+        assert!(checked.lines().any(|line| line == lockdep));
+        assert!(checked.ends_with("CONFIG_HZ_250=y\n"));
     }
 }

@@ -47,11 +47,20 @@ impl Rate {
     }
 }
 
+/// Whether the kernel checks itself while it runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Checks {
+    Off,
+    /// Locks (lockdep), lists, timers, work and the memory management (`DEBUG_VM`).
+    On,
+}
+
 /// What to build.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recipe {
     series: String,
     rate: Rate,
+    checks: Checks,
     patches: Vec<SemanticPatch>,
 }
 
@@ -68,8 +77,17 @@ impl Recipe {
         Ok(Self {
             series: series.to_owned(),
             rate,
+            checks: Checks::Off,
             patches,
         })
+    }
+
+    /// The same kernel, which checks itself while it runs: its log has a warning if a rule of locks,
+    /// lists, timers, work or the memory management (`DEBUG_VM`) is broken.
+    #[must_use]
+    pub fn checked(self) -> Self {
+        let checks = Checks::On;
+        Self { checks, ..self }
     }
 
     /// The name of the kernel's folder: `6.12-hz1000-bounded-phased`.
@@ -79,7 +97,16 @@ impl Recipe {
     }
 
     fn unpatched(&self) -> String {
-        format!("{}-hz{}", self.series, self.rate.hz())
+        format!("{}-{}", self.series, self.configuration())
+    }
+
+    /// The part of a name that says how the kernel is configured: `hz1000`, `hz1000-debug`.
+    fn configuration(&self) -> String {
+        let checks = match self.checks {
+            Checks::Off => "",
+            Checks::On => "-debug",
+        };
+        format!("hz{}{checks}", self.rate.hz())
     }
 
     /// The names of the patches, a `-` before each.
@@ -140,12 +167,16 @@ pub fn build(
     let source = source::source(tools, &recipe.series, &folder.join("source"), told)?;
     let objects = folder.join(recipe.unpatched());
     told(Step::Begins("configuring"));
-    config::configure(tools, &source, recipe.rate, &objects)?;
+    config::configure(tools, &source, recipe, &objects)?;
     if !recipe.patches.is_empty() {
         told(Step::Begins("applying semantic patches"));
     }
     semantic::patch(tools, &source, &recipe.patches)?;
-    let local = format!("-plimsoll-hz{}{}", recipe.rate.hz(), recipe.patch_names());
+    let local = format!(
+        "-plimsoll-{}{}",
+        recipe.configuration(),
+        recipe.patch_names()
+    );
     let compiled = compile::compile(tools, &source, &objects, &local, jobs, told)?;
     keep(recipe, &source, &compiled, &objects, &cache.join("kernels"))
 }
@@ -171,9 +202,13 @@ fn keep(
     let boot = draft.join("boot");
     fs::create_dir_all(&boot).map_err(Error::file("make", &boot))?;
     let text = format!(
-        "kernel {release}\nsource {}\nHZ {}\nsemantic patches{}\n",
+        "kernel {release}\nsource {}\nHZ {}\nchecks {}\nsemantic patches{}\n",
         source.package,
         recipe.rate.hz(),
+        match recipe.checks {
+            Checks::Off => "off",
+            Checks::On => "on",
+        },
         if recipe.patches.is_empty() {
             " none".to_owned()
         } else {

@@ -4,7 +4,7 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 
 use super::op::Op;
-use super::worker::{END_OF_PROGRAM, monotonic_ns};
+use super::worker::{END_OF_PROGRAM, REACHED, monotonic_ns};
 
 /// How long after the word to go all workers begin: time enough to tell each of 255.
 const START_AFTER_NS: u64 = 20_000_000;
@@ -56,7 +56,12 @@ impl Crew {
     /// Waits until every worker has reached an [`Op::Report`].
     pub(crate) fn all_reached(&mut self) -> io::Result<()> {
         let mut workers = self.workers.iter_mut();
-        workers.try_for_each(|worker| worker.hear("reached"))
+        workers.try_for_each(|worker| worker.hear(REACHED))
+    }
+
+    /// The process ID of each worker, in the order of the programs.
+    pub(crate) fn pids(&self) -> impl Iterator<Item = u32> {
+        self.workers.iter().map(|worker| worker.child.id())
     }
 
     /// How each worker that has ended did so, in the order of the programs.

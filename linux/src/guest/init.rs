@@ -123,6 +123,19 @@ fn prepare() {
     {
         eprintln!("cannot write {}: {error}", huge_pages.display());
     }
+    if let Err(error) = size_lists() {
+        eprintln!("cannot size the page lists anew: {error}");
+    }
+}
+
+/// Lets the kernel compute the sizes of its page lists anew. It did so before it gave back the memory
+/// of the initramfs, so they would not follow from the managed pages that `/proc/zoneinfo` prints.
+fn size_lists() -> io::Result<()> {
+    const FRACTION: &str = "/proc/sys/vm/percpu_pagelist_high_fraction";
+    let usual = fs::read_to_string(FRACTION)?;
+    // The kernel computes them only if the value changes.
+    fs::write(FRACTION, "1000000")?;
+    fs::write(FRACTION, usual.trim())
 }
 
 fn up() -> io::Result<String> {

@@ -5,4 +5,5 @@ pub mod init;
 pub mod load;
 mod op;
 pub(crate) mod plan;
+mod second;
 pub mod worker;

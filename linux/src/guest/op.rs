@@ -50,6 +50,13 @@ pub(crate) enum Op {
     OomScoreAdj(i32),
     /// Moves this worker into a memory cgroup, which is made if there is none of this name.
     Group(String),
+    /// Binds this worker's memory to a node, by its memory policy.
+    Bind(u32),
+    /// Starts a process that uses this worker's memory, and does nothing until it is killed.
+    Share,
+    /// Starts such a process by `vfork`: it says to the leader that this step was reached, and this
+    /// worker waits until it ends.
+    Vfork,
     /// Says to the leader that this step was reached.
     Report,
     /// Waits until the leader ends this worker.
@@ -77,6 +84,9 @@ impl fmt::Display for Op {
             Self::Until(us) => write!(f, "until {us}"),
             Self::OomScoreAdj(adj) => write!(f, "oom-score-adj {adj}"),
             Self::Group(name) => write!(f, "group {name}"),
+            Self::Bind(node) => write!(f, "bind {node}"),
+            Self::Share => f.write_str("share"),
+            Self::Vfork => f.write_str("vfork"),
             Self::Report => f.write_str("report"),
             Self::Wait => f.write_str("wait"),
         }
@@ -136,6 +146,9 @@ fn parse(word: &str, rest: &str) -> Option<Op> {
         "until" => Op::Until(rest.parse().ok()?),
         "oom-score-adj" => Op::OomScoreAdj(rest.parse().ok()?),
         "group" => Op::Group(rest.to_owned()),
+        "bind" => Op::Bind(rest.parse().ok()?),
+        "share" => Op::Share,
+        "vfork" => Op::Vfork,
         "report" => Op::Report,
         "wait" => Op::Wait,
         _ => return None,
@@ -172,6 +185,9 @@ mod tests {
             Op::Until(10),
             Op::OomScoreAdj(-1000),
             Op::Group("small".to_owned()),
+            Op::Bind(1),
+            Op::Share,
+            Op::Vfork,
             Op::Report,
             Op::Wait,
         ] {

@@ -16,11 +16,14 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::op::Op;
+use super::second;
 
 /// Bytes of a page: guests are x86-64 only.
 pub(crate) const PAGE_BYTES: usize = 4096;
 /// What ends a program on a worker's standard input.
 pub(crate) const END_OF_PROGRAM: &str = "ready?";
+/// What a worker says to its leader when it has reached an [`Op::Report`].
+pub(crate) const REACHED: &str = "reached";
 /// One message of a local socket.
 const MESSAGE_BYTES: usize = 64 << 10;
 /// What a pipe takes before a writer waits.
@@ -152,7 +155,10 @@ impl Worker {
             }
             Op::OomScoreAdj(adj) => fs::write("/proc/self/oom_score_adj", adj.to_string()),
             Op::Group(name) => enter_group(name),
-            Op::Report => say("reached"),
+            Op::Bind(node) => second::bind(*node),
+            Op::Share => second::share(),
+            Op::Vfork => second::vfork(),
+            Op::Report => say(REACHED),
             // The caller reads from the leader.
             Op::Wait => Ok(()),
         }

@@ -14,10 +14,21 @@ pub enum Holds {
     Spared,
 }
 
-/// The functions that release a zone's lock after moving pages, and those that a compiler may have put them
-/// into. None of them releases another lock this way.
-const FUNCTIONS: [&str; 9] = [
+/// The functions that release a zone's lock after moving pages, those that a compiler may have put them
+/// into, and those that call `free_pcppages_bulk` or `free_one_page`: these end with the release, which a
+/// compiler makes a jump, so that the return address lies in their caller. None releases another lock this way.
+const FUNCTIONS: [&str; 19] = [
     "free_pcppages_bulk",
+    "free_unref_page_commit",
+    "free_unref_page",
+    "free_unref_page_list",
+    "free_unref_folios",
+    "free_frozen_page_commit",
+    "free_frozen_pages",
+    "__free_frozen_pages",
+    "__free_pages_ok",
+    "decay_pcp_high",
+    "drain_zone_pages",
     "rmqueue_bulk",
     "__rmqueue_pcplist",
     "rmqueue",

@@ -1,6 +1,6 @@
 //! What is noted of the kernel beside its events.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::Read;
 
 use plimsoll_recording::Header;
@@ -57,6 +57,7 @@ pub(super) fn header() -> Header {
             header.texts.push((name.to_owned(), text));
         }
     }
+    header.texts.push(("nodes".to_owned(), nodes()));
     let slice = ("cache slice".to_owned(), cache_slice().to_string());
     header.texts.push(slice);
     let online = header.text("cpus online").unwrap_or_default();
@@ -77,6 +78,25 @@ fn cache_slice() -> u64 {
         bytes(&text(level, "size")?)?.checked_div(sharing)
     });
     last.unwrap_or(0)
+}
+
+/// A line for each memory node: its number and its CPUs, as `1 4-7`. CPUs share the memory of their node.
+fn nodes() -> String {
+    const NODES: &str = "/sys/devices/system/node";
+    let entries = fs::read_dir(NODES).into_iter().flatten().flatten();
+    let mut nodes: Vec<(u32, String)> = Vec::new();
+    for entry in entries {
+        let name = entry.file_name();
+        let number = name.to_str().and_then(|name| name.strip_prefix("node"));
+        let Some(number) = number.and_then(|number| number.parse().ok()) else {
+            continue;
+        };
+        let cpus = read(&format!("{NODES}/node{number}/cpulist"), &mut Vec::new());
+        nodes.push((number, cpus.unwrap_or_default()));
+    }
+    nodes.sort();
+    let line = |(number, cpus): &(u32, String)| format!("{number} {cpus}\n");
+    nodes.iter().map(line).collect()
 }
 
 /// A size as `32768K`.

@@ -137,7 +137,9 @@ fn tenant(
     )?;
     let space = Some(Arc::new(space));
     let process = killer.enroll(memory.machine, ProcessId(id), Kind::Process, space);
-    process.map_err(|_| "no memory for a process".into())
+    process
+        .map(Arc::new)
+        .map_err(|_| "no memory for a process".into())
 }
 
 /// Touches the first `pages` pages, as long as it may.

@@ -140,7 +140,7 @@ fn tenant(
     let process = oom
         .killer()
         .enroll(host, ProcessId(id), Kind::Process, space);
-    let process = process.map_err(|_| "no memory for a process")?;
+    let process = Arc::new(process.map_err(|_| "no memory for a process")?);
     let mut all = oom.owner().0.lock().unwrap_or_else(PoisonError::into_inner);
     all.push(Arc::clone(&process));
     oom.reserve(host, all.len())

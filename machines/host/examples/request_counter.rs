@@ -31,9 +31,9 @@ fn main() -> Result<(), Box<dyn Error>> {
             scope.spawn(|| {
                 for request in 0..REQUESTS_EACH {
                     // Wherever the thread runs: nearly always this touches memory of its CPU only.
-                    requests.add(&host, SERVED, 1);
+                    requests.add_growing(&host, SERVED, 1);
                     if request % 1000 == 999 {
-                        requests.add(&host, FAILED, 1);
+                        requests.add_growing(&host, FAILED, 1);
                     }
                 }
             });

@@ -63,9 +63,9 @@ impl Arena {
     ///
     /// It is valid for reads and writes of the frame, and of those after it up to
     /// [`Arena::pages`], as long as the arena lives. The arena touches the memory in
-    /// [`Arena::give_back`] only; who else reads and writes it, in which order, is between those who
-    /// have the pointer: with the page allocator, only the owner of the frame does, and it is given
-    /// back only when it has none.
+    /// [`Arena::give_back`] only, whose caller vouches that nobody uses the frame. The order in which
+    /// others read and write it is between those who have the pointer: with the page allocator, only
+    /// the owner of the frame does.
     ///
     /// # Panics
     /// If the arena has no such frame.
@@ -85,12 +85,20 @@ impl Arena {
 
     /// Gives the memory of the `pages` frames from `first` on back to the kernel (Linux:
     /// `MADV_DONTNEED`). They remain frames of the arena, zeroed, and take memory again when they are
-    /// touched. Nobody may use them meanwhile: whoever does finds zeros.
+    /// touched.
     ///
     /// # Errors
     /// If the arena has no such frames, what the kernel says, or that its pages are larger than
     /// a frame, so that it would take neighbours too. Then nothing has changed.
-    pub fn give_back(&self, first: Pfn, pages: Pages) -> io::Result<()> {
+    ///
+    /// # Safety
+    /// Zeros are written to the frames: during the call there is no reference to their memory, and
+    /// nobody reads or writes it.
+    #[expect(
+        unsafe_code,
+        reason = "to be called by those who own the frames, and a type cannot say that they do"
+    )]
+    pub unsafe fn give_back(&self, first: Pfn, pages: Pages) -> io::Result<()> {
         let end = u64::from(first.0) + u64::from(pages.0);
         if end > u64::from(self.pages.0) {
             let why = format!("frame {end} would be one past the last of {}", self.pages);
@@ -150,7 +158,7 @@ fn advise(_map: &MmapMut, huge: HugePages) -> io::Result<()> {
 #[cfg(target_os = "linux")]
 #[expect(
     unsafe_code,
-    reason = "giving memory back writes zeros to it, which only its owner may"
+    reason = "giving memory back writes zeros to it, which its owner alone may"
 )]
 mod imp {
     use std::fs::File;
@@ -166,8 +174,8 @@ mod imp {
         // `memmap2` rounds down to the kernel's pages, so larger ones would take neighbours too.
         kernel_pages_are_frames()?;
         // SAFETY: the range is inside the mapping, as whole pages. Zeros are written to it as by a
-        // raw pointer: no reference to the mapping is ever made here, and who has a pointer was told
-        // not to use it meanwhile.
+        // raw pointer: no reference to the mapping is ever made here, and the caller of
+        // `Arena::give_back` vouches that there is no other.
         unsafe { map.unchecked_advise_range(UncheckedAdvice::DontNeed, offset, bytes) }
     }
 
@@ -305,12 +313,16 @@ mod tests {
             // SAFETY: a frame of a live arena that only this test touches.
             unsafe { arena.page(Pfn(frame)).write(7) };
         }
-        arena.give_back(Pfn(100), Pages(50)).expect("they are ours");
+        // SAFETY: as above; there is no reference to a frame.
+        let given = unsafe { arena.give_back(Pfn(100), Pages(50)) };
+        given.expect("the arena has them");
         assert_eq!(arena.resident().expect("Linux says"), Pages(462));
         // SAFETY: as above.
         let read = |frame| unsafe { arena.page(Pfn(frame)).read() };
         assert_eq!([99, 100, 149, 150].map(read), [7, 0, 0, 7]);
-        let past = arena.give_back(Pfn(500), Pages(13)).expect_err("12 left");
+        // SAFETY: as above.
+        let past = unsafe { arena.give_back(Pfn(500), Pages(13)) };
+        let past = past.expect_err("12 left");
         assert_eq!(past.kind(), io::ErrorKind::InvalidInput);
         assert_eq!(arena.resident().expect("Linux says"), Pages(464));
     }

@@ -7,6 +7,7 @@
 
 use std::cell::Cell;
 use std::marker::PhantomData;
+use std::time::Duration;
 use std::{fmt, io};
 
 use plimsoll_mm::units::CpuId;
@@ -30,6 +31,18 @@ type Played = (HostId, CpuId);
 
 thread_local! {
     static PLAYED: Cell<Played> = const { Cell::new((HostId::NONE, CpuId(0))) };
+    /// Whether waiting for a lock takes no memory any more.
+    static MAY_WAIT: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Has `parking_lot` make what it needs for each thread that waits. It does so when the thread first
+/// waits, and may then make its table of waiters larger with that locked: too late for a thread that is
+/// on its way to give memory back.
+#[cold]
+fn prepare_to_wait() {
+    let lock = parking_lot::Mutex::new(());
+    let mut held = lock.lock();
+    parking_lot::Condvar::new().wait_for(&mut held, Duration::ZERO);
 }
 
 /// The CPU of machine `host` that the calling thread plays.
@@ -52,6 +65,9 @@ pub struct Entered {
 
 impl Entered {
     pub(crate) fn new(host: HostId, cpu: CpuId) -> Self {
+        if !MAY_WAIT.replace(true) {
+            prepare_to_wait();
+        }
         let before = PLAYED.replace((host, cpu));
         Self {
             before,

@@ -41,11 +41,14 @@ const TOGETHER: usize = 32;
 /// use plimsoll_mm::units::{Pages, Vpn};
 /// use plimsoll_mm::vmstat::Manager;
 ///
+/// # #[expect(unsafe_code, reason = "nothing refers to the memory of the arena")]
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let arena = Arc::new(Arena::new(Pages(4096), HugePages::Refuse)?);
 /// let host = Host::with_topology(Topology::flat(2));
 /// let manager = Manager::new(&host, Config::new(Layout::arena(arena.pages())))?;
-/// let to_kernel = ToKernel::new(&host, Arc::clone(&arena));
+/// // SAFETY: only `spaces` hand frames to it, and nothing refers to the memory of a page that has left
+/// // its address space.
+/// let to_kernel = unsafe { ToKernel::new(&host, Arc::clone(&arena)) };
 /// let spaces = Spaces::new(&host, &Design::OURS, 0)?.discarding(to_kernel.clone());
 ///
 /// let memory = Memory::new(&host, &manager, &spaces);
@@ -99,8 +102,18 @@ pub struct Given {
 
 impl ToKernel {
     /// Frame `n` of `arena` is page `n` of the manager of `host`.
+    ///
+    /// # Safety
+    /// Of every frame that is handed to [`Discard::discard`] of this or of a clone: while that call
+    /// lasts, no reference to its memory exists, and nobody reads or writes it. So it is where a clone
+    /// goes only to [`Spaces::discarding`](plimsoll_mm::space::Spaces::discarding) of address spaces
+    /// whose users, notified ones included, have no pointer to a page that has left.
+    #[expect(
+        unsafe_code,
+        reason = "the frames that it is told of lose what is in them, whoever refers to it"
+    )]
     #[must_use]
-    pub fn new(host: &Host, arena: Arc<Arena>) -> Self {
+    pub unsafe fn new(host: &Host, arena: Arc<Arena>) -> Self {
         let counts = host.topology().ids().map(|_cpu| Counts::default());
         Self(Arc::new(Shared {
             arena,
@@ -133,7 +146,10 @@ impl ToKernel {
     fn give(&self, counts: &Counts, first: Pfn, pages: Pages) {
         // Relaxed: as in `given`. An addition, as two threads may play a CPU.
         counts.calls.fetch_add(1, Relaxed);
-        match self.0.arena.give_back(first, pages) {
+        // SAFETY: the frames were handed to `discard`, and whoever made this vouches for them.
+        #[expect(unsafe_code, reason = "see `ToKernel::new`")]
+        let given = unsafe { self.0.arena.give_back(first, pages) };
+        match given {
             Ok(()) => counts.pages.fetch_add(pages.0.into(), Relaxed),
             Err(why) => {
                 let mut error = self.0.error.lock().unwrap_or_else(PoisonError::into_inner);
@@ -181,7 +197,9 @@ mod tests {
         let arena = Arena::new(Pages(pages), HugePages::Refuse).expect("a little can be mapped");
         let arena = Arc::new(arena);
         arena.populate().expect("the kernel has a little");
-        let to_kernel = ToKernel::new(&host, Arc::clone(&arena));
+        // SAFETY: nothing refers to the arena's memory.
+        #[expect(unsafe_code, reason = "nobody has a pointer to a frame")]
+        let to_kernel = unsafe { ToKernel::new(&host, Arc::clone(&arena)) };
         (host, arena, to_kernel)
     }
 

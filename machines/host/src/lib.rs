@@ -8,8 +8,9 @@
 //! [`law::run_law`] runs a contract on real threads; [`measure`] times a contended lock and the
 //! prices a simulated machine needs, and says so when this computer cannot be measured.
 //!
-//! `unsafe` is in three files: `locks/guarded.rs`, where a held lock gives its value away,
-//! `measure/clock.rs`, which reads the time-stamp counter, and `arena.rs`, which gives memory back.
+//! `unsafe` is in four files: `locks/guarded.rs`, where a held lock gives its value away,
+//! `measure/clock.rs`, which reads the time-stamp counter, `arena.rs`, which gives memory back, and
+//! `discard.rs`, which says when.
 
 pub mod affinity;
 pub mod arena;

@@ -62,6 +62,11 @@ impl Host {
     }
 
     /// As [`Host::with_topology`]; tells `observer` every event with its CPU and time.
+    ///
+    /// The observer runs where the event happens, most often with locks held: the page lists of this CPU
+    /// (`Pcp`), a zone, a page table. So it must be short, and must not call the manager: if it drained
+    /// page lists, it would wait for ever for those that its own CPU holds. What it wants done it leaves
+    /// to another thread, as by a channel.
     #[must_use]
     pub fn with_observer(
         topology: Topology,

@@ -3,9 +3,10 @@
 //! One per CPU and not one per machine: a job then runs on its CPU, as the seam promises, and a
 //! slow job of one CPU does not delay another's. A sleeping thread costs its stack only.
 
-use std::panic;
-use std::sync::Arc;
+use std::any::Any;
+use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::{fmt, io};
 
@@ -17,6 +18,11 @@ use crate::Host;
 impl Host {
     /// Starts the workers: from now on deferred jobs run, each by `handler`, on a thread that
     /// plays its CPU and is pinned to it where that is possible.
+    ///
+    /// A job whose handler panics has run; those after it run too. [`Workers::panicked`] says so at
+    /// once, and the panic goes on where the workers are dropped. That job is not deferred again by
+    /// itself: of the manager's, the work of a CPU comes back with the shepherd, and the shepherd with
+    /// [`Manager::start`](plimsoll_mm::vmstat::Manager::start).
     ///
     /// # Errors
     /// If the machine has workers already, or a thread could not be made.
@@ -32,14 +38,16 @@ impl Host {
         let mut workers = Workers {
             host: self.clone(),
             threads: Vec::new(),
+            panics: Arc::default(),
         };
         for cpu in self.topology().ids() {
             let (host, handler) = (self.clone(), Arc::clone(&handler));
+            let panics = Arc::clone(&workers.panics);
             let thread = thread::Builder::new().name(format!("plimsoll/{cpu}"));
             // On an error the drop of `workers` stops those that run.
             workers
                 .threads
-                .push(thread.spawn(move || serve(&host, cpu, &*handler))?);
+                .push(thread.spawn(move || serve(&host, cpu, &*handler, &panics))?);
         }
         Ok(workers)
     }
@@ -47,13 +55,50 @@ impl Host {
 
 type Handler = dyn Fn(&Host, Job) + Send + Sync;
 
-/// Runs the jobs of `cpu` until its desk closes.
-fn serve(host: &Host, cpu: CpuId, handler: &Handler) {
+/// What handlers that panicked had to say.
+#[derive(Default)]
+struct Panics {
+    first: Option<(Panicked, Box<dyn Any + Send>)>,
+    count: u64,
+}
+
+/// Handlers that panicked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Panicked {
+    /// The CPU of the first.
+    pub cpu: CpuId,
+    /// The job of the first.
+    pub job: Job,
+    /// How many there were, at least 1.
+    pub count: u64,
+}
+
+impl fmt::Display for Panicked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { cpu, job, count } = self;
+        write!(
+            f,
+            "{count} handlers panicked, first that of {job:?} on CPU {cpu}"
+        )
+    }
+}
+
+/// Runs the jobs of `cpu` until its desk closes, also those after a handler that panicked.
+fn serve(host: &Host, cpu: CpuId, handler: &Handler, panics: &Mutex<Panics>) {
     let _entered = host
         .enter_pinned(cpu)
         .unwrap_or_else(|_unpinned| host.enter(cpu));
     while let Some(running) = host.shared().desks[cpu.index()].next(|| host.now()) {
-        handler(host, running.job);
+        let job = running.job;
+        // Whatever the handler left half done is the embedder's to judge: it is told of the panic.
+        let Err(payload) = panic::catch_unwind(AssertUnwindSafe(|| handler(host, job))) else {
+            continue;
+        };
+        let mut panics = panics.lock().unwrap_or_else(PoisonError::into_inner);
+        panics.count += 1;
+        let count = 0;
+        let first = Panicked { cpu, job, count };
+        panics.first.get_or_insert((first, payload));
     }
 }
 
@@ -65,9 +110,19 @@ fn serve(host: &Host, cpu: CpuId, handler: &Handler) {
 pub struct Workers {
     host: Host,
     threads: Vec<JoinHandle<()>>,
+    panics: Arc<Mutex<Panics>>,
 }
 
 impl Workers {
+    /// Whether the handler of a job has panicked since the workers were started, and of which.
+    #[must_use]
+    pub fn panicked(&self) -> Option<Panicked> {
+        let panics = self.panics.lock().unwrap_or_else(PoisonError::into_inner);
+        let (first, _) = panics.first.as_ref()?;
+        let count = panics.count;
+        Some(Panicked { count, ..*first })
+    }
+
     /// Lets running jobs finish and ends the threads. Returns what the first handler that
     /// panicked had to say.
     fn finish(&mut self) -> thread::Result<()> {
@@ -89,7 +144,11 @@ impl Workers {
         }
         // Release pairs with the Acquire in `Host::start`.
         self.host.shared().served.store(served, Release);
-        outcome
+        let mut panics = self.panics.lock().unwrap_or_else(PoisonError::into_inner);
+        match panics.first.take() {
+            Some((_, payload)) => outcome.and(Err(payload)),
+            None => outcome,
+        }
     }
 }
 

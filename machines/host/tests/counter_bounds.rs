@@ -29,7 +29,7 @@ fn batch(size: u32) -> Batch {
 
 fn add(host: &Host, counters: &impl Counters<Host>, cpu: u32, delta: i64) {
     let _entered = host.enter(CpuId(cpu));
-    counters.add(host, 0, delta);
+    counters.add_growing(host, 0, delta);
 }
 
 /// Makes every cell and item keep as much as it can: adds one bit after the other, highest first,

@@ -43,7 +43,7 @@ impl Parts {
 fn add_on_each_cpu(host: &Host, counters: &impl Counters<Host>) {
     for cpu in 0..CPUS {
         let _entered = host.enter(CpuId(cpu));
-        counters.add(host, 0, 1000 + i64::from(cpu));
+        counters.add_growing(host, 0, 1000 + i64::from(cpu));
     }
 }
 
@@ -201,12 +201,12 @@ fn an_address_space_that_ends_with_pages_says_of_which_kind() {
                 for cpu in 0..CPUS {
                     let _entered = host.enter(CpuId(cpu));
                     for each in RssKind::ALL {
-                        bad.add(&host, each, 100);
+                        bad.add_growing(&host, each, 100);
                     }
                 }
                 for each in RssKind::ALL {
                     let left = if each == kind { pages } else { 0 };
-                    bad.add(&host, each, left - 100 * i64::from(CPUS));
+                    bad.add_growing(&host, each, left - 100 * i64::from(CPUS));
                 }
                 let told = bad.destroy(&host);
                 assert_eq!(told, Err(BadRss { kind, pages }), "{counting:?}");
@@ -232,7 +232,7 @@ fn resident_pages_are_all_but_those_in_swap() {
         for cpu in 0..CPUS {
             let _entered = host.enter(CpuId(cpu));
             for (kind, pages) in RssKind::ALL.into_iter().zip([1, 20, 300, 4000]) {
-                rss.add(&host, kind, pages);
+                rss.add_growing(&host, kind, pages);
             }
         }
         let resident = 4021 * u64::from(CPUS);
@@ -261,7 +261,7 @@ fn resident_pages_need_a_plan_for_four_counters() {
 #[test]
 fn a_counter_that_there_is_not_panics_in_every_way_to_ask_for_it() {
     const WAYS: [fn(&AnyCounters<Host>, &Host, usize); 6] = [
-        |counters, host, nth| counters.add(host, nth, 1),
+        |counters, host, nth| counters.add_growing(host, nth, 1),
         |counters, host, nth| {
             let _sum = counters.approximate_sum(host, nth);
         },

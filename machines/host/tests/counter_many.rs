@@ -44,13 +44,13 @@ fn groups(
     for cpu in host.topology().ids() {
         let _entered = host.enter(cpu);
         for (group, held) in groups.iter().zip(&mut held).step_by(3) {
-            group.add(host, 0, 7);
+            group.add_growing(host, 0, 7);
             *held += 7;
         }
     }
     for &(group, counter, cpu, delta) in additions {
         let _entered = host.enter(CpuId(cpu % plan.area().cpus()));
-        groups[group % count].add(host, counter % width, delta);
+        groups[group % count].add_growing(host, counter % width, delta);
         held[group % count] += delta;
     }
     (groups, held)

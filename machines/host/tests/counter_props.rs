@@ -51,7 +51,7 @@ fn topology() -> impl Strategy<Value = Topology> {
 
 fn add(host: &Host, counters: &impl Counters<Host>, (cpu, delta): Addition) {
     let _entered = host.enter(CpuId(cpu % host.topology().cpus()));
-    counters.add(host, 0, delta);
+    counters.add_growing(host, 0, delta);
 }
 
 fn one_counter(host: &Host, counting: Counting, batch: Batch) -> (Plan<Host>, AnyCounters<Host>) {

@@ -186,3 +186,38 @@ fn a_handlers_panic_reaches_who_stops_the_workers() {
     let payload = stopped.expect_err("the panic comes through");
     assert_eq!(payload.downcast_ref(), Some(&"on purpose"));
 }
+
+#[test]
+fn a_handlers_panic_is_reported_and_the_jobs_after_it_run() {
+    let host = host();
+    let (sender, runs) = mpsc::channel();
+    let handler = move |host: &Host, job| {
+        assert_eq!(host.this_cpu(), CPU, "on purpose");
+        // The test may be over.
+        let _ = sender.send(job);
+    };
+    let workers = host.start(handler).expect("nobody else started workers");
+    assert_eq!(workers.panicked(), None);
+    let elsewhere = CpuId(2);
+    for count in [1, 2] {
+        host.defer(elsewhere, Job::Shepherd, Due::Now, WhenIdle::Wake);
+        let deadline = Instant::now() + PATIENCE;
+        while workers
+            .panicked()
+            .is_none_or(|panicked| panicked.count < count)
+        {
+            assert!(Instant::now() < deadline, "the panic is reported");
+            thread::yield_now();
+        }
+    }
+    let panicked = workers.panicked().expect("it is reported");
+    assert_eq!((panicked.cpu, panicked.job), (elsewhere, Job::Shepherd));
+    assert_eq!(
+        panicked.to_string(),
+        "2 handlers panicked, first that of Shepherd on CPU 2"
+    );
+    host.defer(CPU, JOB, Due::Now, WhenIdle::Wake);
+    assert_eq!(runs.recv_timeout(PATIENCE), Ok(JOB), "others go on");
+    panic::catch_unwind(panic::AssertUnwindSafe(|| drop(workers)))
+        .expect_err("the panic comes through");
+}

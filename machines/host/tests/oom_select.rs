@@ -71,9 +71,9 @@ fn fill(host: &Host, rss: &[Rss<Host>], pages: i64) {
         let _entered = host.enter(CpuId(cpu));
         for (nth, rss) in (0_i64..).zip(rss) {
             let mixed = (nth * 7919 + i64::from(cpu) * 104_729) % 61;
-            rss.add(host, RssKind::Anon, pages + mixed);
-            rss.add(host, RssKind::File, 61 - mixed);
-            rss.add(host, RssKind::Swap, nth % 7);
+            rss.add_growing(host, RssKind::Anon, pages + mixed);
+            rss.add_growing(host, RssKind::File, 61 - mixed);
+            rss.add_growing(host, RssKind::Swap, nth % 7);
         }
     }
 }
@@ -126,7 +126,7 @@ fn a_hog_is_found_while_all_others_count() {
     for counting in Counting::ALL {
         with_processes(counting, 200, |host, rss| {
             fill(host, rss, 10);
-            rss[77].add(host, RssKind::Anon, 10_000_000);
+            rss[77].add_growing(host, RssKind::Anon, 10_000_000);
             let is_over = AtomicBool::new(false);
             thread::scope(|scope| {
                 for cpu in [1, CPUS - 1] {
@@ -136,8 +136,8 @@ fn a_hog_is_found_while_all_others_count() {
                         // As many are taken as given: what each has stays within a few pages.
                         while !is_over.load(Relaxed) {
                             for rss in rss {
-                                rss.add(host, RssKind::Anon, 5);
-                                rss.add(host, RssKind::Anon, -5);
+                                rss.add_growing(host, RssKind::Anon, 5);
+                                rss.add_growing(host, RssKind::Anon, -5);
                             }
                         }
                     });

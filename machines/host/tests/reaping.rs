@@ -58,7 +58,9 @@ impl Stage {
         };
         let host = Host::with_topology(Topology::flat(CPUS));
         let arena = Arena::new(PAGES, HugePages::Refuse).expect("64 MiB can be mapped");
-        let to_kernel = ToKernel::new(&host, Arc::new(arena));
+        // SAFETY: nothing refers to the arena's memory.
+        #[expect(unsafe_code, reason = "nobody has a pointer to a frame")]
+        let to_kernel = unsafe { ToKernel::new(&host, Arc::new(arena)) };
         let mut config = Config::new(Layout::arena(PAGES));
         config.design = design;
         let manager = Manager::new(&host, config).expect("an arena is a layout");

@@ -11,7 +11,7 @@ use plimsoll_mm::machine::Machine;
 use plimsoll_mm::page::watermark::Urgency;
 use plimsoll_mm::page::{AllocError, Config, FreeError, Layout, PageAllocator, Request};
 use plimsoll_mm::space::lru::Lru;
-use plimsoll_mm::space::object::{Object, ObjectKind};
+use plimsoll_mm::space::object::{Object, ObjectKind, PageError};
 use plimsoll_mm::space::swap::{BadSlot, SwapArea, SwapSlot};
 use plimsoll_mm::space::vma_tree::NoMemory;
 use plimsoll_mm::topology::Topology;
@@ -191,7 +191,10 @@ fn an_object_that_gets_no_page_is_as_it_was() {
     assert_eq!(rest.len(), Pages(PAGES - 1).index());
     let refused = object.page(&host, &pages, 6, single());
     assert!(
-        matches!(refused, Err(AllocError::OutOfMemory(_))),
+        matches!(
+            refused,
+            Err(PageError::OutOfMemory(AllocError::OutOfMemory(_)))
+        ),
         "{refused:?}"
     );
     assert_eq!(object.present(&host), 1);

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicI32, AtomicU32, Ordering::Relaxed};
 use plimsoll_host::Host;
 use plimsoll_mm::design::Design;
 use plimsoll_mm::space::reap::{Reaped, Reaping};
-use plimsoll_mm::space::{Access, Flag, Notified, Refused};
+use plimsoll_mm::space::{Access, Faulted, Flag, Notified, Refused};
 use plimsoll_mm::units::{CpuId, Vpn};
 use support::world::{Sizes, What, World};
 
@@ -19,6 +19,7 @@ struct Told {
     refusals_left: AtomicU32,
     /// Ranges that were begun and have not ended.
     open: AtomicI32,
+    started: AtomicU32,
     released: AtomicU32,
 }
 
@@ -36,6 +37,7 @@ impl Notified<Host> for Listener {
             return Err(Refused);
         }
         self.told.open.fetch_add(1, Relaxed);
+        self.told.started.fetch_add(1, Relaxed);
         Ok(())
     }
 
@@ -111,4 +113,31 @@ fn the_last_user_asks_nobody() {
         world.end();
         assert_eq!(told.released.load(Relaxed), 2);
     }
+}
+
+#[test]
+fn whoever_holds_translations_hears_of_swap_and_of_private_copies() {
+    let told = Arc::new(Told::default());
+    let world = world(Reaping::MeetInTheMiddle, &told);
+    let _entered = world.host.enter(CpuId(0));
+    let calls = || told.started.swap(0, Relaxed);
+    assert_eq!(calls(), 0, "nothing left yet");
+    let (first, tables) = (512 * 2, Vpn(512 * 2)..Vpn(512 * 6));
+    assert_eq!(world.space.swap_out(world.memory(), tables), 2);
+    assert_eq!(calls(), 4, "two who listen, once for each of two tables");
+    let page = Vpn(first + 7);
+    let faulted = world.space.fault(world.memory(), page, Access::Write);
+    assert_eq!(faulted, Ok(Faulted::Mapped { swapped: true }));
+    assert_eq!(calls(), 0, "nothing led to what was in swap");
+    world.map_at(512 * 40, 10, What::File { offset: 0 });
+    let page = Vpn(512 * 40 + 3);
+    for (access, heard) in [(Access::Read, 0), (Access::Write, 2), (Access::Write, 0)] {
+        let before = world.space.frame_of(&world.host, page);
+        let faulted = world.space.fault(world.memory(), page, access);
+        faulted.expect("there is memory");
+        let is_copied = before.is_some() && before != world.space.frame_of(&world.host, page);
+        assert_eq!((calls(), is_copied), (heard, heard > 0), "{access:?}");
+    }
+    world.end();
+    assert_eq!(told.open.load(Relaxed), 0);
 }

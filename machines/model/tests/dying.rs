@@ -106,6 +106,18 @@ fn shuttle_touched_while_unmapped() {
 }
 
 #[test]
+fn shuttle_huge_and_file_touched_while_they_go() {
+    shuttle::run_law(&touching::huge_touched_while_reaped(), 2, SCHEDULES);
+    shuttle::run_law(&touching::huge_touched_while_unmapped(), 2, SCHEDULES);
+    shuttle::run_law(&touching::file_touched_while_reaped(), 2, SCHEDULES);
+}
+
+#[test]
+fn shuttle_touched_while_others_map() {
+    shuttle::run_law(&touching::touched_while_others_map(), 2, SCHEDULES);
+}
+
+#[test]
 fn shuttle_touched_while_replaced() {
     shuttle::run_law(&touching::touched_while_replaced(), 2, SCHEDULES);
 }

@@ -53,10 +53,42 @@ fn shuttle_folding_against_counting() {
 fn loom_shepherd_moves() {
     loom::run_law(&laws::shepherd::shepherd_moves_on(), 3);
     loom::run_law(&laws::shepherd::shepherd_moves_twice(), 3);
+    loom::run_law(&laws::shepherd::shepherd_waits_for_a_cpu(), 1);
+    loom::run_law(&laws::shepherd::shepherd_waits_for_a_cpu(), 2);
+    loom::run_law_within(&laws::shepherd::shepherd_is_relieved(), 2, 2);
+    loom::run_law(&laws::shepherd::shepherd_waits_for_its_start(), 2);
 }
 
 #[test]
 fn shuttle_shepherd_moves() {
     shuttle::run_law(&laws::shepherd::shepherd_moves_on(), 3, SCHEDULES);
     shuttle::run_law(&laws::shepherd::shepherd_moves_twice(), 3, SCHEDULES);
+    shuttle::run_law(&laws::shepherd::shepherd_waits_for_a_cpu(), 1, SCHEDULES);
+    shuttle::run_law(&laws::shepherd::shepherd_waits_for_a_cpu(), 2, SCHEDULES);
+    shuttle::run_law(&laws::shepherd::shepherd_is_relieved(), 2, SCHEDULES);
+    shuttle::run_law(
+        &laws::shepherd::shepherd_waits_for_its_start(),
+        2,
+        SCHEDULES,
+    );
+}
+
+#[test]
+fn shuttle_waiting_drain_against_frees() {
+    let ours = laws::draining::waiting_drain_against_frees();
+    shuttle::run_law(&ours, 2, SCHEDULES);
+    let linux = laws::draining::linux_drain_against_frees();
+    shuttle::run_law(&linux, 2, SCHEDULES);
+}
+
+#[test]
+fn loom_direct_churn() {
+    loom::run_law_within(&laws::churn::direct_churn(), 2, 3);
+}
+
+#[test]
+fn shuttle_churn_by_batches() {
+    shuttle::run_law(&laws::churn::bounded_churn(), 2, SCHEDULES);
+    shuttle::run_law(&laws::churn::bounded_pages_churn(), 3, SCHEDULES);
+    shuttle::run_law(&laws::churn::direct_churn(), 2, SCHEDULES);
 }

@@ -16,6 +16,8 @@ use std::ptr;
 use corosensei::stack::{DefaultStack, Stack, StackPointer};
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 
+use crate::stacks::{NoStack, Room};
+
 /// Stacks start at one of this many offsets, so that their hot ends do not share cache sets.
 const COLOURS: usize = 32;
 const COLOUR_BYTES: usize = 64;
@@ -84,14 +86,20 @@ impl Fiber {
 struct Coloured {
     stack: DefaultStack,
     base: StackPointer,
+    _room: Room,
 }
 
 impl Coloured {
     fn new(bytes: usize, colour: usize) -> Self {
-        let stack = DefaultStack::new(bytes).expect("the host has address space for a stack");
+        let room = Room::take();
+        let stack = DefaultStack::new(bytes).unwrap_or_else(|_refused| NoStack::refused().raise());
         let base = stack.base().get() - colour % COLOURS * COLOUR_BYTES;
         let base = StackPointer::new(base).expect("a stack is not at address zero");
-        Self { stack, base }
+        Self {
+            stack,
+            base,
+            _room: room,
+        }
     }
 }
 

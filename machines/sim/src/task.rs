@@ -67,6 +67,9 @@ impl fmt::Debug for Task {
 
 impl Sim {
     /// Starts a task on `cpu`. [`Sim::run`] waits for it.
+    ///
+    /// # Panics
+    /// With a [`NoStack`](crate::NoStack) if there is no room for its stack.
     pub fn spawn(&self, cpu: CpuId, body: impl FnOnce(&Self) + 'static) -> TaskId {
         self.0.live.set(self.0.live.get() + 1);
         self.start(cpu, Kind::Program, Box::new(body))
@@ -356,8 +359,10 @@ impl Task {
         self.kind.get() != Kind::Kernel && self.stays.get() == 0
     }
 
-    /// Ends the coroutine for good.
+    /// Ends the coroutine for good. A task that was refused a stack has none.
     pub(crate) fn end(&self) {
-        self.fiber().end();
+        if let Some(fiber) = self.fiber.get() {
+            fiber.end();
+        }
     }
 }

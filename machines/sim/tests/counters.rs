@@ -74,7 +74,7 @@ fn a_cpu_that_goes_offline_takes_nothing_with_it() {
         let add_on_each = |deltas: [i64; 4]| {
             for (cpu, delta) in (0..).map(CpuId).zip(deltas) {
                 let counters = Rc::clone(&counters);
-                sim.spawn(cpu, move |sim| counters.add(sim, 0, delta));
+                sim.spawn(cpu, move |sim| counters.add_growing(sim, 0, delta));
                 sim.run();
             }
             let (precise, range) = (counters.precise_sum(&sim, 0), counters.min_max(&sim, 0));
@@ -170,7 +170,7 @@ fn lines(ran: u32, looks: u64) -> u64 {
         let groups = Rc::clone(&groups);
         sim.spawn(CpuId(cpu), move |sim| {
             for group in &*groups {
-                group.add(sim, 0, 3);
+                group.add_growing(sim, 0, 3);
             }
         });
     }

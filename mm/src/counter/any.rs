@@ -208,6 +208,11 @@ impl<M: Machine> Counters<M> for AnyCounters<M> {
         each!(self, counters => counters.add(machine, counter, delta));
     }
 
+    #[inline]
+    fn add_growing(&self, machine: &M, counter: usize, delta: i64) {
+        each!(self, counters => counters.add_growing(machine, counter, delta));
+    }
+
     fn approximate_sum(&self, machine: &M, counter: usize) -> i64 {
         each!(self, counters => counters.approximate_sum(machine, counter))
     }

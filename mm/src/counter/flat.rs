@@ -7,6 +7,7 @@
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::fmt;
 
 use super::Counters;
@@ -48,9 +49,14 @@ impl<M: Machine> Flat<M> {
             lock: machine.lock(LockClass::Counter, home, ()),
             value: machine.local_word(home, 0),
         };
+        let mut parts = Vec::new();
+        parts
+            .try_reserve_exact(area.width())
+            .map_err(|_| InitError::OutOfMemory)?;
+        parts.extend((0..area.width()).map(shared));
         Ok(Self {
             parts: area.take(machine)?,
-            shared: (0..area.width()).map(shared).collect(),
+            shared: parts.into(),
             batch: flat_batch(area.cpus()),
             area: Arc::clone(area),
         })

@@ -4,8 +4,6 @@
 //! [`Area`](super::Area) are beside them: who wants all of them reads each chunk once, from its
 //! beginning to its end, which is what memory does best.
 
-use alloc::sync::Arc;
-
 use super::any::AnyCounters;
 use super::area::PLACES;
 use super::cells::{Cells, Parts};
@@ -73,9 +71,8 @@ impl<'g, M: Machine> Run<'g, M> {
     }
 
     fn has_room_for(&self, cells: &Cells<'g, M>) -> bool {
-        self.first().is_none_or(|first| {
-            self.len < PLACES && Arc::ptr_eq(first.place.chunk(), cells.place.chunk())
-        })
+        self.first()
+            .is_none_or(|first| self.len < PLACES && first.place.is_beside(cells.place))
     }
 
     fn push(&mut self, item: usize, cells: Cells<'g, M>) {

@@ -59,8 +59,17 @@ pub trait Counters<M: Machine> {
     /// How many counters there are.
     fn width(&self) -> usize;
 
-    /// Adds `delta` to a counter, on this CPU. A stale CPU number costs speed, nothing else.
+    /// Adds `delta` to a counter, on this CPU. A stale CPU number costs speed, nothing else. Never
+    /// allocates: may be called with locks held, and when memory is out.
     fn add(&self, machine: &M, counter: usize, delta: i64);
+
+    /// The same where memory may be taken, so with no spinlock held: makes what additions by many CPUs
+    /// need, if it is due and there is memory for it. An owner that only ever calls
+    /// [`Counters::add`] has right sums too, but its CPUs go on sharing a line.
+    #[inline]
+    fn add_growing(&self, machine: &M, counter: usize, delta: i64) {
+        self.add(machine, counter, delta);
+    }
 
     /// The sum, within [`Counters::accuracy`] of the truth, without looking at every CPU.
     fn approximate_sum(&self, machine: &M, counter: usize) -> i64;

@@ -10,6 +10,8 @@
 //!   last one adds, the line moves. When it has moved as often as making a tree costs, the tree is made:
 //!   so an owner that stays on one CPU never pays for it, and no owner pays more than twice what
 //!   knowing its future would have cost. If there is no memory for the tree, it stays a line.
+//! - An addition never makes the tree and never allocates: it may be made with a page table locked, or
+//!   by the reaper when memory is out. [`Counters::add_growing`] is for where memory may be taken.
 //!
 //! Locks: none of its own; making the tree takes that of the area.
 
@@ -52,6 +54,13 @@ pub struct OneSidedTree<M: Machine> {
     /// What was added before there was a tree, and two words of book-keeping.
     first: M::Line,
     grown: M::Once<Grown<M>>,
+}
+
+/// Whether an addition may make the tree.
+#[derive(Clone, Copy)]
+enum Growth {
+    Allowed,
+    Refused,
 }
 
 /// The tree.
@@ -181,20 +190,22 @@ impl<M: Machine> OneSidedTree<M> {
 
     /// Adds to the line, unless the line has moved.
     #[inline]
-    fn add_to_line(&self, machine: &M, cpu: CpuId, counter: usize, delta: i64) {
+    fn add_to_line(&self, machine: &M, cpu: CpuId, counter: usize, delta: i64, may: Growth) {
         self.check_counter(counter);
         let home = self.first.load(machine, HOME, Relaxed);
         if home & ((1 << CPU_BITS) - 1) == home_of(cpu) {
             self.first.add(machine, counter, delta, Relaxed);
         } else {
-            self.add_moved(machine, cpu, counter, delta, home);
+            self.add_moved(machine, (counter, delta), (home, may));
         }
     }
 
-    /// Notes that the line moves to `cpu`; grows when it has moved often enough. Then adds.
+    /// Notes that the line moves to this CPU, and grows when it has moved often enough, if it may:
+    /// otherwise the tree is left to an addition that may take memory. Then adds.
     #[cold]
     #[inline(never)]
-    fn add_moved(&self, machine: &M, cpu: CpuId, counter: usize, delta: i64, home: i64) {
+    fn add_moved(&self, machine: &M, (counter, delta): (usize, i64), (home, may): (i64, Growth)) {
+        let cpu = machine.this_cpu();
         let moves = (home >> CPU_BITS) + i64::from(home != 0);
         let next = moves << CPU_BITS | home_of(cpu);
         // Lost to another CPU's, a move goes uncounted.
@@ -203,6 +214,7 @@ impl<M: Machine> OneSidedTree<M> {
             .compare_exchange(machine, HOME, home, next, Relaxed);
         let enough = (i64::from(self.shape.cpus()) / CPUS_PER_MOVE).max(2);
         if moves >= enough
+            && matches!(may, Growth::Allowed)
             && self.grow(machine).is_ok()
             && let Some(grown) = self.grown.get()
         {
@@ -372,7 +384,16 @@ impl<M: Machine> Counters<M> for OneSidedTree<M> {
         let cpu = machine.this_cpu();
         match self.grown.get() {
             Some(grown) => self.add_to_tree(machine, grown, cpu, counter, delta),
-            None => self.add_to_line(machine, cpu, counter, delta),
+            None => self.add_to_line(machine, cpu, counter, delta, Growth::Refused),
+        }
+    }
+
+    #[inline]
+    fn add_growing(&self, machine: &M, counter: usize, delta: i64) {
+        let cpu = machine.this_cpu();
+        match self.grown.get() {
+            Some(grown) => self.add_to_tree(machine, grown, cpu, counter, delta),
+            None => self.add_to_line(machine, cpu, counter, delta, Growth::Allowed),
         }
     }
 

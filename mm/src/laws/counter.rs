@@ -110,7 +110,7 @@ impl<M: Machine> Counted<M> {
     fn count(&self, machine: &M) {
         let cpu = machine.this_cpu().index();
         for &delta in ADDED[cpu] {
-            self.counters.add(machine, 0, delta);
+            self.counters.add_growing(machine, 0, delta);
             // Release pairs with the Acquire of `returned`: a reader that sees the number sees the
             // additions.
             self.returned[cpu].add(machine, 1, Release);
@@ -184,8 +184,8 @@ impl<M: Machine> Counted<M> {
     fn go_and_return(&self, machine: &M) {
         let neighbour = u32::from(self.how == Start::Grown);
         if [neighbour, 2].contains(&machine.this_cpu().0) {
-            self.counters.add(machine, 0, 2);
-            self.counters.add(machine, 0, -2);
+            self.counters.add_growing(machine, 0, 2);
+            self.counters.add_growing(machine, 0, -2);
         }
     }
 

@@ -27,6 +27,10 @@ use crate::vmstat::counters::{NodeItem, ZoneItem};
 
 /// Pages of the machine: tags of so many are part of every model.
 const ARENA: u32 = 64;
+/// The same where huge pages fit.
+const ARENA_OF_HUGE: u32 = 4096;
+/// A whole table, away from the others.
+pub(super) const WHOLE: Range<u64> = 6 * TABLE..7 * TABLE;
 /// Entries of a page table.
 pub(super) const TABLE: u64 = 512;
 /// Two pages in each of two tables.
@@ -43,6 +47,7 @@ pub struct Dying<M: Machine> {
     space: AddressSpace<M>,
     budget: Arc<Budget<M>>,
     shared: Arc<Object<M>>,
+    file: Arc<Object<M>>,
     /// How many calls of `exit` were let in.
     exits: M::Word,
     /// How many helpers found everything done.
@@ -96,8 +101,33 @@ impl<M: Machine> Dying<M> {
         dying
     }
 
+    /// Only a mapping of a file, without pages.
+    pub(super) fn bare_file(machine: &M, reaping: Reaping) -> Self {
+        let dying = Self::empty(machine, reaping, |space| space);
+        let file = Arc::clone(&dying.file);
+        dying.map(machine, &BARE, Backing::PrivateFile { file, offset: 0 });
+        dying
+    }
+
+    /// Only a mapping in which a huge page fits, and memory for it: tags of so many pages are not part
+    /// of a model.
+    pub(super) fn bare_huge(machine: &M, reaping: Reaping) -> Self {
+        let dying = Self::empty_of(machine, ARENA_OF_HUGE, reaping, |space| space);
+        dying.map(machine, &WHOLE, Backing::Anonymous { huge: true });
+        dying
+    }
+
     fn empty(
         machine: &M,
+        reaping: Reaping,
+        more: impl FnOnce(AddressSpace<M>) -> AddressSpace<M>,
+    ) -> Self {
+        Self::empty_of(machine, ARENA, reaping, more)
+    }
+
+    fn empty_of(
+        machine: &M,
+        arena: u32,
         reaping: Reaping,
         more: impl FnOnce(AddressSpace<M>) -> AddressSpace<M>,
     ) -> Self {
@@ -105,20 +135,22 @@ impl<M: Machine> Dying<M> {
             reaping,
             ..Design::OURS
         };
-        let mut config = Config::new(Layout::arena(Pages(ARENA)));
+        let mut config = Config::new(Layout::arena(Pages(arena)));
         config.design = design;
         let manager = Manager::new(machine, config).expect("a small arena is a layout");
         let spaces = Spaces::new(machine, &design, 2).expect("few pages can be counted");
         let memory = Memory::new(machine, &manager, &spaces);
         let space = AddressSpace::new(memory).expect("there is memory");
-        let budget = Arc::new(Budget::new(machine, u64::from(ARENA)));
+        let budget = Arc::new(Budget::new(machine, u64::from(arena)));
         let shared = Arc::new(Object::new(machine, ObjectKind::Shared));
+        let file = Arc::new(Object::new(machine, ObjectKind::File));
         Self {
             space: more(space.limited(Arc::clone(&budget))),
             manager,
             spaces,
             budget,
             shared,
+            file,
             exits: machine.word(0),
             reaps: machine.word(0),
         }
@@ -207,9 +239,14 @@ impl<M: Machine> Dying<M> {
 
     /// Touches a page; whether it is there now.
     pub(super) fn touch(&self, machine: &M, page: u64) -> bool {
+        self.touch_for(machine, page, Access::Write)
+    }
+
+    /// The same for one access or the other.
+    pub(super) fn touch_for(&self, machine: &M, page: u64, access: Access) -> bool {
         let page = Vpn(page);
-        match self.space.fault(self.memory(machine), page, Access::Write) {
-            Ok(Faulted::Mapped { .. } | Faulted::Already) => true,
+        match self.space.fault(self.memory(machine), page, access) {
+            Ok(Faulted::Mapped { .. } | Faulted::Already | Faulted::Huge) => true,
             Err(FaultError::Unstable(at) | FaultError::NotMapped(at)) => {
                 assert_eq!(at, page);
                 false
@@ -248,11 +285,16 @@ impl<M: Machine> Dying<M> {
             assert_eq!(self.manager.counted_on_nodes(machine, item), 0);
         }
         self.shared.empty(machine, self.manager.pages());
+        self.file.empty(machine, self.manager.pages());
         self.manager.pages().drain_all_sync(machine);
         let free = self.manager.pages().counted(machine, ZoneItem::FreePages);
         let anonymous = self.manager.pages().counted(machine, ZoneItem::Anon);
-        assert_eq!((free, anonymous), (u64::from(ARENA), 0), "no page is lost");
         let zone = &self.manager.pages().view(machine)[0];
-        assert_eq!(zone.free, Pages(ARENA), "every page is back");
+        assert_eq!(
+            (free, anonymous),
+            (u64::from(zone.managed.0), 0),
+            "no page is lost"
+        );
+        assert_eq!(zone.free, zone.managed, "every page is back");
     }
 }

@@ -6,7 +6,9 @@
 //! are tiny, because loom visits every interleaving.
 
 pub mod budget;
+pub mod churn;
 pub mod counter;
+pub mod draining;
 mod dying;
 pub mod frontier;
 pub mod grouped;
@@ -77,7 +79,12 @@ impl<M: Machine> fmt::Debug for FewPages<M> {
 const FEW: u32 = 16;
 
 fn few_pages<M: Machine>(machine: &M, design: Design) -> FewPages<M> {
-    let mut config = Config::new(Layout::arena(Pages(FEW)));
+    few_pages_of(machine, design, FEW)
+}
+
+/// `count` pages, a power of two.
+fn few_pages_of<M: Machine>(machine: &M, design: Design, count: u32) -> FewPages<M> {
+    let mut config = Config::new(Layout::arena(Pages(count)));
     config.design = design;
     // Lists of at most four pages, so that a handful of frees spills.
     config
@@ -87,7 +94,7 @@ fn few_pages<M: Machine>(machine: &M, design: Design) -> FewPages<M> {
     let pages = PageAllocator::new(machine, config).expect("a small arena is a layout");
     FewPages {
         pages,
-        holders: (0..FEW).map(|_| machine.word(0)).collect(),
+        holders: (0..count).map(|_| machine.word(0)).collect(),
     }
 }
 
@@ -127,14 +134,20 @@ impl<M: Machine> FewPages<M> {
     fn is_whole(&self, machine: &M) {
         self.pages.drain_all_sync(machine);
         let zone = &self.pages.view(machine)[0];
-        assert_eq!(zone.free, Pages(FEW), "no page is lost");
-        assert_eq!(zone.counted_free, u64::from(FEW), "the counter is exact");
+        let count = self.holders.len();
+        assert_eq!(zone.free.index(), count, "no page is lost");
+        assert_eq!(zone.counted_free, count as u64, "the counter is exact");
         assert_eq!(
             zone.listed,
             Pages::ZERO,
             "a drain leaves nothing on the lists"
         );
-        assert_eq!(zone.blocks[4], 1, "all pages are merged: {:?}", zone.blocks);
+        let whole = count.ilog2() as usize;
+        assert_eq!(
+            zone.blocks[whole], 1,
+            "all pages are merged: {:?}",
+            zone.blocks
+        );
     }
 }
 

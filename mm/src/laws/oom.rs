@@ -85,7 +85,7 @@ impl<M: Machine> TwoProcesses<M> {
         let enroll = |id| {
             let space = Some(Arc::clone(&space));
             let process = killer.enroll(machine, ProcessId(id), Kind::Process, space);
-            process.expect("there is memory")
+            Arc::new(process.expect("there is memory"))
         };
         Self {
             processes: (0..users).map(enroll).collect(),
@@ -196,7 +196,7 @@ impl<M: Machine> PressedGroup<M> {
             let space = AddressSpace::new(memory).expect("there is memory");
             let space = Some(Arc::new(space.limited(Arc::clone(&group))));
             let process = killer.enroll(machine, ProcessId(id), Kind::Process, space);
-            process.expect("there is memory")
+            Arc::new(process.expect("there is memory"))
         };
         let owner = Listed((0..2).map(enroll).collect());
         let oom = OutOfMemory::new(machine, killer, owner, Rules::default(), Vec::new());

@@ -14,10 +14,23 @@ pub struct Watched<M: Machine>(Manager<M>);
 
 impl<M: Machine> Watched<M> {
     fn new(machine: &M) -> Self {
+        let watched = Self::before_start(machine);
+        watched.0.start(machine);
+        watched
+    }
+
+    fn before_start(machine: &M) -> Self {
         let config = Config::new(Layout::arena(Pages(1)));
-        let manager = Manager::new(machine, config).expect("one page is a layout");
-        manager.start(machine);
-        Self(manager)
+        Self(Manager::new(machine, config).expect("one page is a layout"))
+    }
+
+    /// Nobody has deferred the shepherd.
+    fn has_no_shepherd(&self, machine: &M) {
+        let is_dormant = |cpu| machine.job_state(cpu, Job::Shepherd) == JobState::Dormant;
+        assert!(
+            machine.topology().ids().all(is_dormant),
+            "nobody has started it: {self:?}"
+        );
     }
 
     /// One CPU that is online waits for the shepherd's time, and no other.
@@ -58,6 +71,59 @@ pub fn shepherd_moves_twice<M: Machine>() -> Law<M, Watched<M>> {
             |machine, watched| watched.0.cpu_going(machine, CpuId(0)),
         ],
         check: |machine, watched| watched.has_one_shepherd(machine),
+    }
+}
+
+/// The only CPU that is online goes offline, and comes back.
+#[must_use]
+pub fn shepherd_waits_for_a_cpu<M: Machine>() -> Law<M, Watched<M>> {
+    Law {
+        name: "the shepherd returns with the first CPU when none was online",
+        setup: Watched::new,
+        bodies: vec![|machine, watched| {
+            for cpu in machine.topology().ids().rev() {
+                watched.0.cpu_going(machine, cpu);
+                watched.0.cpu_dead(machine, cpu);
+            }
+            watched.0.cpu_online(machine, CpuId(0));
+        }],
+        check: |machine, watched| watched.has_one_shepherd(machine),
+    }
+}
+
+/// The only CPU that is online goes offline while another comes.
+#[must_use]
+pub fn shepherd_is_relieved<M: Machine>() -> Law<M, Watched<M>> {
+    Law {
+        name: "the shepherd is neither lost nor doubled when the only CPU goes and another comes",
+        setup: |machine| {
+            let watched = Watched::new(machine);
+            for cpu in machine.topology().ids().skip(1) {
+                watched.0.cpu_going(machine, cpu);
+                watched.0.cpu_dead(machine, cpu);
+            }
+            watched
+        },
+        bodies: vec![
+            |machine, watched| watched.0.cpu_going(machine, CpuId(0)),
+            |machine, watched| watched.0.cpu_online(machine, CpuId(1)),
+        ],
+        check: |machine, watched| watched.has_one_shepherd(machine),
+    }
+}
+
+/// No CPU starts the shepherd before the embedder does.
+#[must_use]
+pub fn shepherd_waits_for_its_start<M: Machine>() -> Law<M, Watched<M>> {
+    Law {
+        name: "a CPU that goes and comes before the start does not start the shepherd",
+        setup: Watched::before_start,
+        bodies: vec![|machine, watched| {
+            watched.0.cpu_going(machine, CpuId(0));
+            watched.0.cpu_dead(machine, CpuId(0));
+            watched.0.cpu_online(machine, CpuId(0));
+        }],
+        check: |machine, watched| watched.has_no_shepherd(machine),
     }
 }
 

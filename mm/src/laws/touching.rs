@@ -5,9 +5,10 @@
 
 use alloc::vec;
 
-use super::dying::{BARE, Dying, FILLED, SHARED, TABLE};
+use super::dying::{BARE, Dying, FILLED, SHARED, TABLE, WHOLE};
 use super::{Body, Law};
 use crate::machine::Machine;
+use crate::space::Access;
 use crate::space::reap::Reaping;
 use crate::space::rss::RssKind;
 
@@ -34,6 +35,33 @@ fn nothing_comes_back<M: Machine>(machine: &M, dying: &Dying<M>) {
     assert_eq!(dying.reaps(machine), 1, "nobody was in the way");
     assert!(!dying.touch(machine, BARE.start), "it is gone for good");
     nothing_is_left(machine, dying);
+}
+
+/// As [`nothing_comes_back`] of a huge page.
+fn nothing_huge_comes_back<M: Machine>(machine: &M, dying: &Dying<M>) {
+    assert_eq!(dying.reaps(machine), 1, "nobody was in the way");
+    assert!(
+        !dying.touch(machine, WHOLE.start),
+        "a huge page is gone for good"
+    );
+    nothing_is_left(machine, dying);
+}
+
+/// No page of a file is mapped after a helper has been there, and the rest goes.
+fn no_file_page_is_left<M: Machine>(machine: &M, dying: &Dying<M>) {
+    assert_eq!(dying.reaps(machine), 1, "nobody was in the way");
+    assert_eq!(dying.counted(machine, RssKind::File), 0, "a page is left");
+    dying.ends_whole(machine);
+}
+
+fn touch_two<M: Machine>(machine: &M, dying: &Dying<M>) {
+    assert!(dying.touch(machine, BARE.start), "it stays mapped");
+    assert!(dying.touch(machine, BARE.start + 1), "it stays mapped");
+}
+
+fn both_are_there<M: Machine>(machine: &M, dying: &Dying<M>) {
+    assert_eq!(dying.counted(machine, RssKind::Anon), 2, "both are there");
+    dying.ends_whole(machine);
 }
 
 /// A first page is touched while a helper is at it.
@@ -66,6 +94,73 @@ pub fn touched_while_replaced<M: Machine>() -> Law<M, Dying<M>> {
         setup: bare,
         bodies: vec![touch_bare, |machine, dying| dying.share(machine, BARE)],
         check: nothing_is_left,
+    }
+}
+
+fn bare_huge<M: Machine>(machine: &M) -> Dying<M> {
+    Dying::bare_huge(machine, Reaping::MeetInTheMiddle)
+}
+
+/// A huge page is touched for the first time while a helper is at it.
+#[must_use]
+pub fn huge_touched_while_reaped<M: Machine>() -> Law<M, Dying<M>> {
+    Law {
+        name: "no huge page is left behind a helper",
+        setup: bare_huge,
+        bodies: vec![
+            |machine, dying| {
+                dying.touch(machine, WHOLE.start + 5);
+            },
+            |machine, dying| dying.reap(machine),
+        ],
+        check: nothing_huge_comes_back,
+    }
+}
+
+/// A huge page is touched for the first time while its mapping goes.
+#[must_use]
+pub fn huge_touched_while_unmapped<M: Machine>() -> Law<M, Dying<M>> {
+    Law {
+        name: "no huge page is left where nothing is mapped any more",
+        setup: bare_huge,
+        bodies: vec![
+            |machine, dying| {
+                dying.touch(machine, WHOLE.start + 5);
+            },
+            |machine, dying| dying.unmap(machine, WHOLE),
+        ],
+        check: nothing_is_left,
+    }
+}
+
+/// A page of a file is looked at for the first time while a helper is at it.
+#[must_use]
+pub fn file_touched_while_reaped<M: Machine>() -> Law<M, Dying<M>> {
+    let look: Body<M, Dying<M>> = |machine, dying| {
+        dying.touch_for(machine, BARE.start, Access::Read);
+    };
+    Law {
+        name: "no page of a file is left mapped behind a helper",
+        setup: |machine| Dying::bare_file(machine, Reaping::MeetInTheMiddle),
+        bodies: vec![look, |machine, dying| dying.reap(machine)],
+        check: no_file_page_is_left,
+    }
+}
+
+/// A page is touched while others map and unmap beside it, more often than a fault tries again.
+#[must_use]
+pub fn touched_while_others_map<M: Machine>() -> Law<M, Dying<M>> {
+    Law {
+        name: "a page that is touched comes, once, however often mappings change meanwhile",
+        setup: bare,
+        bodies: vec![touch_two, |machine, dying| {
+            let beside = BARE.end + 1..BARE.end + 2;
+            for _ in 0..6 {
+                dying.share(machine, beside.clone());
+                dying.unmap(machine, beside.clone());
+            }
+        }],
+        check: both_are_there,
     }
 }
 

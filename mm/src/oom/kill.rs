@@ -111,6 +111,10 @@ impl<M: Machine, S: Signals<M>> OomKiller<M, S> {
     /// the reaper needs for it. Whoever adds a process to a space that others use sees to it that one
     /// of them does not leave meanwhile.
     ///
+    /// The caller puts it into an [`Arc`], as it does with address spaces: stable Rust has none that can
+    /// fail to be made, so which allocator that takes, and what happens without memory, is left to who
+    /// has a say.
+    ///
     /// # Errors
     /// [`NoMemory`]; nothing has changed.
     ///
@@ -122,13 +126,13 @@ impl<M: Machine, S: Signals<M>> OomKiller<M, S> {
         id: ProcessId,
         kind: Kind,
         space: Option<Arc<AddressSpace<M>>>,
-    ) -> Result<Arc<Process<M>>, NoMemory> {
+    ) -> Result<Process<M>, NoMemory> {
         assert!(
             space.is_some() || kind == Kind::KernelThread,
             "only threads of the kernel have no memory"
         );
-        self.reaper.reserve(machine)?;
-        Ok(Arc::new(Process::new(machine, id, kind, space)))
+        let room = self.reaper.reserve(machine)?;
+        Ok(Process::new(machine, (id, kind), space, room))
     }
 
     /// Kills `victim`, and whoever has to die with it: all that use the same memory, and, if `domain`
@@ -290,6 +294,9 @@ impl<M: Machine, S: Signals<M>> OomKiller<M, S> {
     /// Gives a process back that has left (Linux: `put_task_struct`). With the last one of those that
     /// use an address space its counters go back too, if the caller has not kept it.
     ///
+    /// A process that is dropped instead gives back the same, but what its counters take is found only
+    /// when more is needed, and nobody is told if they are wrong.
+    ///
     /// # Errors
     /// [`BadRss`] if pages of the address space were miscounted.
     ///
@@ -300,7 +307,7 @@ impl<M: Machine, S: Signals<M>> OomKiller<M, S> {
             process.is(machine, State::Left),
             "a process exits before it is given back"
         );
-        self.reaper.put(machine, process)
+        Reaper::put(machine, process)
     }
 }
 

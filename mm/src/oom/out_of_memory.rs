@@ -36,6 +36,7 @@ use crate::design::Design;
 use crate::event::{Event, Phase};
 use crate::machine::{Lock, Machine};
 use crate::page::{LastResort, NoKill, PageAllocator, Reclaimer, Relief, Request};
+use crate::room::{self, NoRoom};
 use crate::site::{LockClass, Site};
 use crate::space::budget::Budget;
 use crate::space::vma_tree::NoMemory;
@@ -177,18 +178,26 @@ impl<M: Machine, S: Signals<M>, O: Owner<M>> OutOfMemory<M, S, O> {
     }
 
     /// Sets room aside to select among so many candidates. With less a selection is as right, but
-    /// takes longer.
+    /// takes longer. Memory is taken without the lock, which those who are out of memory wait for.
     ///
     /// # Errors
     /// [`NoMemory`]; nothing has changed.
     pub fn reserve(&self, machine: &M, candidates: usize) -> Result<(), NoMemory> {
+        let room = self
+            .desk
+            .with(machine, Site::OutOfMemory, |desk| desk.slots.capacity());
+        let mut longer = Vec::new();
+        if room < candidates {
+            longer = room::list_of(candidates).map_err(|NoRoom| NoMemory)?;
+        }
         self.desk.with(machine, Site::OutOfMemory, |desk| {
-            let slots = &mut desk.slots;
-            let more = candidates.saturating_sub(slots.len());
-            slots.try_reserve(more).map_err(|_| NoMemory)?;
-            slots.resize(slots.len() + more, Slot::EMPTY);
-            Ok(())
-        })
+            room::replace(&mut desk.slots, &mut longer);
+            // The list has room for so many: it only becomes longer.
+            if desk.slots.len() < candidates {
+                desk.slots.resize(candidates, Slot::EMPTY);
+            }
+        });
+        Ok(())
     }
 
     /// An allocation from `pages` has failed: makes room.

@@ -10,6 +10,7 @@ use core::fmt;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
 use super::candidate::{Facts, Kind, Memory as Whose, ScoreAdj};
+use super::reaper::Membership;
 use crate::machine::{Field, Machine, Word};
 use crate::space::{AddressSpace, ExitError, Exited, Flag, Memory};
 use crate::units::ProcessId;
@@ -24,6 +25,8 @@ pub struct Process<M: Machine> {
     space: Option<Arc<AddressSpace<M>>>,
     state: M::Word,
     adj: M::Field,
+    /// What keeps room for it, until it is dropped.
+    _room: Membership,
 }
 
 /// Something that is true of a process.
@@ -63,9 +66,9 @@ pub enum Parted {
 impl<M: Machine> Process<M> {
     pub(super) fn new(
         machine: &M,
-        id: ProcessId,
-        kind: Kind,
+        (id, kind): (ProcessId, Kind),
         space: Option<Arc<AddressSpace<M>>>,
+        room: Membership,
     ) -> Self {
         if let Some(space) = &space {
             space.add_user(machine);
@@ -76,6 +79,7 @@ impl<M: Machine> Process<M> {
             space,
             state: machine.word(0),
             adj: machine.field(encode(ScoreAdj::ZERO)),
+            _room: room,
         }
     }
 

@@ -6,7 +6,7 @@
 //!
 //! The queue never grows when memory is short: for every process that was enrolled there is room for
 //! one entry, an entry is made at most once per address space, and an address space that is queued is
-//! kept by a process that keeps its room.
+//! kept by a process that keeps its room. Room is made without the lock, which those who kill need.
 //!
 //! Locks: `ReapQueue`, with nothing inside. Reaping itself is done without it.
 
@@ -17,6 +17,7 @@ use core::fmt;
 use super::process::Process;
 use crate::event::Event;
 use crate::machine::{Lock, Machine};
+use crate::room::{self, NoRoom};
 use crate::site::{LockClass, Site};
 use crate::space::reap::Reaped;
 use crate::space::rss::BadRss;
@@ -54,8 +55,20 @@ pub struct Reaper<M: Machine> {
 struct Queue<M: Machine> {
     /// In the order in which they came. Room for one per member, always.
     entries: Vec<Entry<M>>,
-    /// Processes that were enrolled and not given back.
-    members: usize,
+    /// What every member has a clone of.
+    roll: Arc<()>,
+}
+
+/// Room in the queue of a reaper, for as long as it lives.
+pub(super) struct Membership {
+    _roll: Arc<()>,
+}
+
+impl<M: Machine> Queue<M> {
+    /// Processes that were enrolled and are not gone.
+    fn members(&self) -> usize {
+        Arc::strong_count(&self.roll) - 1
+    }
 }
 
 struct Entry<M: Machine> {
@@ -125,7 +138,7 @@ impl<M: Machine> Reaper<M> {
     pub(super) fn new(machine: &M, patience: Patience) -> Self {
         let queue = Queue {
             entries: Vec::new(),
-            members: 0,
+            roll: Arc::new(()),
         };
         Self {
             queue: machine.lock(LockClass::ReapQueue, machine.this_cpu(), queue),
@@ -145,23 +158,31 @@ impl<M: Machine> Reaper<M> {
     }
 
     /// Sets room aside for one process more.
-    pub(super) fn reserve(&self, machine: &M) -> Result<(), NoMemory> {
-        self.queue.with(machine, Site::Reap, |queue| {
-            let room = (queue.members + 1).saturating_sub(queue.entries.len());
-            queue.entries.try_reserve(room).map_err(|_| NoMemory)?;
-            queue.members += 1;
-            Ok(())
-        })
+    pub(super) fn reserve(&self, machine: &M) -> Result<Membership, NoMemory> {
+        let mut longer = Vec::new();
+        // Ends: the room only becomes more, and others can take it only by enrolling processes.
+        loop {
+            let reserved = self.queue.with(machine, Site::Reap, |queue| {
+                room::replace(&mut queue.entries, &mut longer);
+                let members = queue.members() + 1;
+                if queue.entries.capacity() < members {
+                    return Err(members);
+                }
+                let _roll = Arc::clone(&queue.roll);
+                Ok(Membership { _roll })
+            });
+            match reserved {
+                Ok(membership) => return Ok(membership),
+                Err(members) => longer = room::list_of(members).map_err(|NoRoom| NoMemory)?,
+            }
+        }
     }
 
     /// Gives one of those back who know a process; with the last its room, and perhaps its space.
-    pub(super) fn put(&self, machine: &M, process: Arc<Process<M>>) -> Result<(), BadRss> {
-        let Some(process) = Arc::into_inner(process) else {
-            return Ok(());
-        };
-        self.queue
-            .with(machine, Site::Reap, |queue| queue.members -= 1);
-        let space = process.into_space().and_then(Arc::into_inner);
+    pub(super) fn put(machine: &M, process: Arc<Process<M>>) -> Result<(), BadRss> {
+        let process = Arc::into_inner(process);
+        let space = process.and_then(Process::into_space);
+        let space = space.and_then(Arc::into_inner);
         space.map_or(Ok(()), |space| space.destroy(machine))
     }
 
@@ -209,7 +230,7 @@ impl<M: Machine> Reaper<M> {
                     return None;
                 }
             };
-            Some(self.finish(machine, entry, how))
+            Some(Self::finish(machine, entry, how))
         });
         let next = self.next(machine);
         Stepped { done, next }
@@ -236,12 +257,12 @@ impl<M: Machine> Reaper<M> {
     }
 
     /// Whatever came out of it: nothing more is to be had.
-    fn finish(&self, machine: &M, entry: Entry<M>, how: How) -> Done {
+    fn finish(machine: &M, entry: Entry<M>, how: How) -> Done {
         let process = entry.process.id();
         if let Some(space) = entry.process.last_space() {
             space.raise(machine, Flag::Skip);
         }
-        let bad_rss = self.put(machine, entry.process).err();
+        let bad_rss = Self::put(machine, entry.process).err();
         Done {
             process,
             how,

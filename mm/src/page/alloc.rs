@@ -157,7 +157,7 @@ impl<M: Machine> PageAllocator<M> {
         mut tried: Tried,
     ) -> Result<Pfn, AllocError> {
         if tried.no_kill == NoKill::NobodyLeft {
-            tried.drained += self.drain_each(machine);
+            tried.drained += self.drain_again(machine);
             if let Some(pfn) = self.try_zones(machine, request, Mark::Min) {
                 return Ok(pfn);
             }
@@ -177,9 +177,7 @@ impl<M: Machine> PageAllocator<M> {
             if got > Pages::ZERO {
                 self.give_kept(machine, request, Kept::Few);
             }
-            // Not `drain_all`: that one leaves it to a drain under way, which may not have come to
-            // the pages this allocation needs, and there is no later chance.
-            tried.drained += self.drain_each(machine);
+            tried.drained += self.drain_again(machine);
             if let Some(pfn) = attempt() {
                 return Some(pfn);
             }
@@ -280,10 +278,8 @@ impl<M: Machine> Zone<M> {
     /// `rmqueue_bulk`).
     #[cold]
     pub(super) fn refill(&self, machine: &M, pcp: &mut Pcp, list: usize, ask: Ask) {
-        let mut wanted = pcp.refill_blocks(ask.order, &self.mood(machine));
-        if !pcp.reserve(list, wanted) {
-            wanted = 0; // No memory for the list: the caller finds it empty.
-        }
+        let wanted = pcp.refill_blocks(ask.order, &self.mood(machine));
+        let mut wanted = pcp.room(list, wanted);
         let mut part = Part::first(Site::Refill, machine.this_cpu());
         while wanted > 0 {
             let moved = self.take_hold(machine, pcp, (list, part), ask.wanted(), wanted);

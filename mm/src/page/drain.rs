@@ -1,11 +1,12 @@
 //! Giving page lists back: the periodic decay, lists of remote nodes, one CPU's, everybody's.
 //!
-//! Locks: the drain mutex (but for the last drain before an allocation fails), then each pcp lock
-//! in turn, then the zone lock. A drain blocks on another CPU's pcp lock; that CPU itself never
+//! Locks: the drain mutex (but for the last drain before an allocation fails, if the policy says so),
+//! then each pcp lock in turn, then the zone lock. A drain blocks on another CPU's pcp lock; that CPU itself never
 //! waits (it goes to the zone directly).
 
 use super::free::Excess;
 use super::hold::Part;
+use super::holds::MeetsDrain;
 use super::pcp::{Expiry, Pcp};
 use super::zone::Zone;
 use super::{PageAllocator, SeedError};
@@ -29,8 +30,18 @@ impl<M: Machine> PageAllocator<M> {
             .with(machine, Site::Drain, |()| self.drain_each(machine))
     }
 
+    /// Drains all lists once more, for an allocation that has no later chance. If another CPU drains
+    /// them already, the policy says whether that has to do.
+    pub(super) fn drain_again(&self, machine: &M) -> Pages {
+        let meets = self.zones.first().map(|zone| zone.holds.meets_drain());
+        match meets.unwrap_or(MeetsDrain::LeavesIt) {
+            MeetsDrain::LeavesIt => self.drain_all(machine),
+            MeetsDrain::DrainsToo => self.drain_each(machine),
+        }
+    }
+
     /// The same whoever else drains.
-    pub(super) fn drain_each(&self, machine: &M) -> Pages {
+    fn drain_each(&self, machine: &M) -> Pages {
         let mut total = Pages::ZERO;
         for cpu in machine.topology().ids() {
             total += self.drain_cpu(machine, cpu);
@@ -67,28 +78,42 @@ impl<M: Machine> PageAllocator<M> {
 }
 
 impl<M: Machine> Zone<M> {
-    /// Gives `cpu`'s lists back, as many pages as were there at the start: a CPU that refills
-    /// them meanwhile cannot keep this going (Linux: `drain_pages_zone`).
+    /// Gives `cpu`'s lists back, until one hold takes all that is on them (Linux:
+    /// `drain_pages_zone`). What was on them at the start may not be what is coldest later: so each
+    /// hold looks anew, under the lock.
     pub(super) fn drain(&self, machine: &M, cpu: CpuId) -> Pages {
         let slot = self.slot(cpu);
         // What a spill still owed goes with the rest.
         slot.owed.take(machine);
-        let seen = u32::try_from(slot.count.read(machine)).unwrap_or(0);
-        let mut excess = Excess {
-            pages: seen,
-            ..Excess::default()
-        };
-        // Ends: each turn gives back at least one block, or there is none left.
-        while excess.pages > 0 {
-            excess = self.hold_on(machine, cpu, Site::Drain, |_| Some(excess));
+        if slot.count.read(machine) == 0 {
+            return Pages::ZERO;
+        }
+        let mut given = 0;
+        let mut list = 0;
+        // Ends: each hold takes a batch or all there is, and the CPU would have to add as much
+        // between any two of them.
+        loop {
+            let mut left = 0;
+            let excess = self.hold_on(machine, cpu, Site::Drain, |pcp| {
+                left = pcp.count();
+                Some(Excess {
+                    pages: left,
+                    list,
+                    given,
+                })
+            });
+            left -= excess.given - given;
+            (given, list) = (excess.given, excess.list);
+            if left == 0 {
+                break;
+            }
         }
         // What a spill owes since this drain took the lists from it, the drain gave back instead.
         if slot.owed.read(machine) != 0 {
             let owed = slot.owed.take(machine);
-            slot.owed
-                .add(machine, (owed - i64::from(excess.given)).max(0));
+            slot.owed.add(machine, (owed - i64::from(given)).max(0));
         }
-        Pages(excess.given)
+        Pages(given)
     }
 
     /// Lowers this CPU's `high` and gives back what is above it (Linux: `decay_pcp_high`).

@@ -44,7 +44,7 @@ impl<M: Machine> PageAllocator<M> {
     /// something worse. Drains every CPU's lists, asks no reclaimer, and tells no observer of a
     /// failure.
     pub fn alloc_if_plenty(&self, machine: &M, request: Request) -> Option<Pfn> {
-        self.drain_each(machine);
+        self.drain_again(machine);
         self.try_zones(machine, request, Mark::High)
     }
 

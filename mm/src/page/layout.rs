@@ -7,6 +7,12 @@ use core::ops::Range;
 use super::links::Metadata;
 use crate::units::{NodeId, Order, Pages, Pfn};
 
+/// The largest zone: every buddy of a block of its has a number, even one that the zone has not.
+pub const ZONE_PAGES_MAX: Pages = Pages(!(Order::MAX.pages().0 - 1));
+
+/// How many memory nodes there may be (Linux: `MAX_NUMNODES` of x86-64).
+pub const NODES_MAX: u32 = 1024;
+
 /// What a zone is for, lowest first. A request may be served by its own kind or a lower one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
@@ -53,10 +59,11 @@ pub struct ZoneLayout {
 }
 
 impl ZoneLayout {
-    /// Pages that are memory.
+    /// Pages that are memory. Of a zone that [`Layout::check`] refuses it may be any number.
     #[must_use]
     pub fn managed(&self) -> Pages {
-        let holes = self.holes.iter().map(|hole| hole.end - hole.start).sum();
+        let pages = |hole: &Range<u32>| hole.end.saturating_sub(hole.start);
+        let holes = self.holes.iter().map(pages).fold(0, u32::saturating_add);
         self.spanned.saturating_sub(Pages(holes))
     }
 
@@ -99,7 +106,8 @@ impl Layout {
     }
 
     /// Nodes of `bytes` each, laid out one after the other as on x86-64: the first 16 MiB are
-    /// DMA, the rest below 4 GiB DMA32, everything above Normal.
+    /// DMA, the rest below 4 GiB DMA32, everything above Normal. Memory past frame 2^32 (16 TiB) is
+    /// left out.
     #[must_use]
     pub fn of_nodes(bytes: &[u64]) -> Self {
         const DMA_END: u32 = 16 << 8;
@@ -162,8 +170,14 @@ impl Layout {
                 return Err(LayoutError::Unaligned(index));
             }
             let fits = zone.start.0.checked_add(zone.spanned.0).is_some();
-            if zone.managed() == Pages::ZERO || !fits {
+            if zone.spanned == Pages::ZERO || !fits {
                 return Err(LayoutError::NoPages(index));
+            }
+            if zone.spanned > ZONE_PAGES_MAX {
+                return Err(LayoutError::TooLarge(index));
+            }
+            if zone.node.0 >= NODES_MAX {
+                return Err(LayoutError::NoSuchNode(index));
             }
             let span = zone.span();
             let mut from = span.start;
@@ -172,6 +186,9 @@ impl Layout {
                     return Err(LayoutError::BadHole(index));
                 }
                 from = hole.end;
+            }
+            if zone.managed() == Pages::ZERO {
+                return Err(LayoutError::NoPages(index));
             }
             let overlaps = |other: &ZoneLayout| {
                 let theirs = other.span();
@@ -192,6 +209,10 @@ pub enum LayoutError {
     NoZone,
     /// A zone has no page, or ends past the last page number.
     NoPages(usize),
+    /// A zone spans more pages than [`ZONE_PAGES_MAX`].
+    TooLarge(usize),
+    /// A zone is on a node of a number not below [`NODES_MAX`].
+    NoSuchNode(usize),
     /// A zone does not start at a multiple of 1024 pages.
     Unaligned(usize),
     /// A hole is empty, outside its zone, or not in ascending order.
@@ -205,6 +226,15 @@ impl fmt::Display for LayoutError {
         match self {
             Self::NoZone => write!(f, "a layout needs at least one zone"),
             Self::NoPages(zone) => write!(f, "zone {zone} has no page, or ends past frame 2^32"),
+            Self::TooLarge(zone) => write!(
+                f,
+                "zone {zone} spans more than {ZONE_PAGES_MAX} pages: make it two zones"
+            ),
+            Self::NoSuchNode(zone) => write!(
+                f,
+                "zone {zone} is on a node that cannot be: nodes are 0 to {}",
+                NODES_MAX - 1
+            ),
             Self::Unaligned(zone) => {
                 write!(f, "zone {zone} must start at a multiple of 1024 pages")
             }
@@ -268,5 +298,29 @@ mod tests {
             ..zone(0, 1024)
         };
         assert_eq!(check(vec![holed]), Err(LayoutError::BadHole(0)));
+    }
+
+    #[test]
+    fn a_layout_at_the_ends_of_its_types_is_refused_without_a_panic() {
+        let check = |zone: ZoneLayout| Layout::of([zone]).lazily().check();
+        let (start, end) = (20, 10);
+        let reversed = ZoneLayout {
+            holes: core::iter::once(start..end).collect(),
+            ..zone(0, 4096)
+        };
+        assert_eq!(check(reversed), Err(LayoutError::BadHole(0)));
+        let twice = ZoneLayout {
+            holes: vec![0..u32::MAX, 0..u32::MAX],
+            ..zone(0, 4096)
+        };
+        assert_eq!(check(twice), Err(LayoutError::BadHole(0)));
+        let nowhere = ZoneLayout {
+            node: NodeId(u32::MAX),
+            ..zone(0, 4096)
+        };
+        assert_eq!(check(nowhere), Err(LayoutError::NoSuchNode(0)));
+        assert_eq!(check(zone(0, u32::MAX)), Err(LayoutError::TooLarge(0)));
+        assert_eq!(check(zone(0, ZONE_PAGES_MAX.0)), Ok(()));
+        assert_eq!(check(zone(!1023, 1023)), Ok(()));
     }
 }

@@ -48,7 +48,7 @@ pub use self::carve::FreeBlocks;
 pub use self::error::{AllocError, FreeError, NoKill, Tried};
 pub(crate) use self::free::FREE_BATCH;
 pub use self::last_resort::{LastResort, Relief};
-pub use self::layout::{Layout, LayoutError, ZoneKind, ZoneLayout};
+pub use self::layout::{Layout, LayoutError, NODES_MAX, ZONE_PAGES_MAX, ZoneKind, ZoneLayout};
 pub use self::links::Metadata;
 pub use self::mobility::{Grouping, Mobility};
 pub use self::seed::{ListState, SeedError, TypedBlock};
@@ -75,6 +75,8 @@ pub struct PageAllocator<M: Machine> {
     zonelists: Vec<[Vec<u32>; ZoneKind::ALL.len()]>,
     /// For each zone, itself: the zones to ask by a request for that zone.
     alone: Vec<u32>,
+    /// Every zone, that with the lowest frame first.
+    ascending: Box<[u32]>,
     /// For each CPU and kind, the zone to ask first, or `NO_ZONE`.
     nearest: Vec<[u32; ZoneKind::ALL.len()]>,
     reclaimers: Vec<Box<dyn Reclaimer<M>>>,
@@ -107,6 +109,9 @@ const LOCAL: u32 = u32::MAX;
 /// Added to the index of the only zone to ask. No machine has so many nodes.
 const ONLY_ZONE: u32 = 1 << 31;
 
+/// With up to so many zones, looking at each is faster than a binary search.
+const ZONES_LOOKED_THROUGH: usize = 8;
+
 /// More than any zone's index.
 const NO_ZONE: u32 = u32::MAX;
 
@@ -127,6 +132,9 @@ impl Request {
     /// the reserve only. Refused with [`AllocError::NoSuchZone`] if there is none.
     #[must_use]
     pub const fn from_zone(self, zone: u32) -> Self {
+        // No layout has the last index: a larger one means the same, and is not `LOCAL`.
+        let last = ONLY_ZONE - 2;
+        let zone = if zone < last { zone } else { last };
         Self {
             node: ONLY_ZONE | zone,
             ..self
@@ -144,13 +152,16 @@ impl Request {
         Self { mobility, ..self }
     }
 
-    /// The same from `node` on.
+    /// The same from `node` on. A node past the last one means the last one.
     #[must_use]
     pub const fn from_node(self, node: NodeId) -> Self {
-        Self {
-            node: node.0,
-            ..self
-        }
+        // Larger numbers mean something else in this field, and no layout has such a node.
+        let node = if node.0 < NODES_MAX {
+            node.0
+        } else {
+            NODES_MAX
+        };
+        Self { node, ..self }
     }
 
     /// The same from zones of `class` or lower.
@@ -331,11 +342,23 @@ impl<M: Machine> PageAllocator<M> {
 
     #[inline]
     fn locate(&self, pfn: Pfn) -> Option<(&Zone<M>, u32)> {
+        if self.zones.len() > ZONES_LOOKED_THROUGH {
+            return self.locate_among_many(pfn);
+        }
         // Highest first: most memory is there.
         self.zones
             .iter()
             .rev()
             .find_map(|zone| Some((zone, zone.page(pfn)?)))
+    }
+
+    #[cold]
+    fn locate_among_many(&self, pfn: Pfn) -> Option<(&Zone<M>, u32)> {
+        let above = self
+            .ascending
+            .partition_point(|&zone| self.zones[zone as usize].pfn(0) <= pfn);
+        let zone = &self.zones[*self.ascending.get(above.checked_sub(1)?)? as usize];
+        Some((zone, zone.page(pfn)?))
     }
 
     /// The zone to ask first: nearly always the only one.
@@ -344,7 +367,10 @@ impl<M: Machine> PageAllocator<M> {
         if request.node != LOCAL {
             return self.zonelist(machine, request).next();
         }
-        let nearest = &self.nearest[machine.this_cpu().index()];
+        let cpu = machine.this_cpu();
+        let Some(nearest) = self.nearest.get(cpu.index()) else {
+            zone::no_such_cpu(cpu, self.nearest.len());
+        };
         self.zones.get(nearest[request.class as usize] as usize)
     }
 

@@ -4,11 +4,20 @@
 //! `drain`. A list is a flat stack of page numbers, hot end at the back: links through cold page
 //! descriptors would cost a cache miss per page.
 //!
+//! Memory for the lists is set aside when their sizes are set, with no lock held, so that no
+//! allocation and no free ever asks for it; a block for which a list has no room stays in its zone, or
+//! goes there. Only where metadata is made when it is needed ([`Metadata::WhenSplit`]) lists grow as
+//! they are used.
+//!
 //! Locks: whoever has a `&mut Pcp` holds its pcp lock.
 
 use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::mem;
 
+use super::free::FREE_BATCH;
 use super::holds::FlushFrom;
+use super::links::Metadata;
 use super::mobility::Mobility;
 use super::seed::{ListState, TypedBlock};
 use super::sizing::Sizes;
@@ -98,10 +107,59 @@ pub(crate) struct Pcp {
     freed_high_order: bool,
     /// Stat intervals until lists of a remote node are given back.
     expire: u8,
-    lists: [VecDeque<u32>; LISTS],
+    /// When lists get memory.
+    metadata: Metadata,
+    lists: Lists,
+}
+
+/// Lists of page numbers.
+pub(super) type Lists = [VecDeque<u32>; LISTS];
+
+/// Empty lists as long as they get in a zone of `managed` pages that spills above `high`, as far as
+/// there is memory; those of unmovable pages only unless pages are `grouped`. With no lock held.
+pub(super) fn lists_for(high: Pages, batch: Pages, managed: Pages, grouped: bool) -> Lists {
+    // A refill may leave a batch more than `high`, and a free one block more.
+    let pages = high.0.saturating_add(2 * batch.0).min(managed.0);
+    core::array::from_fn(|list| {
+        let mut blocks = VecDeque::new();
+        if grouped || mobility_of(list) == Mobility::Unmovable {
+            let room = (pages >> order_of(list).get()) + 2;
+            // Without memory the zone serves instead.
+            let _kept = blocks.try_reserve_exact(room as usize);
+        }
+        blocks
+    })
+}
+
+/// Makes a full list longer by 64 blocks, where that is how lists get memory.
+#[cold]
+#[inline(never)]
+fn has_grown(stack: &mut VecDeque<u32>, metadata: Metadata) -> bool {
+    // More than are freed together.
+    const { assert!(FREE_BATCH <= 64) };
+    metadata == Metadata::WhenSplit && stack.try_reserve(64).is_ok()
 }
 
 impl Pcp {
+    /// Empty lists, with memory as `metadata` says.
+    pub(super) fn new(metadata: Metadata) -> Self {
+        Self {
+            metadata,
+            ..Self::default()
+        }
+    }
+
+    /// Makes those of `longer` the lists that are longer than what there is. What is left in `longer` is
+    /// to be dropped with no lock held.
+    pub(super) fn replace(&mut self, longer: &mut Lists) {
+        for (list, longer) in self.lists.iter_mut().zip(longer) {
+            if list.capacity() < longer.capacity() {
+                longer.append(list);
+                mem::swap(list, longer);
+            }
+        }
+    }
+
     /// Pages on all lists.
     pub(super) fn count(&self) -> u32 {
         self.count
@@ -113,24 +171,31 @@ impl Pcp {
         self.high
     }
 
-    /// What the lists are like, with frames told by `pfn`.
-    pub(super) fn state(&self, pfn: impl Fn(u32) -> Pfn) -> ListState {
+    /// What the lists are like, with frames told by `pfn`, in `room`; or how much room it takes.
+    pub(super) fn state(
+        &self,
+        pfn: impl Fn(u32) -> Pfn,
+        room: &mut Vec<TypedBlock>,
+    ) -> Result<ListState, usize> {
+        let blocks = self.lists.iter().map(VecDeque::len).sum();
+        if room.capacity() < blocks {
+            return Err(blocks);
+        }
         let block = |list: usize, page: u32| TypedBlock {
             pfn: pfn(page),
             order: order_of(list),
             mobility: mobility_of(list),
         };
-        let blocks = self.lists.iter().enumerate();
-        ListState {
+        let lists = self.lists.iter().enumerate();
+        let pages = lists.flat_map(|(list, pages)| pages.iter().map(move |&page| (list, page)));
+        room.extend(pages.map(|(list, page)| block(list, page)));
+        Ok(ListState {
             high: Pages(self.high),
             alloc_factor: self.alloc_factor,
             free_count: Pages(self.free_count),
             freed_high_order: self.freed_high_order,
-            blocks: blocks
-                .flat_map(|(list, pages)| pages.iter().map(move |&page| (list, page)))
-                .map(|(list, page)| block(list, page))
-                .collect(),
-        }
+            blocks: mem::take(room),
+        })
     }
 
     /// Takes everything but the blocks from `state`.
@@ -155,11 +220,11 @@ impl Pcp {
         self.free_count >>= 1;
     }
 
-    /// Puts a block at the hot end, or returns `false` when there is no memory for the list.
+    /// Puts a block at the hot end, or returns `false` when the list has no room.
     #[inline]
     pub(super) fn push(&mut self, list: usize, order: Order, page: u32) -> bool {
         let stack = &mut self.lists[list];
-        if stack.len() == stack.capacity() && stack.try_reserve(64).is_err() {
+        if stack.len() == stack.capacity() && !has_grown(stack, self.metadata) {
             return false;
         }
         stack.push_back(page);
@@ -173,9 +238,14 @@ impl Pcp {
         self.count += order.pages().0;
     }
 
-    /// Makes room for `blocks` more, or returns `false`.
-    pub(super) fn reserve(&mut self, list: usize, blocks: u32) -> bool {
-        self.lists[list].try_reserve(blocks as usize).is_ok()
+    /// How many of `blocks` more a list has room for.
+    pub(super) fn room(&mut self, list: usize, blocks: u32) -> u32 {
+        let stack = &mut self.lists[list];
+        let room = stack.capacity() - stack.len();
+        match self.metadata {
+            Metadata::WhenSplit if stack.try_reserve(blocks as usize).is_ok() => blocks,
+            _ => u32::try_from(room).unwrap_or(u32::MAX).min(blocks),
+        }
     }
 
     /// How many blocks an empty list refills with (Linux: `nr_pcp_alloc`).
@@ -254,13 +324,14 @@ impl Pcp {
     }
 
     /// Pushes unmovable single pages of which there are at most [`Pcp::quiet_frees`], as `push` and
-    /// `note_free` would one by one. Returns `false` when there is no memory for the list.
+    /// `note_free` would one by one. Returns `false` when the list has no room.
     #[inline]
     pub(super) fn push_quietly(&mut self, pages: &[u32], mood: &Mood) -> bool {
         let Ok(count) = u32::try_from(pages.len()) else {
             return false;
         };
-        if self.lists[0].try_reserve(pages.len()).is_err() {
+        let stack = &mut self.lists[0];
+        if stack.capacity() - stack.len() < pages.len() && !has_grown(stack, self.metadata) {
             return false;
         }
         self.lists[0].extend(pages);
@@ -303,7 +374,8 @@ impl Pcp {
             self.high = lowered_by(self.free_count.max(batch));
             return self.count.max(high_min);
         }
-        let need = self.free_count + batch;
+        // Pages freed in a row may have been set to any number.
+        let need = self.free_count.saturating_add(batch);
         if self.count >= high && self.high < need {
             self.high = need.clamp(high_min, high_max);
         }

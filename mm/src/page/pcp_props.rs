@@ -5,6 +5,7 @@ use proptest::prelude::*;
 
 use super::Mobility;
 use super::holds::FlushFrom;
+use super::links::Metadata;
 use super::pcp::{Mood, Pcp};
 use super::sizing::Sizes;
 use crate::units::{Order, Pages};
@@ -79,7 +80,7 @@ fn step(pcp: &mut Pcp, op: Op, mood: &mut Mood) -> Result<(), TestCaseError> {
                 let blocks = pcp.refill_blocks(order_of, mood);
                 prop_assert!(blocks >= 1, "a refill brings something");
                 prop_assert!(blocks <= most.max(2), "{blocks} blocks of order {order}");
-                prop_assert!(pcp.reserve(list(order), blocks));
+                prop_assert!(pcp.room(list(order), blocks) == blocks);
                 (0..blocks).for_each(|block| pcp.push_cold(list(order), order_of, block << order));
                 prop_assert!(pcp.pop(list(order), order_of).is_some());
             }
@@ -106,7 +107,7 @@ proptest! {
         first in mood(),
         ops in proptest::collection::vec(op(), 1..300),
     ) {
-        let (mut pcp, mut mood) = (Pcp::default(), first);
+        let (mut pcp, mut mood) = (Pcp::new(Metadata::WhenSplit), first);
         // Where `high` was before may lie outside the bounds of now, until it is tuned again.
         let mut highest = mood.sizes.high_max.0;
         for op in ops {

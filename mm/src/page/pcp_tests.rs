@@ -1,7 +1,6 @@
 //! Decisions of page lists, one by one, with the numbers Linux has.
 
 use super::*;
-use alloc::vec::Vec;
 
 fn mood() -> Mood {
     let sizes = Sizes {
@@ -31,7 +30,7 @@ fn fill(pcp: &mut Pcp, blocks: u32, mood: &Mood) -> u32 {
 
 #[test]
 fn refills_double_until_a_free_halves_them() {
-    let mut pcp = Pcp::default();
+    let mut pcp = Pcp::new(Metadata::WhenSplit);
     let refill = |pcp: &mut Pcp| pcp.refill_blocks(Order::ZERO, &mood());
     // `high` grows with each refill, so there is room for the next.
     let sizes: Vec<u32> = (0..7).map(|_| refill(&mut pcp)).collect();
@@ -42,12 +41,23 @@ fn refills_double_until_a_free_halves_them() {
 }
 
 #[test]
+fn an_allocation_halves_how_many_pages_were_freed_in_a_row() {
+    let mut pcp = Pcp::new(Metadata::WhenSplit);
+    fill(&mut pcp, 101, &mood());
+    assert_eq!(pcp.free_count, 101);
+    for left in [50, 25, 12] {
+        pcp.note_alloc();
+        assert_eq!(pcp.free_count, left);
+    }
+}
+
+#[test]
 fn a_disabled_list_frees_one_page_at_a_time_and_refills_with_one() {
     let mood = Mood {
         sizes: Sizes::BOOT,
         ..mood()
     };
-    let mut pcp = Pcp::default();
+    let mut pcp = Pcp::new(Metadata::WhenSplit);
     assert_eq!(pcp.refill_blocks(Order::ZERO, &mood), 1);
     assert!(pcp.push(0, Order::ZERO, 7));
     assert_eq!(pcp.note_free(Order::ZERO, &mood), 1);
@@ -57,7 +67,7 @@ fn a_disabled_list_frees_one_page_at_a_time_and_refills_with_one() {
 fn high_grows_with_frees_in_a_row_and_spills_up_to_2016_pages() {
     let mut pcp = Pcp {
         high: 675,
-        ..Pcp::default()
+        ..Pcp::new(Metadata::WhenSplit)
     };
     assert_eq!(fill(&mut pcp, 674, &mood()), 0);
     let first = fill(&mut pcp, 1, &mood());
@@ -81,7 +91,7 @@ fn quiet_frees_leave_what_frees_one_by_one_leave() {
             alloc_factor,
             free_count,
             freed_high_order: true,
-            ..Pcp::default()
+            ..Pcp::new(Metadata::WhenSplit)
         };
         let (mut singly, mut quietly) = (start(), start());
         let pages: Vec<u32> = (0..frees).collect();
@@ -96,7 +106,7 @@ fn quiet_frees_leave_what_frees_one_by_one_leave() {
 fn below_the_high_watermark_every_free_past_high_min_spills() {
     let mut pcp = Pcp {
         high: 5000,
-        ..Pcp::default()
+        ..Pcp::new(Metadata::WhenSplit)
     };
     let mood = Mood {
         below_high: true,
@@ -111,7 +121,7 @@ fn below_the_high_watermark_every_free_past_high_min_spills() {
 fn high_order_frees_in_a_row_flush() {
     let mut pcp = Pcp {
         high: 5000,
-        ..Pcp::default()
+        ..Pcp::new(Metadata::WhenSplit)
     };
     let order = Order::new(3).expect("small");
     let frees: Vec<u32> = (0..60)
@@ -129,7 +139,7 @@ fn high_order_frees_in_a_row_flush() {
 fn linux_6_12_flushes_after_a_batch_in_a_row() {
     let mut pcp = Pcp {
         high: 5000,
-        ..Pcp::default()
+        ..Pcp::new(Metadata::WhenSplit)
     };
     let mood = Mood {
         flush_from: FlushFrom::Batch,
@@ -168,19 +178,19 @@ fn decay_takes_an_eighth_and_never_more_than_one_drain() {
     let mut pcp = Pcp {
         high: 8000,
         count: 8000,
-        ..Pcp::default()
+        ..Pcp::new(Metadata::WhenSplit)
     };
     assert_eq!(pcp.decay(&mood()), (1000, true));
     let mut full = Pcp {
         high: 100_000,
         count: 50_000,
-        ..Pcp::default()
+        ..Pcp::new(Metadata::WhenSplit)
     };
     assert_eq!(full.decay(&mood()), (0, true));
     let mut calm = Pcp {
         high: 675,
         count: 100,
-        ..Pcp::default()
+        ..Pcp::new(Metadata::WhenSplit)
     };
     assert_eq!(calm.decay(&mood()), (0, false));
 }
@@ -200,19 +210,19 @@ fn a_refill_leaves_room_for_a_batch_below_high() {
     let full = Pcp {
         count: 100,
         alloc_factor: 2,
-        ..Pcp::default()
+        ..Pcp::new(Metadata::WhenSplit)
     };
     for (high, blocks) in [(200, 63), (263, 100), (1000, 252)] {
         let mut pcp = Pcp {
             count: full.count,
             alloc_factor: full.alloc_factor,
-            ..Pcp::default()
+            ..Pcp::new(Metadata::WhenSplit)
         };
         assert_eq!(pcp.refill_blocks(Order::ZERO, &fixed(high)), blocks);
         // Only a refill that was not cut lets the next one grow.
         assert_eq!(pcp.alloc_factor, if blocks == 252 { 3 } else { 2 });
     }
-    let mut just_fits = Pcp::default();
+    let mut just_fits = Pcp::new(Metadata::WhenSplit);
     assert_eq!(just_fits.refill_blocks(Order::ZERO, &fixed(126)), 63);
     assert_eq!(just_fits.alloc_factor, 1);
 }
@@ -222,7 +232,7 @@ fn a_spill_leaves_a_batch_however_many_were_freed_in_a_row() {
     let mut pcp = Pcp {
         count: 200,
         free_count: 500,
-        ..Pcp::default()
+        ..Pcp::new(Metadata::WhenSplit)
     };
     assert_eq!(pcp.note_free(Order::ZERO, &fixed(200)), 200 - 63);
 }
@@ -235,7 +245,7 @@ fn a_flush_gives_at_most_one_drain() {
         count: 3000,
         free_count: 1000,
         freed_high_order: true,
-        ..Pcp::default()
+        ..Pcp::new(Metadata::WhenSplit)
     };
     assert_eq!(pcp.note_free(order, &mood()), 63 << 5);
     assert_eq!(pcp.high, 5000 - (63 << 5));
@@ -250,7 +260,7 @@ fn a_single_page_between_or_a_large_cache_keeps_from_flushing() {
             count,
             free_count: 1000,
             freed_high_order: true,
-            ..Pcp::default()
+            ..Pcp::new(Metadata::WhenSplit)
         };
         let mood = Mood {
             large_cache,
@@ -274,7 +284,7 @@ fn high_grows_only_if_the_lists_reach_it() {
             high: 675,
             count,
             free_count: 2016,
-            ..Pcp::default()
+            ..Pcp::new(Metadata::WhenSplit)
         };
         pcp.note_free(Order::ZERO, &mood());
         pcp.high
@@ -287,7 +297,7 @@ fn high_grows_only_if_the_lists_reach_it() {
 fn while_a_zone_is_reclaimed_four_batches_are_kept() {
     let mut pcp = Pcp {
         high: 5000,
-        ..Pcp::default()
+        ..Pcp::new(Metadata::WhenSplit)
     };
     let mood = Mood {
         reclaiming: true,
@@ -302,7 +312,7 @@ fn lists_far_above_high_decay_by_one_drain() {
     let mut pcp = Pcp {
         high: 8000,
         count: 50_000,
-        ..Pcp::default()
+        ..Pcp::new(Metadata::WhenSplit)
     };
     assert_eq!(pcp.decay(&mood()), (63 << 5, true));
     assert_eq!(pcp.high, 50_000 - (63 << 5));
@@ -312,7 +322,7 @@ fn lists_far_above_high_decay_by_one_drain() {
 fn remote_lists_expire_after_three_intervals_without_use() {
     let mut pcp = Pcp {
         count: 5,
-        ..Pcp::default()
+        ..Pcp::new(Metadata::WhenSplit)
     };
     let turns: Vec<Expiry> = [true, false, false, false]
         .iter()
@@ -326,11 +336,30 @@ fn remote_lists_expire_after_three_intervals_without_use() {
 
 #[test]
 fn the_coldest_comes_first_and_empty_lists_are_passed_over() {
-    let mut pcp = Pcp::default();
+    let mut pcp = Pcp::new(Metadata::WhenSplit);
     assert!(pcp.push(0, Order::ZERO, 1) && pcp.push(0, Order::ZERO, 2));
     assert!(pcp.push(12, Order::HUGE, 512));
     let mut cursor = 1;
     let taken: Vec<u32> =
         core::iter::from_fn(|| pcp.coldest(&mut cursor).map(Coldest::take)).collect();
     assert_eq!((taken.as_slice(), pcp.count()), ([512, 1, 2].as_slice(), 0));
+}
+
+#[test]
+fn lists_that_were_set_aside_are_full_at_some_point_and_keep_what_they_have() {
+    let longest = |high| lists_for(Pages(high), Pages(63), Pages(1 << 20), false);
+    let mut pcp = Pcp::new(Metadata::Eager);
+    assert!(!pcp.push(0, Order::ZERO, 7), "nothing was set aside yet");
+    pcp.replace(&mut longest(100));
+    assert_eq!(pcp.room(0, 1000), 100 + 2 * 63 + 2);
+    assert_eq!(pcp.room(1, 1), 0, "without grouping its list is never used");
+    let pushed = (0..1000).take_while(|&page| pcp.push(0, Order::ZERO, page));
+    assert_eq!(pushed.count(), 228);
+    assert!(!pcp.push_quietly(&[1], &mood()));
+    // Shorter lists do not come in its place, longer ones with what is there.
+    pcp.replace(&mut longest(50));
+    assert_eq!(pcp.room(0, 1000), 0);
+    pcp.replace(&mut longest(300));
+    assert_eq!((pcp.room(0, 1000), pcp.count()), (200, 228));
+    assert_eq!(pcp.pop(0, Order::ZERO), Some(227));
 }

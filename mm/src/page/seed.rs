@@ -74,6 +74,8 @@ pub enum SeedError {
     NotListed(Order),
     /// A block for a list was not handed out with its order; those before it are on the lists.
     Block(FreeError),
+    /// Sizes that lists cannot have: see [`Sizes::is_possible`].
+    Sizes(Sizes),
 }
 
 impl fmt::Display for SeedError {
@@ -92,6 +94,17 @@ impl fmt::Display for SeedError {
                 )
             }
             Self::Block(error) => error.fmt(f),
+            Self::Sizes(Sizes {
+                batch,
+                high_min,
+                high_max,
+            }) => write!(
+                f,
+                "lists cannot move {batch} pages at a time and have {high_min} to {high_max}: a \
+                 batch is 1 to {}, and the lowest high is not above the highest, which is {} at most",
+                Sizes::BATCH_MAX,
+                Sizes::HIGH_MAX
+            ),
         }
     }
 }
@@ -134,7 +147,7 @@ impl<M: Machine> PageAllocator<M> {
     /// hold until a knob or the number of CPUs changes.
     ///
     /// # Errors
-    /// When there is no such zone.
+    /// When there is no such zone, or lists cannot have these sizes.
     pub fn seed_sizes(
         &self,
         machine: &M,
@@ -143,6 +156,9 @@ impl<M: Machine> PageAllocator<M> {
         sizes: Sizes,
     ) -> Result<(), SeedError> {
         let zone = self.zone_at(zone)?;
+        if !sizes.is_possible() {
+            return Err(SeedError::Sizes(sizes));
+        }
         let scale = self.tunable(machine, Knob::BatchScaleMax);
         let hold = Nanos(self.tunable(machine, Knob::HoldTimeMax));
         let online = self.cpus.online(machine);
@@ -151,6 +167,7 @@ impl<M: Machine> PageAllocator<M> {
         let drift = threshold::drift_mark(online, normal, distance, marks.high);
         zone.set_watermarks(machine, marks, drift);
         zone.set_sizes(machine, sizes, scale, hold);
+        self.provide_lists(machine);
         Ok(())
     }
 
@@ -159,10 +176,17 @@ impl<M: Machine> PageAllocator<M> {
     pub fn list_state(&self, machine: &M, zone: u32, cpu: CpuId) -> Option<ListState> {
         let zone = self.zone_at(zone).ok()?;
         let slot = zone.slot(cpu);
-        let state = slot.pcp.with(machine, Site::Control, |pcp| {
-            pcp.state(|page| zone.pfn(page))
-        });
-        Some(state)
+        // Room for it is made without the lock. Ends once nobody makes the lists longer meanwhile.
+        let mut room = Vec::new();
+        loop {
+            let state = slot.pcp.with(machine, Site::Control, |pcp| {
+                pcp.state(|page| zone.pfn(page), &mut room)
+            });
+            match state {
+                Ok(state) => return Some(state),
+                Err(blocks) => room = Vec::with_capacity(blocks),
+            }
+        }
     }
 
     /// The type of the block around `pfn` (Linux: `get_pageblock_migratetype`), or `None` for a

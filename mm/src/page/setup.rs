@@ -105,7 +105,10 @@ impl<M: Machine> PageAllocator<M> {
             let lists = &zonelists[topology.place(cpu).node.index()];
             array::from_fn(|class| lists[class].first().copied().unwrap_or(NO_ZONE))
         };
+        let mut ascending: Box<[u32]> = (0..).take(zones.len()).collect();
+        ascending.sort_unstable_by_key(|&zone| zones[zone as usize].pfn(0));
         let pages = Self {
+            ascending,
             nearest: topology.ids().map(nearest).collect(),
             alone: (0..).take(zones.len()).collect(),
             zonelists,
@@ -120,6 +123,7 @@ impl<M: Machine> PageAllocator<M> {
         pages.tunables.with(machine, Site::Control, |tunables| {
             pages.recompute(machine, tunables);
         });
+        pages.provide_lists(machine);
         Ok(pages)
     }
 
@@ -138,7 +142,9 @@ impl<M: Machine> PageAllocator<M> {
             tunables.set(knob, value)?;
             self.recompute(machine, tunables);
             Ok(())
-        })
+        })?;
+        self.provide_lists(machine);
+        Ok(())
     }
 
     /// Notes that a CPU came or went, and recomputes what depends on their number.
@@ -147,6 +153,17 @@ impl<M: Machine> PageAllocator<M> {
             self.cpus.set(machine, cpu, state);
             self.recompute(machine, tunables);
         });
+        self.provide_lists(machine);
+    }
+
+    /// Sets memory aside for page lists that may get longer now than before. Without memory they stay
+    /// shorter than they may be, and zones serve instead.
+    pub(super) fn provide_lists(&self, machine: &M) {
+        for zone in &self.zones {
+            for cpu in self.cpus.iter(machine) {
+                zone.provide_lists(machine, cpu);
+            }
+        }
     }
 
     fn recompute(&self, machine: &M, tunables: &Tunables) {

@@ -28,6 +28,22 @@ impl Sizes {
         high_max: Pages(0),
     };
 
+    /// The largest batch: ten bits are left for it beside two highs.
+    pub const BATCH_MAX: Pages = Pages(1023);
+
+    /// The largest high.
+    pub const HIGH_MAX: Pages = Pages(1 << 26);
+
+    /// Whether lists can have these sizes: a batch is 1 to [`Sizes::BATCH_MAX`], and the lowest high is
+    /// not above the highest, which is [`Sizes::HIGH_MAX`] at most.
+    #[must_use]
+    pub fn is_possible(&self) -> bool {
+        let batch = Pages(1)..=Self::BATCH_MAX;
+        batch.contains(&self.batch)
+            && self.high_min <= self.high_max
+            && self.high_max <= Self::HIGH_MAX
+    }
+
     /// The sizes for a zone of `managed` pages whose low watermark is `low`, shared by `cpus`
     /// CPUs; `high_fraction` other than 0 fixes `high` at that fraction of the zone.
     #[must_use]
@@ -40,7 +56,7 @@ impl Sizes {
                 (fixed, fixed)
             }
         };
-        let high = |total: u32| Pages((total / cpus.max(1)).max(4 * batch.0).min(1 << 26));
+        let high = |total: u32| Pages((total / cpus.max(1)).max(4 * batch.0).min(Self::HIGH_MAX.0));
         let high_max = high(total_max);
         Self {
             batch,

@@ -12,12 +12,12 @@ use super::holds::{FlushFrom, Holds};
 use super::layout::{ZoneKind, ZoneLayout};
 use super::links::Metadata;
 use super::mobility::{BlockTypes, Frames, Grouping, Mobility};
-use super::pcp::{Mood, Pcp};
+use super::pcp::{self, Mood, Pcp};
 use super::sizing::Sizes;
 use super::tag;
 use super::watermark::{Urgency, Watermarks};
-use crate::machine::{Machine, Tags, Word};
-use crate::site::LockClass;
+use crate::machine::{CpuLock, Field, Machine, Tags, Word};
+use crate::site::{LockClass, Site};
 use crate::units::{CpuId, Nanos, NodeId, Order, Pages, Pfn};
 use crate::vmstat::counters::{Counters, ZoneItem};
 use crate::vmstat::threshold;
@@ -42,14 +42,17 @@ pub(crate) struct Zone<M: Machine> {
     pub(super) settings: Settings<M>,
 }
 
-/// One CPU's part of a zone, away from those of its neighbours. In this order, the words are in
-/// the cache lines in which the lock and its list of single pages begin.
+/// One CPU's part of a zone, in cache lines of its own. The words come first. Where the lock begins is
+/// its machine's choice: the lock of `host` is aligned to a pair of lines, so the words have a pair of
+/// their own before it.
 #[repr(C, align(128))]
 pub(super) struct Slot<M: Machine> {
     /// Pages on the lists, for those who look without the lock.
     pub(super) count: M::LocalWord,
     /// Pages an interrupted spill still has to give back.
     pub(super) owed: M::LocalWord,
+    /// The longest lists that memory was set aside for, in pages.
+    room: M::Field,
     pub(super) pcp: M::CpuLock<Pcp>,
 }
 
@@ -135,7 +138,10 @@ impl<M: Machine> Zone<M> {
             tags,
             types,
             buddy: machine.lock(LockClass::Zone, home, buddy),
-            slots: topology.ids().map(|cpu| Slot::new(machine, cpu)).collect(),
+            slots: topology
+                .ids()
+                .map(|cpu| Slot::new(machine, cpu, metadata))
+                .collect(),
             holds,
             flush_from: holds.flush_from(),
             stays_unmixed,
@@ -183,7 +189,10 @@ impl<M: Machine> Zone<M> {
     /// The lists of `cpu`.
     #[inline]
     pub(super) fn slot(&self, cpu: CpuId) -> &Slot<M> {
-        &self.slots[cpu.index()]
+        match self.slots.get(cpu.index()) {
+            Some(slot) => slot,
+            None => no_such_cpu(cpu, self.slots.len()),
+        }
     }
 
     /// What page-list decisions depend on right now.
@@ -262,6 +271,25 @@ impl<M: Machine> Zone<M> {
         settings.hold_time_max.store(machine, word(hold.0), Relaxed);
     }
 
+    /// Sets memory aside for `cpu`'s lists as long as they may get now, if that was not done before.
+    /// With no lock held.
+    pub(super) fn provide_lists(&self, machine: &M, cpu: CpuId) {
+        let (slot, sizes) = (self.slot(cpu), self.sizes(machine));
+        let longest = u64::from(sizes.high_max.0);
+        if slot.room.get() >= longest {
+            return;
+        }
+        let grouped = self.types.on();
+        // An eighth more, so that CPUs that go one by one do not each make all lists longer.
+        let longest = longest + longest / 8;
+        let pages = Pages(u32::try_from(longest).unwrap_or(u32::MAX));
+        let mut longer = pcp::lists_for(pages, sizes.batch, self.managed, grouped);
+        slot.pcp
+            .with(machine, Site::Control, |pcp| pcp.replace(&mut longer));
+        // Of two at once the longer lists stay, whatever is noted.
+        slot.room.set(longest);
+    }
+
     pub(super) fn set_reclaiming(&self, machine: &M, reclaiming: Reclaiming) {
         self.settings
             .reclaiming
@@ -270,13 +298,28 @@ impl<M: Machine> Zone<M> {
 }
 
 impl<M: Machine> Slot<M> {
-    fn new(machine: &M, cpu: CpuId) -> Self {
+    fn new(machine: &M, cpu: CpuId, metadata: Metadata) -> Self {
         Self {
-            pcp: machine.cpu_lock(LockClass::Pcp, cpu, Pcp::default()),
+            pcp: machine.cpu_lock(LockClass::Pcp, cpu, Pcp::new(metadata)),
+            room: machine.field(match metadata {
+                Metadata::Eager => 0,
+                // Its lists grow as they are used.
+                Metadata::WhenSplit => u64::MAX,
+            }),
             count: machine.local_word(cpu, 0),
             owed: machine.local_word(cpu, 0),
         }
     }
+}
+
+/// A CPU that the allocator has nothing for.
+#[cold]
+#[inline(never)]
+pub(super) fn no_such_cpu(cpu: CpuId, cpus: usize) -> ! {
+    panic!(
+        "CPU {cpu} is none of the {cpus} of the machine that this allocator was made with: \
+         call it with that machine"
+    )
 }
 
 /// How a zone is to be run.
@@ -364,9 +407,17 @@ fn filled<T: Tags>(layout: &ZoneLayout, metadata: Metadata, frames: Frames<'_, T
         for at in page..end {
             frames.tags.set(at, tag::HOLE);
         }
-        let in_hole = |at: u32| layout.holes.iter().any(|hole| hole.contains(&(first + at)));
-        for at in (page..end).filter(|&at| !in_hole(at)) {
-            buddy.give(frames, at, Order::ZERO);
+        let mut at = page;
+        while at < end {
+            // Each page and each hole is looked at once: both ascend.
+            while holes.next_if(|hole| hole.end - first <= at).is_some() {}
+            match holes.peek() {
+                Some(hole) if hole.start - first <= at => at = (hole.end - first).min(end),
+                _ => {
+                    buddy.give(frames, at, Order::ZERO);
+                    at += 1;
+                }
+            }
         }
     }
     buddy

@@ -4,6 +4,7 @@ use core::error::Error;
 use core::fmt;
 
 use super::budget::OverBudget;
+use super::object::PageError;
 pub use super::vma_tree::NoMemory;
 use super::vma_tree::Vma;
 use crate::page::AllocError;
@@ -63,6 +64,15 @@ pub enum FaultError {
     Killed,
     /// The address space has ended.
     Ended,
+}
+
+impl From<PageError> for FaultError {
+    fn from(error: PageError) -> Self {
+        match error {
+            PageError::OutOfMemory(error) => Self::OutOfMemory(error),
+            PageError::NoMemory => Self::NoMemory,
+        }
+    }
 }
 
 /// Why an address space does not end.

@@ -12,6 +12,7 @@
 use core::ops::Range;
 
 use super::AddressSpace;
+use super::Flag;
 use super::error::ExitError;
 use super::frontier::{Claim, End, Left, Walker};
 use super::gather::Gather;
@@ -20,7 +21,6 @@ use super::page_table::{ENTRIES, Spot, TABLES, first_page};
 use super::reap::Reaping;
 use super::vma_tree::Cursor;
 use super::zap::Whose;
-use super::{END, Flag};
 use crate::event::{Event, Phase};
 use crate::machine::{Machine, RwLock};
 use crate::site::{Site, Work};
@@ -179,10 +179,7 @@ impl<M: Machine> AddressSpace<M> {
                     self.forget_mappings(machine, &(0..TABLES));
                 }
             }
-            let cleared = self
-                .tree
-                .clear(machine, &mut mappings.editor, Vpn(0)..END, |_| {});
-            debug_assert_eq!(cleared, Ok(()), "no mapping is cut, so no memory is needed");
+            self.tree.clear_all(machine, &mut mappings.editor);
             mappings.clear();
         });
         self.raise(machine, Flag::Ended);

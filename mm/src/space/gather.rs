@@ -6,6 +6,10 @@
 //! batches that each take a page of memory (510 records; at most 19). If there is no page for a
 //! batch, or none may be added, those gathered so far have to go first.
 //!
+//! Batches need memory of the global allocator too, as no record can be written into a page here. It
+//! is asked for that in [`Gather::expect`] only, with no page table locked; without it the 8 records
+//! of the gather itself have to do.
+//!
 //! Locks: none is held while pages go back; `Lru`, `Pcp` and `Zone` are taken then, one after the other.
 
 use alloc::vec::Vec;
@@ -34,11 +38,18 @@ const TOGETHER: usize = 31;
 pub(super) struct Gather<'m, M: Machine> {
     memory: Memory<'m, M>,
     space: &'m AddressSpace<M>,
-    pages: Vec<Gathered>,
+    /// Records, up to as many as fit, and one more: with a huge page its table comes at once.
+    bundle: [Gathered; BUNDLE + 1],
+    /// All records, once there is a batch.
+    batched: Vec<Gathered>,
+    /// How many records there are.
+    len: usize,
     /// Records that there is room for.
     room: usize,
     /// Pages that batches are in.
-    batches: Vec<Pfn>,
+    batches: [Pfn; BATCHES_MAX],
+    /// How many there are.
+    batches_len: usize,
     /// Whether translations may lead to what was unmapped.
     stale: bool,
 }
@@ -55,17 +66,36 @@ enum Gathered {
 impl<'m, M: Machine> Gather<'m, M> {
     /// Nothing gathered of `space`.
     pub(super) fn new(memory: Memory<'m, M>, space: &'m AddressSpace<M>) -> Self {
-        let mut pages = Vec::new();
-        // Without memory even for these, each page goes by itself.
-        let room = pages.try_reserve(BUNDLE).map_or(0, |()| BUNDLE);
         Self {
             memory,
             space,
-            pages,
-            room,
-            batches: Vec::new(),
+            bundle: [Gathered::Table(Pfn(0)); BUNDLE + 1],
+            batched: Vec::new(),
+            len: 0,
+            room: BUNDLE,
+            batches: [Pfn(0); BATCHES_MAX],
+            batches_len: 0,
             stale: false,
         }
+    }
+
+    /// Up to `more` pages are about to be added: asks the global allocator for room for their
+    /// records, so that nobody has to under a lock. With no lock held but `Mmap`. Without memory
+    /// they are flushed more often.
+    #[inline]
+    pub(super) fn expect(&mut self, more: u32) {
+        let needed = self.len + more as usize;
+        if needed >= BUNDLE && needed + 1 >= self.batched.capacity() {
+            self.expect_slow(needed);
+        }
+    }
+
+    #[cold]
+    fn expect_slow(&mut self, needed: usize) {
+        let batches = (needed + 1 - BUNDLE).div_ceil(BATCH).min(BATCHES_MAX);
+        let more = (BUNDLE + batches * BATCH + 1).saturating_sub(self.batched.len());
+        // Without memory the room stays what it is.
+        let _kept = self.batched.try_reserve(more);
     }
 
     /// Adds a page that was just unmapped. Whether there is room for more; if not, it has to be
@@ -83,6 +113,7 @@ impl<'m, M: Machine> Gather<'m, M> {
 
     /// The same, and flushes if there is no room for more. With no lock held.
     pub(super) fn add_table_flushing(&mut self, pfn: Pfn) {
+        self.expect(1);
         if !self.add_table(pfn) {
             self.flush();
         }
@@ -90,8 +121,21 @@ impl<'m, M: Machine> Gather<'m, M> {
 
     fn push(&mut self, gathered: Gathered) -> bool {
         self.stale = true;
-        self.pages.push(gathered);
-        self.pages.len() < self.room || self.has_grown()
+        if self.batches_len == 0 {
+            self.bundle[self.len] = gathered;
+        } else {
+            self.batched.push(gathered);
+        }
+        self.len += 1;
+        self.len < self.room || self.has_grown()
+    }
+
+    fn gathered(&self) -> &[Gathered] {
+        if self.batches_len == 0 {
+            &self.bundle[..self.len]
+        } else {
+            &self.batched
+        }
     }
 
     /// What it was made with.
@@ -104,13 +148,11 @@ impl<'m, M: Machine> Gather<'m, M> {
         self.stale = true;
     }
 
-    /// Takes one more batch, if there is memory.
+    /// Takes one more batch, if there is memory. Under the lock of a page table: nothing is asked of
+    /// the global allocator.
     #[cold]
     fn has_grown(&mut self) -> bool {
-        if self.batches.len() == BATCHES_MAX
-            || self.batches.try_reserve(1).is_err()
-            || self.pages.try_reserve(BATCH + 1).is_err()
-        {
+        if self.batches_len == BATCHES_MAX || self.batched.capacity() <= self.room + BATCH {
             return false;
         }
         let request = Request::new(Order::ZERO).urgent(Urgency::NoWait);
@@ -122,7 +164,11 @@ impl<'m, M: Machine> Gather<'m, M> {
         else {
             return false;
         };
-        self.batches.push(batch);
+        if self.batches_len == 0 {
+            self.batched.extend_from_slice(&self.bundle[..self.len]);
+        }
+        self.batches[self.batches_len] = batch;
+        self.batches_len += 1;
         self.room += BATCH;
         true
     }
@@ -142,21 +188,22 @@ impl<'m, M: Machine> Gather<'m, M> {
     /// Flushes, then lets everything go that was gathered (Linux: `tlb_flush_mmu`).
     pub(super) fn flush(&mut self) {
         self.flush_translations();
-        if self.pages.is_empty() {
+        if self.len == 0 {
             return;
         }
         let machine = self.memory.machine;
         machine.emit(Event::Begin(Phase::FreePages));
-        for run in self.pages.chunks(TOGETHER) {
+        for run in self.gathered().chunks(TOGETHER) {
             self.give_back(run);
         }
-        self.pages.clear();
+        self.batched.clear();
+        self.len = 0;
         machine.emit(Event::End(Phase::FreePages));
     }
 
     /// The same if at least so many were gathered.
     pub(super) fn flush_above(&mut self, many: u64) {
-        if self.pages.len() as u64 >= many {
+        if self.len as u64 >= many {
             self.flush();
         }
     }
@@ -164,7 +211,7 @@ impl<'m, M: Machine> Gather<'m, M> {
     /// Lets everything go, batches too (Linux: `tlb_finish_mmu`).
     pub(super) fn finish(mut self) {
         self.flush();
-        for batch in self.batches.chunks(TOGETHER) {
+        for batch in self.batches[..self.batches_len].chunks(TOGETHER) {
             self.memory.give_back(batch);
         }
     }

@@ -264,15 +264,10 @@ impl<M: Machine> AddressSpace<M> {
     fn empty(&self, memory: Memory<'_, M>, pages: &Range<Vpn>) {
         let machine = memory.machine;
         self.table.catch_up(machine);
-        for notified in &self.notified {
-            // Who may wait does not refuse.
-            let _waited = notified.start(machine, pages, true);
-        }
+        self.announce(machine, pages);
         let mut gather = Gather::new(memory, self);
         self.unmap_range(&mut gather, pages.clone(), Site::Munmap);
-        for notified in &self.notified {
-            notified.end(machine, pages);
-        }
+        self.announce_end(machine, pages);
         self.free_spare_tables(&mut gather, pages);
         gather.finish();
     }

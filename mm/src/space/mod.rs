@@ -15,6 +15,7 @@ mod exit;
 mod fault;
 pub(crate) mod frontier;
 mod gather;
+mod index;
 pub mod lru;
 mod map;
 mod mapping;
@@ -39,19 +40,19 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use self::budget::Budget;
 pub use self::error::{ExitError, FaultError, MapError, NoMemory};
 pub use self::exit::Exited;
-pub use self::fault::{Access, Faulted};
+pub use self::fault::{Access, FAULT_TRIES, Faulted};
 use self::frontier::Frontier;
 pub use self::map::{MapRequest, Place};
 use self::mapping::Mappings;
 pub use self::mapping::{Backing, MappingKind};
 pub use self::memory::{Discard, Memory, Spaces};
-use self::page_table::{PageTable, SPACE_BITS};
+use self::page_table::{Entries, Entry, PageTable, SPACE_BITS, What};
 use self::rss::{BadRss, Rss};
 use self::vma_tree::{Vma, VmaTree};
 use crate::counter::InitError;
-use crate::machine::{Machine, RwLock, Word};
+use crate::machine::{Lock, Machine, RwLock, Word};
 use crate::site::{LockClass, Site};
-use crate::units::Vpn;
+use crate::units::{Pages, Pfn, Vpn};
 
 /// The memory of one process, or of several that share it (Linux: `mm_struct`).
 ///
@@ -73,16 +74,21 @@ pub struct AddressSpace<M: Machine> {
     mappings_max: u32,
 }
 
-/// Hears of ranges that are about to be emptied, because it holds translations of its own: a
+/// Hears of ranges whose pages are about to leave, because it holds translations of its own: a
 /// virtual machine, a device (Linux: `mmu_notifier`).
+///
+/// It hears of every way in which a page leaves: unmapped, reaped, moved to swap, replaced by a private
+/// copy, or given back when the address space ends. A page that is in memory is in the same frame as
+/// long as nothing was said of it. The lock of the mappings may be held as a reader during a call, page
+/// tables are not locked.
 pub trait Notified<M: Machine>: Send + Sync {
-    /// `pages` are about to be emptied: no translation to them may be used until `end`.
+    /// Pages of `pages` are about to leave: no translation to any of them may be used until `end`.
     ///
     /// # Errors
     /// [`Refused`] if that cannot be done without waiting and `may_wait` is false.
     fn start(&self, machine: &M, pages: &Range<Vpn>, may_wait: bool) -> Result<(), Refused>;
 
-    /// `pages` are empty.
+    /// What was to leave of `pages` has left; a page may be in memory again, in another frame.
     fn end(&self, machine: &M, pages: &Range<Vpn>);
 
     /// The address space is about to be emptied for good: no translation to any of it may be used
@@ -153,7 +159,7 @@ impl<M: Machine> AddressSpace<M> {
         Self { budget, ..self }
     }
 
-    /// The same, and `notified` hears of ranges that are emptied.
+    /// The same, and `notified` hears of ranges whose pages leave.
     #[must_use]
     pub fn notifying(mut self, notified: impl Notified<M> + 'static) -> Self {
         self.notified.push(Box::new(notified));
@@ -188,6 +194,21 @@ impl<M: Machine> AddressSpace<M> {
     /// Pages that its page tables take (Linux: `mm_pgtables_bytes` over the page size).
     pub fn table_pages(&self, machine: &M) -> u64 {
         self.table.pages(machine)
+    }
+
+    /// The frame that `page` is in, or `None` if it is not in memory (Linux: `/proc/PID/pagemap`).
+    ///
+    /// It may be another one at once. If [`Notified`] heard of no range with `page` since before this
+    /// call, the answer holds until it does.
+    pub fn frame_of(&self, machine: &M, page: Vpn) -> Option<Pfn> {
+        let spot = self.table.find(page).filter(|_| page < END)?;
+        let index = spot.clip(&(page..Vpn(page.0 + 1))).start;
+        let look = |entries: &mut Entries| match (entries.what(), entries.get(index)) {
+            (What::Huge(whole), _) => Some(whole.pfn.plus(Pages(index))),
+            (What::Table, Some(Entry::Page(page))) => Some(page.pfn),
+            _ => None,
+        };
+        spot.leaf.entries.with(machine, Site::Fault, look)
     }
 
     /// Whether `flag` was raised.
@@ -237,6 +258,22 @@ impl<M: Machine> AddressSpace<M> {
     /// [`BadRss`] if a counter is not 0: somebody has miscounted, or it was never ended.
     pub fn destroy(self, machine: &M) -> Result<(), BadRss> {
         self.rss.destroy(machine)
+    }
+
+    /// Tells those who hold translations of their own that `pages` may leave, and waits until none
+    /// is used.
+    fn announce(&self, machine: &M, pages: &Range<Vpn>) {
+        for notified in &self.notified {
+            // Only one that may not wait refuses.
+            let _waited = notified.start(machine, pages, true);
+        }
+    }
+
+    /// Tells them that `pages` have left, or stay.
+    fn announce_end(&self, machine: &M, pages: &Range<Vpn>) {
+        for notified in &self.notified {
+            notified.end(machine, pages);
+        }
     }
 
     /// What is mapped at `page`.

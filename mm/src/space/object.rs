@@ -6,13 +6,11 @@
 //!
 //! Invariant: every page of an object was handed out to it as a single page, and has one index.
 //!
-//! Lock: one, around the index. Pages are allocated and freed outside.
+//! Lock: one, around the index. Pages, and nodes of the index, are allocated and freed outside.
 
-use alloc::collections::BTreeMap;
-use alloc::collections::btree_map::Entry;
 use core::fmt;
-use core::mem;
 
+use super::index::{Index, Missing, Spares};
 use crate::machine::{Lock, Machine};
 use crate::page::{AllocError, FREE_BATCH, PageAllocator, Request};
 use crate::site::{LockClass, Site};
@@ -30,7 +28,7 @@ pub enum ObjectKind {
 /// Pages by index.
 pub struct Object<M: Machine> {
     kind: ObjectKind,
-    pages: M::Lock<BTreeMap<u64, Pfn>>,
+    pages: M::Lock<Index>,
 }
 
 impl<M: Machine> Object<M> {
@@ -40,7 +38,7 @@ impl<M: Machine> Object<M> {
         let home = machine.this_cpu();
         Self {
             kind,
-            pages: machine.lock(LockClass::Object, home, BTreeMap::new()),
+            pages: machine.lock(LockClass::Object, home, Index::default()),
         }
     }
 
@@ -54,21 +52,20 @@ impl<M: Machine> Object<M> {
     /// `filemap_fault`, `shmem_fault`). The order of `request` is not looked at: these are single
     /// pages.
     ///
-    /// The index itself takes memory from the global allocator, as maps do.
-    ///
     /// # Errors
-    /// When there is no page to be had. Nothing is changed then.
+    /// When there is no page to be had, or no memory of the global allocator to remember it. Nothing is
+    /// changed then.
     pub fn page(
         &self,
         machine: &M,
         pages: &PageAllocator<M>,
         index: u64,
         request: Request,
-    ) -> Result<Pfn, AllocError> {
-        let there = |map: &mut BTreeMap<u64, Pfn>| map.get(&index).copied();
-        match self.pages.with(machine, Site::ObjectPage, there) {
-            Some(pfn) => Ok(pfn),
-            None => self.page_slow(machine, pages, index, request),
+    ) -> Result<Pfn, PageError> {
+        let look = |map: &mut Index| map.get(index).ok_or_else(|| map.missing(index));
+        match self.pages.with(machine, Site::ObjectPage, look) {
+            Ok(pfn) => Ok(pfn),
+            Err(missing) => self.page_slow(machine, pages, (index, missing), request),
         }
     }
 
@@ -78,29 +75,35 @@ impl<M: Machine> Object<M> {
         &self,
         machine: &M,
         pages: &PageAllocator<M>,
-        index: u64,
+        (index, mut missing): (u64, Missing),
         mut request: Request,
-    ) -> Result<Pfn, AllocError> {
+    ) -> Result<Pfn, PageError> {
         request.order = Order::ZERO;
-        let ours = pages.alloc(machine, request)?;
-        let pfn = self
-            .pages
-            .with(machine, Site::ObjectPage, |map| match map.entry(index) {
-                Entry::Occupied(theirs) => *theirs.get(),
-                Entry::Vacant(place) => *place.insert(ours),
-            });
-        if pfn != ours {
+        let ours = pages
+            .alloc(machine, request)
+            .map_err(PageError::OutOfMemory)?;
+        // Ends: more is missing only if somebody has emptied or raised the index meanwhile.
+        let there = loop {
+            let Ok(mut spares) = Spares::new(missing) else {
+                break Err(PageError::NoMemory);
+            };
+            let insert = |map: &mut Index| map.insert(index, ours, &mut spares);
+            match self.pages.with(machine, Site::ObjectPage, insert) {
+                Ok(there) => break Ok(there),
+                Err(more) => missing = more,
+            }
+        };
+        if there != Ok(ours) {
             pages
                 .free(machine, ours, Order::ZERO)
                 .expect("it was handed out a moment ago, and nobody else knows it");
         }
-        Ok(pfn)
+        there
     }
 
     /// Pages that exist.
     pub fn present(&self, machine: &M) -> u64 {
-        self.pages
-            .with(machine, Site::Control, |map| map.len() as u64)
+        self.pages.with(machine, Site::Control, |map| map.len())
     }
 
     /// Gives all pages back (Linux: `truncate_inode_pages`). The owner sees to it that nobody maps
@@ -110,25 +113,47 @@ impl<M: Machine> Object<M> {
     /// # Panics
     /// If somebody else gave one of its pages back.
     pub fn empty(&self, machine: &M, pages: &PageAllocator<M>) {
-        let all = self
-            .pages
-            .with(machine, Site::ObjectEmpty, mem::take)
-            .into_values();
+        let all = self.pages.with(machine, Site::ObjectEmpty, Index::take);
         let mut batch = [Pfn(0); FREE_BATCH];
-        let mut all = all.peekable();
-        // Ends: every turn takes at least one page of what was there.
-        while all.peek().is_some() {
-            let mut len = 0;
-            for (place, pfn) in batch.iter_mut().zip(all.by_ref()) {
-                *place = pfn;
-                len += 1;
-            }
+        let mut len = 0;
+        let free = |batch: &[Pfn]| {
             pages
-                .free_pages(machine, &batch[..len])
+                .free_pages(machine, batch)
                 .expect("an object's pages are its own");
+        };
+        all.for_each(|pfn| {
+            batch[len] = pfn;
+            len += 1;
+            if len == FREE_BATCH {
+                free(&batch);
+                len = 0;
+            }
+        });
+        if len > 0 {
+            free(&batch[..len]);
         }
     }
 }
+
+/// Why an object has no page for an index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PageError {
+    /// The machine has no page to give.
+    OutOfMemory(AllocError),
+    /// The global allocator has no memory to remember it.
+    NoMemory,
+}
+
+impl fmt::Display for PageError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::OutOfMemory(error) => error.fmt(f),
+            Self::NoMemory => f.write_str("out of memory for the index of an object's pages"),
+        }
+    }
+}
+
+impl core::error::Error for PageError {}
 
 impl<M: Machine> fmt::Debug for Object<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

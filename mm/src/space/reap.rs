@@ -262,7 +262,7 @@ impl<M: Machine> AddressSpace<M> {
     fn reap_claims(&self, gather: &mut Gather<'_, M>, walker: &mut Walker, site: Site) -> Reaped {
         let machine = gather.memory().machine;
         let mut reaped = Reaped::All;
-        let mut handed_back = self.frontier.take_back(machine, site).into_iter();
+        let mut handed_back = self.frontier.take_back(machine, site);
         while let Some(tables) = handed_back.next() {
             reaped = reaped.and(self.reap_tables(gather, &tables, site));
             if self.mappings.writer_waits(machine) {

@@ -62,10 +62,16 @@ impl<M: Machine> Rss<M> {
         Ok(Self(plan.init_many(machine)?))
     }
 
-    /// Adds `pages` of a kind, or takes them away (Linux: `add_mm_counter`).
+    /// Adds `pages` of a kind, or takes them away (Linux: `add_mm_counter`). Never allocates.
     #[inline]
     pub fn add(&self, machine: &M, kind: RssKind, pages: i64) {
         self.0.add(machine, kind as usize, pages);
+    }
+
+    /// The same with no spinlock held: takes memory if the counters need more, and there is some.
+    #[inline]
+    pub fn add_growing(&self, machine: &M, kind: RssKind, pages: i64) {
+        self.0.add_growing(machine, kind as usize, pages);
     }
 
     /// Pages of a kind, cheaply (Linux: `get_mm_counter`).

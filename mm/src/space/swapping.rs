@@ -43,6 +43,13 @@ impl<M: Machine> AddressSpace<M> {
         spot: Spot<'_, M>,
         range: Range<u32>,
     ) -> u64 {
+        if !spot.leaf.is_live() || range.is_empty() {
+            return 0;
+        }
+        let machine = gather.memory().machine;
+        let start = spot.start().0;
+        let pages = Vpn(start + u64::from(range.start))..Vpn(start + u64::from(range.end));
+        self.announce(machine, &pages);
         let mut went = 0;
         for index in range {
             if !spot.leaf.is_live() {
@@ -53,6 +60,7 @@ impl<M: Machine> AddressSpace<M> {
                 None => break,
             }
         }
+        self.announce_end(machine, &pages);
         went
     }
 
@@ -85,6 +93,7 @@ impl<M: Machine> AddressSpace<M> {
             given.expect("the slot was just taken");
             return Some(false);
         };
+        gather.expect(1);
         if !gather.add(page, Order::ZERO) {
             gather.flush();
         }

@@ -12,7 +12,7 @@ use core::ops::Range;
 use super::AddressSpace;
 use super::gather::{Gather, signed};
 use super::memory::Memory;
-use super::page_table::{ENTRIES, Entries, Entry, Page, PageKind, Spot, What};
+use super::page_table::{Blank, ENTRIES, Entries, Entry, Page, PageKind, Spot, What};
 use super::rss::RssKind;
 use super::swap::SwapSlot;
 use crate::event::{Event, Phase};
@@ -96,6 +96,7 @@ impl<M: Machine> AddressSpace<M> {
     ) -> Stop {
         let memory = gather.memory();
         let machine = memory.machine;
+        gather.expect(range.end - range.start);
         machine.emit(Event::Begin(Phase::TableLock));
         spot.leaf.entries.with(machine, site, |entries| {
             machine.emit(Event::End(Phase::TableLock));
@@ -141,8 +142,11 @@ impl<M: Machine> AddressSpace<M> {
         (site, whose): (Site, Whose),
     ) {
         let machine = gather.memory().machine;
+        // The page, and that of its table.
+        gather.expect(2);
         machine.emit(Event::Begin(Phase::TableLock));
-        let full = match whose {
+        // The table that was kept is dropped with no lock held.
+        let (full, _blank) = match whose {
             Whose::Anybodys => spot.upper.frame.with(machine, site, |_| {
                 self.unmap_huge_here(gather, spot, range, site)
             }),
@@ -153,36 +157,37 @@ impl<M: Machine> AddressSpace<M> {
         }
     }
 
-    /// The same under the lock of its place; whether the gather is full.
+    /// The same under the lock of its place; whether the gather is full, and the table that was kept
+    /// for the parts.
     fn unmap_huge_here(
         &self,
         gather: &mut Gather<'_, M>,
         spot: Spot<'_, M>,
         range: &Range<u32>,
         site: Site,
-    ) -> bool {
+    ) -> (bool, Option<Blank>) {
         let memory = gather.memory();
         spot.leaf.entries.with(memory.machine, site, |entries| {
             memory.machine.emit(Event::End(Phase::TableLock));
             // Somebody may have been faster.
             let What::Huge(page) = entries.what() else {
-                return false;
+                return (false, None);
             };
             if *range == (0..ENTRIES) {
                 return self.zap_huge(gather, spot, (entries, page));
             }
             split_huge(memory, spot, (entries, page));
-            false
+            (false, None)
         })
     }
 
-    /// Takes a huge page out; whether the gather is full.
+    /// Takes a huge page out; whether the gather is full, and the table that was kept for its parts.
     fn zap_huge(
         &self,
         gather: &mut Gather<'_, M>,
         spot: Spot<'_, M>,
         (entries, page): (&mut Entries, Page),
-    ) -> bool {
+    ) -> (bool, Option<Blank>) {
         let machine = gather.memory().machine;
         machine.spend(Work::Zap, 1);
         machine.spend(Work::Rmap, 1);
@@ -191,13 +196,14 @@ impl<M: Machine> AddressSpace<M> {
             self.rss.add(machine, kind, -i64::from(pages));
         }
         let mut full = !gather.add(page, Order::HUGE);
-        if let Some(frame) = spot.leaf.take_frame(entries) {
-            full |= !gather.add_table(frame);
+        let blank = spot.leaf.take_blank(entries);
+        if let Some(blank) = &blank {
+            full |= !gather.add_table(blank.frame);
         }
         if full {
             gather.flush_translations();
         }
-        full
+        (full, blank)
     }
 
     /// Takes the page of an empty table, if the table is there and empty.
@@ -205,12 +211,14 @@ impl<M: Machine> AddressSpace<M> {
         if !spot.leaf.is_live() {
             return None;
         }
-        spot.leaf
+        let blank = spot
+            .leaf
             .entries
             .with(machine, site, |entries: &mut Entries| {
                 let is_spare = entries.what() == What::Table && entries.used() == 0;
-                is_spare.then(|| spot.leaf.take_frame(entries)).flatten()
-            })
+                is_spare.then(|| spot.leaf.take_blank(entries)).flatten()
+            });
+        blank.map(|blank| blank.frame)
     }
 }
 

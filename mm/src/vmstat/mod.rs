@@ -38,10 +38,15 @@ pub struct Manager<M: Machine> {
     nodes: Box<[Counters<M>]>,
     schedule: &'static dyn Schedule,
     shepherd: &'static dyn Shepherd,
-    /// The CPU the shepherd is on. Who changes it defers the shepherd there; a round that finds
-    /// itself elsewhere is a leftover and ends.
+    /// The CPU the shepherd is on, [`NOT_STARTED`] or [`NOWHERE`]. The CPU that changes it defers the
+    /// shepherd there; a round that finds itself elsewhere is a leftover and ends.
     shepherd_home: M::Word,
 }
+
+/// Nobody has deferred the shepherd yet.
+const NOT_STARTED: i64 = -2;
+/// No CPU was online when the shepherd had to move. The next CPU that comes defers it.
+const NOWHERE: i64 = -1;
 
 impl<M: Machine> fmt::Debug for Manager<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -71,7 +76,7 @@ impl<M: Machine> Manager<M> {
             nodes,
             schedule,
             shepherd,
-            shepherd_home: machine.word(0),
+            shepherd_home: machine.word(NOT_STARTED),
         };
         manager.recompute(machine);
         Ok(manager)
@@ -87,7 +92,7 @@ impl<M: Machine> Manager<M> {
     pub fn start(&self, machine: &M) {
         let here = machine.this_cpu();
         self.shepherd_home.store(machine, word_of(here), Release);
-        self.defer_shepherd(machine, here);
+        self.defer_shepherd(machine, word_of(here));
     }
 
     /// Runs a job that came due, on the CPU it was deferred to.
@@ -112,6 +117,11 @@ impl<M: Machine> Manager<M> {
     pub fn cpu_online(&self, machine: &M, cpu: CpuId) {
         self.pages.hotplug(machine, cpu, Hotplug::Online);
         self.recompute(machine);
+        // An exchange even when it changes nothing, as in `cpu_going`: a CPU that leaves the shepherd
+        // nowhere later sees by its own exchange that this CPU came.
+        if self.shepherd_home.add(machine, 0, AcqRel) == NOWHERE {
+            self.defer_shepherd(machine, NOWHERE);
+        }
     }
 
     /// `cpu` is about to go: its work is not deferred any more.
@@ -124,7 +134,7 @@ impl<M: Machine> Manager<M> {
         // its own exchange that this CPU went, and moves on.
         if self.shepherd_home.add(machine, 0, AcqRel) == word_of(cpu) {
             machine.cancel(cpu, Job::Shepherd);
-            self.defer_shepherd(machine, cpu);
+            self.defer_shepherd(machine, word_of(cpu));
         }
     }
 
@@ -210,7 +220,7 @@ impl<M: Machine> Manager<M> {
                 machine.defer(cpu, Job::VmstatUpdate, due, idle);
             }
         }
-        self.defer_shepherd(machine, here);
+        self.defer_shepherd(machine, word_of(here));
     }
 
     fn leftovers(&self, machine: &M, cpu: CpuId) -> Leftovers {
@@ -229,29 +239,35 @@ impl<M: Machine> Manager<M> {
     }
 
     /// The shepherd follows Linux's rounding in every design: it is one timer. It moves from
-    /// `from` to an online CPU when its own goes, unless somebody else moved it already.
-    fn defer_shepherd(&self, machine: &M, mut from: CpuId) {
+    /// the CPU of the word `from` to an online CPU when its own goes, unless another CPU has moved it
+    /// already.
+    fn defer_shepherd(&self, machine: &M, mut from: i64) {
         let cpus: &Cpus<M> = self.pages.cpus();
         let moment = |cpu| self.moment(machine, cpu);
-        // Ends: a further turn means that yet another CPU went offline just now.
+        // Ends: a further turn means that yet another CPU came or went just now.
         loop {
             let first = || cpus.iter(machine).find_map(moment);
-            let Some(moment) = moment(from).or_else(first) else {
-                return;
-            };
-            let (from_word, to_word) = (word_of(from), word_of(moment.cpu));
-            // AcqRel pairs with the exchange in `cpu_going`: of the two, the later sees the other.
+            let there = u32::try_from(from).ok().map(CpuId);
+            let next = there.and_then(moment).or_else(first);
+            let to = next.as_ref().map_or(NOWHERE, |moment| word_of(moment.cpu));
+            // AcqRel pairs with the exchanges in `cpu_going` and `cpu_online`: of any two, the later
+            // sees the other.
             let home = &self.shepherd_home;
-            let moved = home.compare_exchange(machine, from_word, to_word, AcqRel);
-            if moved.is_err() {
+            if home.compare_exchange(machine, from, to, AcqRel).is_err() {
                 return;
             }
-            let due = schedule::RoundJiffies.next(&moment);
-            machine.defer(moment.cpu, Job::Shepherd, due, WhenIdle::Defer);
-            if cpus.is_online(machine, moment.cpu) {
+            let is_settled = match next {
+                Some(moment) => {
+                    let due = schedule::RoundJiffies.next(&moment);
+                    machine.defer(moment.cpu, Job::Shepherd, due, WhenIdle::Defer);
+                    cpus.is_online(machine, moment.cpu)
+                }
+                None => cpus.iter(machine).next().is_none(),
+            };
+            if is_settled {
                 return;
             }
-            from = moment.cpu;
+            from = to;
         }
     }
 

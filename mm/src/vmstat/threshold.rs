@@ -25,8 +25,8 @@ pub fn pressure(online: u32, low_minus_min: Pages) -> u32 {
 /// cannot hide the min watermark (Linux: `percpu_drift_mark`).
 #[must_use]
 pub fn drift_mark(online: u32, normal: u32, low_minus_min: Pages, high: Pages) -> Option<Pages> {
-    let drift = online * normal;
-    (drift > low_minus_min.0).then(|| Pages(high.0 + drift))
+    let drift = online.saturating_mul(normal);
+    (drift > low_minus_min.0).then(|| Pages(high.0.saturating_add(drift)))
 }
 
 #[cfg(test)]

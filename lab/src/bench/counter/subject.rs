@@ -190,7 +190,7 @@ impl<C: Counters<Host> + Send + Sync> Subject for Of<C> {
 
     #[inline]
     fn add(&self, delta: i64) {
-        self.counters.add(&self.host, COUNTER, delta);
+        self.counters.add_growing(&self.host, COUNTER, delta);
     }
 
     #[inline]

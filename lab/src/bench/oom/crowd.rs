@@ -135,7 +135,7 @@ impl<'a> Crowd<'a> {
                     continue;
                 };
                 for (kind, pages) in kinds(share(pages, nth, spread)) {
-                    rss.add(self.host, kind, pages);
+                    rss.add_growing(self.host, kind, pages);
                 }
             }
         }

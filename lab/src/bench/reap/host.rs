@@ -94,7 +94,9 @@ impl Stage {
         let arena = Arc::new(arena);
         let layout = Layout::arena(arena.pages());
         let manager = Manager::new(&host, Config::new(layout)).map_err(|why| cannot(&why))?;
-        let to_kernel = ToKernel::new(&host, Arc::clone(&arena));
+        // SAFETY: nothing here refers to the arena's memory: the kernel alone writes to it.
+        #[expect(unsafe_code, reason = "nobody has a pointer to a frame")]
+        let to_kernel = unsafe { ToKernel::new(&host, Arc::clone(&arena)) };
         Ok(Self {
             host,
             manager,

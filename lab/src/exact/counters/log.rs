@@ -3,6 +3,7 @@
 //! ```text
 //! # kind CPUs size seed
 //! I cpu anon file shown               warm: all of anon was counted on this CPU
+//! I all anon file shown               warm: no CPU keeps a part that the reading does not show
 //! cpu +pages offset shown             touched one by one; offset of the first in its page table
 //! cpu -pages offset shown             unmapped
 //! P anon file shown smaps own statm   precise readings
@@ -31,7 +32,8 @@ pub(super) struct Run {
 /// What was resident when the log began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Warm {
-    pub(super) cpu: u32,
+    /// All of anon was counted on this CPU; `None` if the reading shows all of it.
+    pub(super) cpu: Option<u32>,
     pub(super) anon: u64,
     pub(super) shown: u64,
 }
@@ -129,12 +131,19 @@ fn take(run: &mut Run, words: &[&str]) -> Option<()> {
     let cpus = run.cpus;
     let cpu = |word: &str| word.parse().ok().filter(|cpu| *cpu < cpus);
     match words {
+        ["I", "all", anon, _file, shown] => {
+            run.warm = Some(Warm {
+                cpu: None,
+                anon: pages(anon)?,
+                shown: pages(shown)?,
+            });
+        }
         ["I", on, anon, _file, shown] => {
             let anon = pages(anon)?;
             // More may have been folded in part, and the log does not say how much.
             let fits = anon < u64::from(cpus).saturating_mul(2).max(32);
             run.warm = Some(Warm {
-                cpu: cpu(on)?,
+                cpu: Some(cpu(on)?),
                 anon: fits.then_some(anon)?,
                 shown: pages(shown)?,
             });

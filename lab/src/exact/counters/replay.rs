@@ -71,7 +71,10 @@ impl<'a, C: Counters<Host>> Replay<'a, C> {
             seen: Replayed::default(),
         };
         if let Some(warm) = run.warm {
-            replay.touch(warm.cpu, warm.anon);
+            match warm.cpu {
+                Some(cpu) => replay.touch(cpu, warm.anon),
+                None => replay.begin_folded(warm.anon),
+            }
             replay.beside = warm.shown.cast_signed() - replay.shown();
         }
         replay
@@ -122,6 +125,12 @@ impl<'a, C: Counters<Host>> Replay<'a, C> {
 
     fn touch(&mut self, cpu: u32, pages: u64) {
         (0..pages).for_each(|_| self.add(cpu, 1));
+    }
+
+    /// Begins with `pages` of which no CPU keeps a part.
+    fn begin_folded(&mut self, pages: u64) {
+        self.own = pages.cast_signed();
+        self.counter.set(self.host, 0, self.own);
     }
 
     fn unmap(&mut self, pages: &Pages, cut: Option<u64>) {

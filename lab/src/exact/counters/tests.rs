@@ -94,6 +94,17 @@ fn what_makes_no_sense_is_set_aside_with_all_behind_it() {
 }
 
 #[test]
+fn a_log_may_begin_with_any_number_of_pages_if_no_cpu_keeps_a_part() {
+    // 500 pages are more than a part may hold; the 31 of CPU 1 are not shown until it has 32.
+    let log = "# next 16 31 1\nI all 500 5 505\n1 +31 0 505\n1 +1 31 537\n0 -7 0 537\n";
+    let judgement = Readings.judge(&recording(log)).expect("a run");
+    assert_eq!((judgement.compared, judgement.identical), (3, 3));
+    let begun_on_cpu_0 = log.replace("I all", "I 0");
+    let judgement = Readings.judge(&recording(&begun_on_cpu_0)).expect("a run");
+    assert_eq!((judgement.compared, judgement.set_aside), (0, 4));
+}
+
+#[test]
 fn a_recording_without_a_log_has_nothing_to_judge() {
     assert!(Readings.judge(&Recording::default()).is_none());
     assert!(Readings.judge(&recording("")).is_none());

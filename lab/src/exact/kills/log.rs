@@ -45,8 +45,10 @@ pub(super) enum Place {
     /// Everywhere.
     #[default]
     Machine,
-    /// On these nodes.
+    /// On these nodes, the only ones that the cpuset of the process that asked has.
     Nodes(Vec<u32>),
+    /// On these nodes, the only ones that the memory policy of the process that asked has.
+    Policy(Vec<u32>),
     /// In this memory cgroup.
     Group(String),
 }
@@ -176,7 +178,7 @@ fn place(choice: &str) -> Place {
                 .unwrap_or_default()
                 .to_owned(),
         ),
-        Some("constraint=CONSTRAINT_MEMORY_POLICY") => Place::Nodes(list(word("nodemask="))),
+        Some("constraint=CONSTRAINT_MEMORY_POLICY") => Place::Policy(list(word("nodemask="))),
         Some("constraint=CONSTRAINT_CPUSET") => Place::Nodes(list(word("mems_allowed="))),
         _ => Place::Machine,
     }
@@ -249,7 +251,7 @@ mod tests {
             "MEMORY_POLICY",
             "nodemask=2,cpuset=/,mems_allowed=0-3,global_oom",
         );
-        assert_eq!(policy, Place::Nodes(vec![2]));
+        assert_eq!(policy, Place::Policy(vec![2]));
         let group = of("MEMCG", "nodemask=(null),oom_memcg=/a/b,task_memcg=/a/b/c");
         assert_eq!(group, Place::Group("/a/b".to_owned()));
     }

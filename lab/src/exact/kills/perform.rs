@@ -20,7 +20,7 @@ use plimsoll_mm::units::{Nanos, NodeId, Pages, ProcessId};
 use plimsoll_mm::vmstat::Manager;
 
 use super::log::{Place, Shortage, Task};
-use super::population::Population;
+use super::population::{Member, Population};
 
 /// Memory of the machine that the kills are performed on. No page of it is used.
 const ARENA: Pages = Pages(4096);
@@ -82,7 +82,7 @@ impl<'r> Recorded<'r> {
                 let ram = shortage.ram.checked_sub(shortage.reserved)?;
                 (Constraint::Machine, ram + shortage.swap)
             }
-            Place::Nodes(nodes) => (
+            Place::Nodes(nodes) | Place::Policy(nodes) => (
                 Constraint::Nodes(node_set(nodes)),
                 present(nodes) + shortage.swap,
             ),
@@ -180,7 +180,7 @@ impl<'r> Recorded<'r> {
             });
             let space = Some(Arc::clone(space));
             let process = killer.enroll(memory.machine, ProcessId(task.pid), Kind::Process, space);
-            let process = process.expect("a row of a table is small");
+            let process = Arc::new(process.expect("a row of a table is small"));
             if let Ok(adj) = ScoreAdj::new(task.adj) {
                 process.set_adj(adj);
             }
@@ -194,7 +194,7 @@ impl<'r> Recorded<'r> {
 
     fn facts_of(&self, task: &Task) -> Option<Facts> {
         let member = self.population.member(task.pid);
-        let inside = !matches!(self.shortage.place, Place::Machine | Place::Nodes(_));
+        let inside = matches!(self.shortage.place, Place::Group(_));
         Some(Facts {
             memory: match member {
                 _ if self.spent.contains(&task.pid) => Whose::Reaped,
@@ -203,11 +203,21 @@ impl<'r> Recorded<'r> {
             },
             adj: ScoreAdj::new(task.adj).ok()?,
             is_victim: self.spent.contains(&task.pid),
-            nodes: member.map_or(NodeSet::ALL, |member| node_set(&member.nodes)),
+            nodes: member.map_or(NodeSet::ALL, |member| self.nodes_of(member)),
             // The table of a memory cgroup has its members alone.
             group: if inside { INSIDE } else { OUTSIDE },
             ..Facts::PROCESS
         })
+    }
+
+    /// The nodes that `member` may have memory on, as the kernel asks it: if a memory policy ran out of
+    /// memory, cpusets do not count.
+    fn nodes_of(&self, member: &Member) -> NodeSet {
+        match (&self.shortage.place, &member.policy) {
+            (Place::Policy(_), None) => NodeSet::ALL,
+            (Place::Policy(_), Some(policy)) => node_set(policy),
+            _ => node_set(&member.nodes),
+        }
     }
 
     fn task(&self, candidate: u32) -> Option<&Task> {

@@ -8,8 +8,8 @@
 //! ```
 //!
 //! `rss` is field 24 of `/proc/PID/stat`, the cheap reading; `swap_kib` and `pte_kib` are `VmSwap` and
-//! `VmPTE` of `/proc/PID/status`; `nodes` is its `Mems_allowed_list`. `shares=PID` names the process
-//! whose memory it uses, `vfork` says that it does so until it starts a program. Unknown words are
+//! `VmPTE` of `/proc/PID/status`; `nodes` is its `Mems_allowed_list`. `policy=0-1` names the nodes
+//! that its memory policy binds it to (`MPOL_BIND`), if it does; `shares=PID` names the process whose memory it uses, `vfork` says that it does so until it starts a program. Unknown words are
 //! left to later versions.
 
 use plimsoll_mm::oom::Kind;
@@ -43,7 +43,10 @@ pub(super) struct Member {
     pub(super) rss_pages: u64,
     pub(super) swap_kib: u64,
     pub(super) table_kib: u64,
+    /// The nodes of its cpuset.
     pub(super) nodes: Vec<u32>,
+    /// The nodes that its memory policy binds it to, if it does.
+    pub(super) policy: Option<Vec<u32>>,
     pub(super) group: String,
     pub(super) shares: Option<u32>,
     pub(super) vfork: bool,
@@ -104,6 +107,7 @@ impl Member {
             swap_kib: number("swap_kib")?,
             table_kib: number("pte_kib")?,
             nodes: list(word(rest, "nodes")?),
+            policy: word(rest, "policy").map(list),
             group: word(rest, "group")?.to_owned(),
             shares: word(rest, "shares").and_then(|pid| pid.parse().ok()),
             vfork: rest.split(' ').any(|word| word == "vfork"),
@@ -125,7 +129,7 @@ mod tests {
     #[test]
     fn a_process_is_read_with_what_may_be_left_out() {
         let text = format!(
-            "total ram_kib=4000 swap_kib=400\ngroup /a together\n{LINE}\n{LINE} shares=3 vfork\n"
+            "total ram_kib=4000 swap_kib=400\ngroup /a together\n{LINE}\n{LINE} policy=1 shares=3 vfork\n"
         );
         let (population, unreadable) = Population::parse(&text);
         assert_eq!(unreadable, 0);
@@ -137,6 +141,7 @@ mod tests {
         assert_eq!((alone.adj, &alone.nodes[..]), (-5, &[0, 1][..]));
         assert_eq!((alone.shares, alone.vfork), (None, false));
         assert_eq!((other.shares, other.vfork), (Some(3), true));
+        assert_eq!((&alone.policy, &other.policy), (&None, &Some(vec![1])));
     }
 
     #[test]

@@ -220,13 +220,31 @@ fn knobs(header: &Header, zones: &[ZoneInfo]) -> Knobs {
         !zones.iter().any(listed)
     };
     let cpu = |cpu: usize| u32::try_from(cpu).unwrap_or(u32::MAX);
+    let nodes = header.text("nodes").unwrap_or_default();
     Knobs {
         min_free_kib: number("min_free_kbytes").unwrap_or(0),
         high_fraction: number("percpu_pagelist_high_fraction").unwrap_or(0),
-        cpus: cpu(cpus),
+        nodes: (0..cpu(cpus)).map(|cpu| node_of(cpu, nodes)).collect(),
         offline: (0..cpus).filter(offline).map(cpu).collect(),
         cache_slice: number("cache slice").map(Pages::from_bytes),
     }
+}
+
+/// The node of `cpu` by a text of lines `NODE CPUS`, as `1 4-7`; 0 if it does not say.
+fn node_of(cpu: u32, text: &str) -> u32 {
+    let has = |range: &str| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let bound = |text: &str| text.trim().parse::<u32>().ok();
+        let (first, last) = (bound(first), bound(last));
+        first
+            .zip(last)
+            .is_some_and(|(first, last)| (first..=last).contains(&cpu))
+    };
+    let node = |line: &str| {
+        let (node, cpus) = line.split_once(' ')?;
+        cpus.split(',').any(has).then_some(node.parse().ok()?)
+    };
+    text.lines().find_map(node).unwrap_or(0)
 }
 
 fn count(value: u64) -> Pages {
@@ -241,7 +259,13 @@ fn marks(zone: &ZoneInfo) -> Watermarks {
 /// The sizes that `/proc/zoneinfo` prints, or what they follow from: the low watermark as it is,
 /// which may have been computed when the zone had fewer pages.
 fn sizes(zone: &ZoneInfo, knobs: &Knobs) -> Sizes {
-    let cpus = zone.cpus().max(1);
+    // The CPUs of a node share its memory; if it has none, all CPUs do.
+    let near = zone.lists.iter().zip(&knobs.nodes);
+    let near = near.filter(|(lists, node)| lists.is_some() && **node == zone.node);
+    let cpus = match u32::try_from(near.count()) {
+        Ok(0) | Err(_) => zone.cpus().max(1),
+        Ok(near) => near,
+    };
     let sizes = Sizes::of(
         count(zone.managed),
         count(zone.marks[1]),
@@ -259,5 +283,48 @@ fn sizes(zone: &ZoneInfo, knobs: &Knobs) -> Sizes {
             high_max: count(high),
         },
         None => Sizes { batch, ..sizes },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_node_of_a_cpu_is_read_from_lists() {
+        let nodes = |text| [0, 1, 2, 3].map(|cpu| node_of(cpu, text));
+        assert_eq!(nodes("0 0-1\n1 2-3\n"), [0, 0, 1, 1]);
+        assert_eq!(nodes("0 0,2\n1 1,3"), [0, 1, 0, 1]);
+        assert_eq!(nodes("2 \n1 0-3"), [1; 4]);
+        assert_eq!(nodes(""), [0; 4]);
+    }
+
+    #[test]
+    fn the_cpus_of_a_node_share_its_low_watermark() {
+        use super::super::zoneinfo::ListInfo;
+        let lists = ListInfo {
+            batch: 63,
+            ..ListInfo::default()
+        };
+        let zone = |node| ZoneInfo {
+            node,
+            managed: 1 << 17,
+            marks: [800, 1000, 1200],
+            lists: vec![Some(lists), Some(lists), None, Some(lists)],
+            ..ZoneInfo::default()
+        };
+        let knobs = |text| knobs_of(text, &zone(0));
+        let high_min = |node, text| sizes(&zone(node), &knobs(text)).high_min;
+        // Three CPUs on one node; two and one; and a node without CPUs, whose memory all share.
+        assert_eq!(high_min(0, ""), Pages(333));
+        assert_eq!(high_min(0, "0 0-1\n1 2-3"), Pages(500));
+        assert_eq!(high_min(1, "0 0-1\n1 2-3"), Pages(1000));
+        assert_eq!(high_min(1, "0 0-3\n1 "), Pages(333));
+    }
+
+    fn knobs_of(nodes: &str, zone: &ZoneInfo) -> Knobs {
+        let mut header = Header::default();
+        header.texts.push(("nodes".to_owned(), nodes.to_owned()));
+        knobs(&header, std::slice::from_ref(zone))
     }
 }

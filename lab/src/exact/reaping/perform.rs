@@ -105,7 +105,7 @@ pub(super) fn release_case(case: &str, flags: u32) -> Option<&'static str> {
     let killer = OomKiller::new(&host, Deaf, PATIENCE);
     let make = |id, kind, space| {
         let made = killer.enroll(&host, ProcessId(id), kind, space);
-        made.expect("a process is small")
+        Arc::new(made.expect("a process is small"))
     };
     let space = || {
         Some(Arc::new(
@@ -214,7 +214,7 @@ fn enroll(
         Kind::Process,
         Some(Arc::new(space)),
     );
-    process.expect("a process is small")
+    Arc::new(process.expect("a process is small"))
 }
 
 fn backing(host: &Host, kind: MappingKind) -> Backing<Host> {

@@ -153,7 +153,7 @@ impl Crowd {
             self.sim.spawn(other, move |sim| {
                 while !over.get() {
                     sim.spend(Work::Fault, 1);
-                    people.member(hog).rss.add(sim, RssKind::Anon, 1);
+                    people.member(hog).rss.add_growing(sim, RssKind::Anon, 1);
                 }
             });
         }
@@ -264,7 +264,7 @@ impl People {
                 .into_iter()
                 .flat_map(|kind| [(kind, WHOLE), (kind, -WHOLE)])
             {
-                process.rss.add(sim, kind, pages);
+                process.rss.add_growing(sim, kind, pages);
             }
             process.values.store(sim, 0, 0, Relaxed);
         }
@@ -287,7 +287,7 @@ impl People {
             let rest = run.pages % batch;
             for pages in [run.pages - rest, rest] {
                 if pages != 0 {
-                    process.rss.add(sim, run.kind, pages);
+                    process.rss.add_growing(sim, run.kind, pages);
                 }
             }
             if self.counting == Counting::Flat {

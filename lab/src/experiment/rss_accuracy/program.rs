@@ -121,7 +121,7 @@ impl Mapping {
     fn touch(self, sim: &Sim, rss: &Rss<Sim>) {
         sim.spend(Work::Fault, u32::try_from(self.pages).unwrap_or(u32::MAX));
         for _ in 0..self.pages {
-            rss.add(sim, RssKind::Anon, 1);
+            rss.add_growing(sim, RssKind::Anon, 1);
         }
     }
 
@@ -131,7 +131,7 @@ impl Mapping {
         let (mut at, end) = (self.first, self.first + self.pages);
         while at < end {
             let next = end.min((at / TABLE + 1) * TABLE);
-            rss.add(sim, RssKind::Anon, -(next - at).cast_signed());
+            rss.add_growing(sim, RssKind::Anon, -(next - at).cast_signed());
             at = next;
         }
     }

@@ -160,7 +160,7 @@ fn add_on_all_cpus(sim: &Sim, counters: &Rc<AnyCounters<Sim>>, pace: Pace) -> [M
                 } else if pace == Pace::Faults {
                     sim.spend(Work::Fault, 1);
                 }
-                counters.add(sim, 0, 1);
+                counters.add_growing(sim, 0, 1);
                 let adds = total.get() + 1;
                 total.set(adds);
                 if let Some(end) = ends.iter().position(|end| *end == adds) {

@@ -144,7 +144,7 @@ impl Town {
         let enroll = |(id, citizen): (u32, &Citizen)| {
             let space = Some(Arc::clone(&citizen.space));
             let process = killer.enroll(sim, ProcessId(id), Kind::Process, space);
-            process.expect("the host has memory for it")
+            Arc::new(process.expect("the host has memory for it"))
         };
         let processes = (0..).zip(&citizens).map(enroll).collect();
         let seen = Rc::new(Seen {

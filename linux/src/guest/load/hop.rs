@@ -5,11 +5,15 @@
 //!
 //! ```text
 //! # kind CPUs size seed
-//! I cpu anon file shown          after warming up; all that is resident was counted on this CPU
+//! I all anon file shown          after warming up; `shown` is exact, no CPU keeps a part of `anon`
 //! cpu +pages offset shown        mapped and touched; offset of the first page in its page table
 //! cpu -pages offset shown        unmapped
 //! P anon file shown smaps own statm    readings that are precise, from time to time
 //! ```
+//!
+//! No text of the kernel says what each CPU keeps of a counter until it folds it into the shared word. So
+//! before it begins, the program touches pages on each CPU in turn, one by one, until `shown` grows: at that
+//! moment the CPU has folded all it kept. The first steps of the log unmap these pages.
 //!
 //! `shown` is the cheap reading, the rss of `/proc/PID/stat`, in pages; `own` is the program's own count.
 //! Once the program is warm it allocates nothing but what it logs: its own heap would be counted too.
@@ -66,11 +70,13 @@ fn run(guest: &Guest, values: &Values) -> io::Result<()> {
     let mut hopper = Hopper::new()?;
     // Twice: the first time brings in the code and the stack of all this.
     for _ in 0..2 {
-        hopper.warm_up()?;
+        hopper.warm_up(batch(guest.cpus))?;
     }
+    (0..guest.cpus).try_for_each(|cpu| hopper.fold(cpu, batch(guest.cpus)))?;
     let kind = values.text("kind");
     let (size, seed) = (values.number("size"), values.number("seed"));
     hopper.begin(&format!("# {kind} {} {size} {seed}\n", guest.cpus))?;
+    (0..guest.cpus).try_for_each(|cpu| hopper.unmap_oldest(cpu))?;
     if kind == "edge" {
         edge(&mut hopper, guest, values)?;
     } else {
@@ -115,7 +121,7 @@ fn hop(hopper: &mut Hopper, guest: &Guest, values: &Values) -> io::Result<()> {
 /// Fills every CPU's part to the batch less one, up and then down: the furthest a reading can be off.
 fn edge(hopper: &mut Hopper, guest: &Guest, values: &Values) -> io::Result<()> {
     let cpus = guest.cpus;
-    let part = (2 * cpus).max(32) as usize - 1;
+    let part = batch(cpus) - 1;
     let round = 6 * u64::from(cpus);
     for _ in 0..(values.number("steps") / round).max(1) {
         // Each part to the edge, and back.
@@ -132,6 +138,12 @@ fn edge(hopper: &mut Hopper, guest: &Guest, values: &Values) -> io::Result<()> {
     Ok(())
 }
 
+/// A mapping, of which the first pages were touched.
+struct Kept {
+    mapping: MmapMut,
+    pages: usize,
+}
+
 struct Hopper {
     stat: File,
     status: File,
@@ -139,7 +151,7 @@ struct Hopper {
     statm: File,
     log: Log,
     buffer: Box<[u8]>,
-    kept: VecDeque<MmapMut>,
+    kept: VecDeque<Kept>,
     own_pages: usize,
 }
 
@@ -150,7 +162,8 @@ impl Hopper {
         // A queue that has once been full has all its memory.
         let places = usize::try_from(KEPT_MAX).unwrap_or(usize::MAX);
         for _ in 0..places {
-            kept.push_back(MmapMut::map_anon(PAGE_BYTES)?);
+            let mapping = MmapMut::map_anon(PAGE_BYTES)?;
+            kept.push_back(Kept { mapping, pages: 0 });
         }
         kept.clear();
         Ok(Self {
@@ -166,8 +179,10 @@ impl Hopper {
     }
 
     /// Does each thing once, so that a later step brings in nothing of the program itself.
-    fn warm_up(&mut self) -> io::Result<()> {
+    fn warm_up(&mut self, batch: usize) -> io::Result<()> {
         self.precise()?;
+        self.fold(0, batch)?;
+        self.unmap_oldest(0)?;
         for pages in [1, 3] {
             self.map(0, pages)?;
         }
@@ -182,7 +197,28 @@ impl Hopper {
         self.own_pages = anon;
         let shown = self.shown()?;
         self.log
-            .write(format_args!("{title}I 0 {anon} {file} {shown}\n"))
+            .write(format_args!("{title}I all {anon} {file} {shown}\n"))
+    }
+
+    /// Lets `cpu` fold what it keeps of the count of anonymous pages, which is less than `batch`, above
+    /// or below 0.
+    fn fold(&mut self, cpu: u32, batch: usize) -> io::Result<()> {
+        pin(cpu)?;
+        let most = 2 * batch;
+        let mut mapping = MmapMut::map_anon(most * PAGE_BYTES)?;
+        let before = self.shown()?;
+        let mut pages = 0;
+        while self.shown()? <= before {
+            if pages == most {
+                let text = format!("the resident pages shown did not change with {most} more");
+                return Err(io::Error::other(text));
+            }
+            mapping[pages * PAGE_BYTES] = 1;
+            pages += 1;
+        }
+        self.own_pages += pages;
+        self.kept.push_back(Kept { mapping, pages });
+        Ok(())
     }
 
     fn map(&mut self, cpu: u32, pages: usize) -> io::Result<()> {
@@ -191,18 +227,18 @@ impl Hopper {
         touch(&mut mapping);
         self.own_pages += pages;
         let offset = table_offset(&mapping);
-        self.kept.push_back(mapping);
+        self.kept.push_back(Kept { mapping, pages });
         let shown = self.shown()?;
         self.log
             .write(format_args!("{cpu} +{pages} {offset} {shown}\n"))
     }
 
     fn unmap_oldest(&mut self, cpu: u32) -> io::Result<()> {
-        let Some(mapping) = self.kept.pop_front() else {
+        let Some(Kept { mapping, pages }) = self.kept.pop_front() else {
             return Ok(());
         };
         pin(cpu)?;
-        let (pages, offset) = (mapping.len() / PAGE_BYTES, table_offset(&mapping));
+        let offset = table_offset(&mapping);
         drop(mapping);
         self.own_pages -= pages;
         let shown = self.shown()?;
@@ -239,6 +275,11 @@ impl Hopper {
     fn flush(&mut self) -> io::Result<()> {
         self.log.flush()
     }
+}
+
+/// Pages that a CPU counts before it folds them (Linux: `percpu_counter_batch`).
+fn batch(cpus: u32) -> usize {
+    (2 * cpus).max(32) as usize
 }
 
 /// Where the first page of a mapping is in its page table.

@@ -18,6 +18,8 @@ use std::env;
 use std::fs;
 use std::io;
 
+use rustix::io::Errno;
+
 pub use parameter::{BadParameter, Kind, Parameter, Values};
 
 use super::init;
@@ -154,7 +156,12 @@ fn leave(name: &str, text: &str) -> io::Result<()> {
 fn mark(text: &str) -> io::Result<()> {
     let marker = env::var_os("PLIMSOLL_MARKER");
     let marker = marker.ok_or_else(|| io::Error::other("no recorder runs this load"))?;
-    fs::write(marker, format!("plimsoll: {text}\n"))
+    match fs::write(marker, format!("plimsoll: {text}\n")) {
+        // What the kernel says if this CPU's buffer is full: the note is lost, and so are events, which the
+        // recorder counts and reports.
+        Err(error) if error.raw_os_error() == Some(Errno::BADF.raw_os_error()) => Ok(()),
+        written => written,
+    }
 }
 
 #[cfg(test)]

@@ -67,7 +67,7 @@ impl<T> SharedLock<T> {
     /// One that gives up once `killed`.
     #[cold]
     fn reader_unless(&self, killed: impl Fn() -> bool) -> Option<RwLockReadGuard<'_, T>> {
-        let place = self.turnstile.join(Purpose::Read);
+        let place = self.turnstile.join_unless(Purpose::Read, &killed)?;
         let attempt = || self.lock.try_read_for(LOOK_EVERY);
         in_slices(&place, killed, attempt)
     }
@@ -75,7 +75,7 @@ impl<T> SharedLock<T> {
     /// One that gives up once `killed`.
     fn writer_unless(&self, killed: impl Fn() -> bool) -> Option<RwLockWriteGuard<'_, T>> {
         self.try_writer().or_else(|| {
-            let place = self.turnstile.join(Purpose::Write);
+            let place = self.turnstile.join_unless(Purpose::Write, &killed)?;
             let attempt = || self.lock.try_write_for(LOOK_EVERY);
             in_slices(&place, killed, attempt)
         })

@@ -2,17 +2,20 @@
 //!
 //! Whoever is first in it is the only one that may go on; leaving lets the next one be first. A
 //! waiter sleeps until it is woken, or for a tick if it may be killed.
+//!
+//! The queue takes no memory: who waits may be on its way to give memory back. So there is room for
+//! some only; others look once a tick whether they can join.
 
-use std::collections::VecDeque;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
-use parking_lot::Mutex;
-
 /// How long a waiter that may be killed sleeps before it looks again: one tick.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(1);
+/// How many are served in the order in which they came.
+const WAITERS_MAX: usize = 16;
 
 /// What somebody waits for.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -32,7 +35,8 @@ pub(crate) struct Turnstile {
 
 #[derive(Default)]
 struct Waiters {
-    queue: VecDeque<Waiter>,
+    /// In the order in which they came, from the first place on.
+    queue: [Option<Waiter>; WAITERS_MAX],
     /// The number of the next to come.
     next: u64,
 }
@@ -66,38 +70,79 @@ impl Turnstile {
 
     /// Queues.
     pub(crate) fn join(&self, purpose: Purpose) -> Place<'_> {
-        let mut waiters = self.waiters.lock();
-        let number = waiters.next;
-        waiters.next += 1;
-        waiters.queue.push_back(Waiter {
-            number,
-            purpose,
-            thread: thread::current(),
-        });
-        self.publish(&waiters);
-        Place {
-            turnstile: self,
-            number,
+        let place = self.join_unless(purpose, || false);
+        place.expect("only who may be killed gives up")
+    }
+
+    /// The same, but gives up once `killed`, should the queue be full.
+    pub(crate) fn join_unless(
+        &self,
+        purpose: Purpose,
+        killed: impl Fn() -> bool,
+    ) -> Option<Place<'_>> {
+        // Ends when somebody in the queue has left. Those who wait for that come in any order.
+        loop {
+            if let Some(number) = self.waiters().add(purpose, self) {
+                let turnstile = self;
+                return Some(Place { turnstile, number });
+            }
+            if killed() {
+                return None;
+            }
+            thread::sleep(LOOK_EVERY);
         }
     }
 
     fn leave(&self, number: u64) {
-        let mut waiters = self.waiters.lock();
-        waiters.queue.retain(|it| it.number != number);
+        let mut waiters = self.waiters();
+        waiters.remove(number);
         self.publish(&waiters);
-        if let Some(first) = waiters.queue.front() {
+        if let Some(first) = waiters.first() {
             // For nothing if it was first before. One wake-up too many is looked through.
             first.thread.unpark();
         }
     }
 
+    fn waiters(&self) -> MutexGuard<'_, Waiters> {
+        // Nothing inside panics halfway.
+        self.waiters.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Relaxed: written under the mutex, so each is current when it is released.
     fn publish(&self, waiters: &Waiters) {
-        let to_write = |it: &&Waiter| it.purpose == Purpose::Write;
-        let writers = waiters.queue.iter().filter(to_write).count();
+        let all = || waiters.queue.iter().flatten();
+        let writers = all().filter(|it| it.purpose == Purpose::Write).count();
         let sum = |many: usize| u32::try_from(many).expect("fewer threads than 2³²");
-        self.waiting.store(sum(waiters.queue.len()), Relaxed);
+        self.waiting.store(sum(all().count()), Relaxed);
         self.writers.store(sum(writers), Relaxed);
+    }
+}
+
+impl Waiters {
+    fn first(&self) -> Option<&Waiter> {
+        self.queue[0].as_ref()
+    }
+
+    /// Adds the calling thread, if there is room. Its number.
+    fn add(&mut self, purpose: Purpose, turnstile: &Turnstile) -> Option<u64> {
+        let free = self.queue.iter_mut().find(|place| place.is_none())?;
+        let number = self.next;
+        self.next += 1;
+        *free = Some(Waiter {
+            number,
+            purpose,
+            thread: thread::current(),
+        });
+        turnstile.publish(self);
+        Some(number)
+    }
+
+    fn remove(&mut self, number: u64) {
+        let is_it = |place: &Option<Waiter>| place.as_ref().is_some_and(|it| it.number == number);
+        if let Some(at) = self.queue.iter().position(is_it) {
+            self.queue[at] = None;
+            self.queue[at..].rotate_left(1);
+        }
     }
 }
 
@@ -122,9 +167,8 @@ impl Place<'_> {
     }
 
     fn is_first(&self) -> bool {
-        let waiters = self.turnstile.waiters.lock();
-        let first = waiters.queue.front();
-        first.is_some_and(|it| it.number == self.number)
+        let waiters = self.turnstile.waiters();
+        waiters.first().is_some_and(|it| it.number == self.number)
     }
 }
 

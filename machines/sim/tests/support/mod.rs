@@ -16,6 +16,7 @@ pub(crate) mod dice;
 pub(crate) mod mayor;
 pub(crate) mod scene;
 pub(crate) mod seeds;
+pub(crate) mod shadow;
 pub(crate) mod small;
 pub(crate) mod space_actor;
 pub(crate) mod space_stage;

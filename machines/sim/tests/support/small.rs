@@ -35,6 +35,9 @@ pub(crate) fn profile(topology: Topology, hz: u32) -> Profile {
     work_ns[Work::Interrupt as usize] = 500;
     work_ns[Work::Ipi as usize] = 200;
     work_ns[Work::Think as usize] = 1;
+    // As real profiles have it: most of a fault is before the lock, and others may come in between.
+    work_ns[Work::Fault as usize] = 1400;
+    work_ns[Work::MinorFault as usize] = 970;
     Profile {
         name: "small".into(),
         card: Card::Mid,

@@ -23,6 +23,7 @@ use plimsoll_mm::vmstat::Manager;
 use plimsoll_sim::Sim;
 
 use super::dice::Dice;
+use super::shadow::Shadow;
 use super::{scene, small};
 
 /// What everybody shares.
@@ -60,6 +61,8 @@ pub(crate) struct Plan {
 /// One address space, and how many still use it.
 pub(crate) struct Process {
     pub(crate) space: AddressSpace<Sim>,
+    /// A device that uses its memory.
+    pub(crate) shadow: Shadow,
     pub(crate) users: Cell<u32>,
     /// Reserved huge pages that were touched.
     pub(crate) reserved: Cell<u64>,
@@ -80,6 +83,7 @@ pub(crate) struct Met {
     pub(crate) partly: u64,
     pub(crate) busy: u64,
     pub(crate) left_to_helpers: u64,
+    pub(crate) given_up: u64,
     pub(crate) ended_by: [u64; Reaping::ALL.len()],
 }
 
@@ -176,11 +180,14 @@ impl SpaceStage {
         for _ in 0..dice.below(3) {
             space = space.notifying(Listener(Arc::clone(&self.listeners)));
         }
+        let shadow = Shadow::default();
+        space = space.notifying(shadow.clone());
         if dice.chance(30) {
             space = space.with_mappings_max(dice.between(2, 12));
         }
         Process {
             space,
+            shadow,
             users: Cell::new(0),
             reserved: Cell::new(0),
             exits: Cell::new(0),

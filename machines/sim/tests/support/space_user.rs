@@ -71,7 +71,10 @@ impl User {
             if self.process().is_killed(sim) && self.dice.chance(50) {
                 return;
             }
-            if let Err(Leaves) = self.step(sim) {
+            let goes = self.step(sim);
+            let process = self.process();
+            process.shadow.compare(sim, &process.space);
+            if let Err(Leaves) = goes {
                 return;
             }
         }
@@ -244,6 +247,9 @@ impl User {
         let faulted = process
             .space
             .fault(self.stage.memory(sim), Vpn(page), access);
+        if faulted.is_ok() {
+            process.shadow.learn(sim, &process.space, Vpn(page));
+        }
         let appeared = matches!(faulted, Ok(Faulted::Huge | Faulted::Mapped { .. }));
         let private = owned.kind.is_reapable();
         assert!(

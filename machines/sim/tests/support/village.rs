@@ -317,7 +317,7 @@ impl Village {
     ) -> Arc<Process<Sim>> {
         let space = Some(Arc::clone(space));
         let process = self.killer.enroll(sim, ProcessId(id), kind, space);
-        let process = process.expect("there is memory");
+        let process = Arc::new(process.expect("there is memory"));
         self.processes.borrow_mut().push(Arc::clone(&process));
         process
     }

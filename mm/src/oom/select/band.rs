@@ -25,11 +25,14 @@ const SORTED_FIRST: usize = 32;
 pub struct Slot {
     candidate: u32,
     standing: Standing,
-    /// Its points, or, while it is being summed, its pages so far and a note.
+    /// Its points, as last read.
     range: Range,
+    /// While it is being summed: its pages so far.
+    sum: i64,
+    note: i64,
 }
 
-const _: () = assert!(size_of::<Slot>() == 24, "100,000 slots are 2.4 MB");
+const _: () = assert!(size_of::<Slot>() == 40, "100,000 slots are 4 MB");
 
 impl Slot {
     /// What unused slots may hold; a selection does not look at it.
@@ -37,6 +40,8 @@ impl Slot {
         candidate: 0,
         standing: Standing::Exempt,
         range: Range::exactly(0),
+        sum: 0,
+        note: 0,
     };
 
     /// The candidate to be summed.
@@ -47,18 +52,18 @@ impl Slot {
 
     /// Adds `pages` to its sum, which begins at 0.
     pub const fn add(&mut self, pages: i64) {
-        self.range.min = self.range.min.saturating_add(pages);
+        self.sum = self.sum.saturating_add(pages);
     }
 
     /// Remembers a number while the candidate is being summed, such as where its counters are.
     pub const fn set_note(&mut self, note: i64) {
-        self.range.max = note;
+        self.note = note;
     }
 
     /// What was remembered; 0 at first.
     #[must_use]
     pub const fn note(&self) -> i64 {
-        self.range.max
+        self.note
     }
 
     /// The candidate has no memory any more: it exited.
@@ -72,6 +77,8 @@ impl Slot {
             candidate,
             standing: read.standing,
             range: read.range,
+            sum: 0,
+            note: 0,
         }
     }
 
@@ -81,18 +88,35 @@ impl Slot {
             candidate,
             standing,
             range: Range::exactly(points),
+            sum: 0,
+            note: 0,
         }
     }
 
-    /// Ready to be summed.
-    pub(super) const fn to_sum(candidate: u32, adj: ScoreAdj) -> Self {
-        Self::exactly(candidate, Standing::Counted(adj), 0)
+    /// Ready to be summed with the adjustment `adj`. Its range stays, unless it was read with another.
+    pub(super) fn to_sum(self, adj: ScoreAdj) -> Self {
+        let standing = Standing::Counted(adj);
+        let range = if self.standing == standing {
+            self.range
+        } else {
+            Range {
+                min: i64::MIN,
+                max: i64::MAX,
+            }
+        };
+        Self {
+            standing,
+            range,
+            sum: 0,
+            note: 0,
+            ..self
+        }
     }
 
     /// Its sum and adjustment; `None` if it exited.
     pub(super) const fn summed(&self) -> Option<(i64, ScoreAdj)> {
         match self.standing {
-            Standing::Counted(adj) => Some((self.range.min, adj)),
+            Standing::Counted(adj) => Some((self.sum, adj)),
             _ => None,
         }
     }

@@ -38,7 +38,7 @@
 //! the batch there may be many, if the very next sum would have put everybody out: who has seen 16 that did not
 //! cannot know, and pays `n / g` at most for having guessed wrong.
 //!
-//! **Slots.** The band is kept in slots of the caller's, 24 bytes each. As many as there are candidates
+//! **Slots.** The band is kept in slots of the caller's, 40 bytes each. As many as there are candidates
 //! are always enough; so are as many as can be in the band. With fewer the result is as right: the slots
 //! keep those that may have the most, and if these do not settle it, all candidates are looked at again,
 //! and those that may have more than the best so far are summed, a window of all slots at a time. Each
@@ -48,6 +48,13 @@
 //! **Change.** Each candidate is looked at again before it is summed, and the victim before it is
 //! returned. If what others were measured against has exited or shrunk meanwhile, everything begins
 //! again, three times at most. What grows is judged by its last look.
+//!
+//! A sum is no snapshot: it reads one CPU after the other, a batch 10,000 candidates on each, which takes
+//! milliseconds. Pages that are freed on a CPU that was read and taken on one that was not count twice;
+//! the other way round they are missed. So a sum that is not in the range of the candidate's last look is
+//! taken once more, and the second is believed: those that fell out together, together. A sum may be wrong
+//! by as much as its range is wide and still be in it: "right" above is meant of candidates that keep still
+//! while they are summed, and of others up to that width.
 
 use core::cmp::Reverse;
 
@@ -56,7 +63,7 @@ use super::key::Key;
 use super::{NoVictim, Outcome, SelectError, Selection, Stop, Victim};
 use super::{look, nobody, read};
 use crate::oom::badness::{self, POINTS_OF_ORIGIN};
-use crate::oom::candidate::Candidates;
+use crate::oom::candidate::{Candidates, ScoreAdj};
 use crate::oom::scope::{Scope, Standing};
 
 /// How often a selection begins, at most. Twice is one giant that exits while it is looked at.
@@ -219,8 +226,9 @@ impl<C: Candidates + ?Sized> Search<'_, C> {
             } else {
                 self.band.take_first()
             };
-            let summed = sum_batch(self.candidates, self.scope, batch)?;
-            self.note(summed);
+            let left = self.rules.budget.saturating_sub(self.precise_sums);
+            let summed = sum_batch(self.candidates, self.scope, batch, left)?;
+            self.note(&summed);
         }
         Ok(())
     }
@@ -260,19 +268,25 @@ impl<C: Candidates + ?Sized> Search<'_, C> {
     }
 
     fn sum_window(&mut self, used: usize) -> Result<(), Stop> {
+        let left = self.sums_left();
         let batch = &mut self.band.window()[..used];
-        let summed = sum_batch(self.candidates, self.scope, batch)?;
-        self.note(summed);
+        let summed = sum_batch(self.candidates, self.scope, batch, left)?;
+        self.note(&summed);
         Ok(())
     }
 
-    fn note(&mut self, Summed { best, count }: Summed) {
+    fn note(&mut self, summed: &Summed) {
+        let Summed {
+            best,
+            count,
+            batches,
+        } = *summed;
         self.best = [self.best, best]
             .into_iter()
             .flatten()
             .max_by_key(Slot::low);
         self.precise_sums += count;
-        self.batches += u64::from(count > 1);
+        self.batches += batches;
     }
 
     fn sums_left(&self) -> u64 {
@@ -386,13 +400,16 @@ impl Nearest {
 struct Summed {
     best: Option<Slot>,
     count: u64,
+    batches: u64,
 }
 
-/// Sums the candidates in `slots`, except those that need it no longer.
+/// Sums the candidates in `slots`, except those that need it no longer; those whose sum is not where
+/// their last look said, once more, as far as `sums_left` allows.
 fn sum_batch<C: Candidates + ?Sized>(
     candidates: &C,
     scope: &Scope,
     slots: &mut [Slot],
+    sums_left: u64,
 ) -> Result<Summed, Stop> {
     let mut best: Option<Slot> = None;
     let mut see = |slot: Slot| {
@@ -408,14 +425,47 @@ fn sum_batch<C: Candidates + ?Sized>(
             Standing::Origin => see(Slot::exactly(candidate, Standing::Origin, POINTS_OF_ORIGIN)),
             standing if standing == before.standing() && before.is_exact() => see(before),
             Standing::Counted(adj) => {
-                slots[kept] = Slot::to_sum(candidate, adj);
+                slots[kept] = before.to_sum(adj);
                 kept += 1;
             }
         }
     }
     let slots = &mut slots[..kept];
+    take_sums(candidates, slots);
+    let mut doubtful = 0;
+    for at in 0..kept {
+        let slot = slots[at];
+        let Some((points, adj)) = points_of(&slot, scope) else {
+            continue;
+        };
+        let may_sum = ((kept + doubtful) as u64) < sums_left;
+        if slot.range().contains(points) || !may_sum {
+            see(Slot::exactly(slot.candidate(), slot.standing(), points));
+        } else {
+            slots[doubtful] = slot.to_sum(adj);
+            doubtful += 1;
+        }
+    }
+    let slots = &mut slots[..doubtful];
+    take_sums(candidates, slots);
+    for slot in &*slots {
+        if let Some((points, _)) = points_of(slot, scope) {
+            see(Slot::exactly(slot.candidate(), slot.standing(), points));
+        }
+    }
+    let count = (kept + doubtful) as u64;
+    let batches = u64::from(kept > 1) + u64::from(doubtful > 1);
+    Ok(Summed {
+        best,
+        count,
+        batches,
+    })
+}
+
+/// Sums the candidates in `slots`, one by itself, several CPU by CPU.
+fn take_sums<C: Candidates + ?Sized>(candidates: &C, slots: &mut [Slot]) {
     slots.sort_unstable_by_key(Slot::candidate);
-    match &mut *slots {
+    match slots {
         [] => {}
         [slot] => match candidates.precise(slot.candidate()) {
             Some(pages) => slot.add(pages),
@@ -423,12 +473,10 @@ fn sum_batch<C: Candidates + ?Sized>(
         },
         many => candidates.precise_many(many),
     }
-    for slot in &*slots {
-        if let Some((pages, adj)) = slot.summed() {
-            let points = badness::points(pages, adj, scope.total);
-            see(Slot::exactly(slot.candidate(), slot.standing(), points));
-        }
-    }
-    let count = kept as u64;
-    Ok(Summed { best, count })
+}
+
+/// What a sum comes to, and the adjustment in it; `None` if the candidate has exited.
+fn points_of(slot: &Slot, scope: &Scope) -> Option<(i64, ScoreAdj)> {
+    let (pages, adj) = slot.summed()?;
+    Some((badness::points(pages, adj, scope.total), adj))
 }

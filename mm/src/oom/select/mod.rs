@@ -273,4 +273,6 @@ mod props;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
+mod torn;
+#[cfg(test)]
 mod truth;

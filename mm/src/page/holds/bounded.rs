@@ -4,8 +4,11 @@
 //! hold, and nothing that was to be given back is forgotten. Shorter holds mean more hand-overs,
 //! each of which costs a cache line's way; what pays for them is that neighbours are joined before
 //! the lock is taken and split after it is released, so that a batch is a few operations under it.
+//!
+//! An allocation that finds no memory drains all lists even if another CPU is at it: with short holds
+//! that delays nobody for long, and a drain under way may have passed the pages it needs.
 
-use super::{Holds, Leftover, Limit, Unit};
+use super::{Holds, Leftover, Limit, MeetsDrain, Unit};
 use crate::site::Site;
 use crate::units::Pages;
 
@@ -29,6 +32,10 @@ impl Holds for Bounded {
     fn leftover(&self) -> Leftover {
         Leftover::Owed
     }
+
+    fn meets_drain(&self) -> MeetsDrain {
+        MeetsDrain::DrainsToo
+    }
 }
 
 /// A control for experiments: the same bound, page by page.
@@ -46,5 +53,9 @@ impl Holds for BoundedPages {
 
     fn leftover(&self) -> Leftover {
         Bounded.leftover()
+    }
+
+    fn meets_drain(&self) -> MeetsDrain {
+        Bounded.meets_drain()
     }
 }

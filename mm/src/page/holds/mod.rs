@@ -34,6 +34,11 @@ pub trait Holds: fmt::Debug + Sync {
     /// drain has them, or the caller was migrated.
     fn leftover(&self) -> Leftover;
 
+    /// What an allocation that finds no memory does if another CPU drains all lists already.
+    fn meets_drain(&self) -> MeetsDrain {
+        MeetsDrain::LeavesIt
+    }
+
     /// Whether pages that a hold moved beyond its limit count towards what is to be moved. Linux
     /// subtracts the limit.
     fn counts_excess(&self) -> bool {
@@ -83,6 +88,15 @@ pub enum Leftover {
     Abandoned,
     /// The next spill or decay on that CPU gives it back too.
     Owed,
+}
+
+/// What an allocation does that wants all lists drained while another CPU drains them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MeetsDrain {
+    /// It looks for memory at once (Linux: `mutex_trylock(&pcpu_drain_mutex)`).
+    LeavesIt,
+    /// It drains as well, as the other may not have come to the pages it needs.
+    DrainsToo,
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use super::{Attempt, Faulted};
 use crate::machine::{Lock, Machine};
 use crate::page::watermark::Urgency;
 use crate::site::{Site, Work};
-use crate::space::error::{FaultError, NoMemory};
+use crate::space::error::FaultError;
 use crate::space::memory::Memory;
 use crate::space::page_table::{ENTRIES, Page, PageKind, Spot, What};
 use crate::space::rss::RssKind;
@@ -69,7 +69,7 @@ impl<M: Machine> AddressSpace<M> {
             } else {
                 memory.give_back_block(pfn, Order::HUGE);
             }
-            outcome.map_err(|error| error.at(page))
+            outcome.map_err(|_unstable| FaultError::Unstable(page))
         });
         spares.give_back(memory);
         outcome
@@ -81,30 +81,42 @@ impl<M: Machine> AddressSpace<M> {
         spot: Spot<'_, M>,
         (whole, version): (Page, u64),
         spares: &mut Spares,
-    ) -> Result<Option<Attempt>, Refusal> {
+    ) -> Result<Option<Attempt>, Unstable> {
         let private = whole.kind == PageKind::Anon;
         spot.upper.frame.with(machine, Site::Fault, |upper| {
             spot.leaf.entries.with(machine, Site::Fault, |entries| {
-                if private && self.has(machine, Flag::Unstable) {
-                    return Err(Refusal::Unstable);
-                }
-                if self.tree.version() != version {
-                    return Ok(Some(Attempt::Again));
-                }
-                match (entries.what(), spares.table) {
-                    (What::Huge(_), _) => return Ok(Some(Attempt::Done(Faulted::Already))),
-                    (What::Nothing, Some(frame)) => {
-                        entries.provide(frame)?;
-                        spares.table = None;
-                        spot.leaf.set_huge(entries, whole);
-                        self.table.count(machine, 1);
+                let made = match entries.what() {
+                    What::Huge(_) => return Ok(Some(Attempt::Done(Faulted::Already))),
+                    What::Nothing => {
+                        let Some(blank) = spares.table.take() else {
+                            return Ok(None);
+                        };
+                        entries.provide(blank);
+                        1
                     }
                     // What was mapped here before has left it: it is kept as if it was new.
-                    (What::Table, _) if entries.used() == 0 => spot.leaf.set_huge(entries, whole),
-                    _ => return Ok(None),
+                    What::Table if entries.used() == 0 => 0,
+                    What::Table => return Ok(None),
+                };
+                spot.leaf.set_huge(entries, whole);
+                self.table.count(machine, made);
+                // An unmapping or a reaper looks for huge pages without this lock, so the mapping is
+                // looked at again only after the page can be found.
+                let refused = if private && self.has(machine, Flag::Unstable) {
+                    Err(Unstable)
+                } else if self.tree.version() != version {
+                    Ok(Some(Attempt::Again))
+                } else {
+                    self.put_upper(machine, (spot, upper), spares);
+                    return Ok(Some(Attempt::Done(Faulted::Huge)));
+                };
+                if made == 0 {
+                    spot.leaf.go_live(entries);
+                } else {
+                    spares.table = spot.leaf.take_blank(entries);
+                    self.table.count(machine, -made);
                 }
-                self.put_upper(machine, (spot, upper), spares);
-                Ok(Some(Attempt::Done(Faulted::Huge)))
+                refused
             })
         })
     }
@@ -120,7 +132,7 @@ impl<M: Machine> AddressSpace<M> {
         }
         let Pages(pages) = Order::HUGE.pages();
         let pages = i64::from(pages);
-        self.rss.add(machine, RssKind::Anon, pages);
+        self.rss.add_growing(machine, RssKind::Anon, pages);
         manager.count_each_on_nodes(machine, &[whole.pfn], NodeItem::AnonMapped, pages);
         manager
             .pages()
@@ -129,23 +141,5 @@ impl<M: Machine> AddressSpace<M> {
     }
 }
 
-/// Why a huge page was not put in its place.
-enum Refusal {
-    Unstable,
-    NoMemory,
-}
-
-impl Refusal {
-    const fn at(&self, page: Vpn) -> FaultError {
-        match self {
-            Self::Unstable => FaultError::Unstable(page),
-            Self::NoMemory => FaultError::NoMemory,
-        }
-    }
-}
-
-impl From<NoMemory> for Refusal {
-    fn from(_: NoMemory) -> Self {
-        Self::NoMemory
-    }
-}
+/// The address space is being reaped.
+struct Unstable;

@@ -2,14 +2,16 @@
 //!
 //! Private memory is faulted in without the lock of the mappings: the mapping is looked up, a page is
 //! taken, and under the lock of the page table the tree is looked at again. Its version tells
-//! whether it has changed; if so, all starts over. So whoever unmaps, or raises
+//! whether it has changed; if so, all starts over, a few times ([`FAULT_TRIES`]). Then the fault takes the
+//! lock of the mappings as a reader, which keeps all from changing them. So whoever unmaps, or raises
 //! [`Flag::Unstable`], and then empties the table under the same lock, leaves nothing behind.
 //! A table that was not there is counted before that look, and they count too before they look for
 //! tables (`PageTable::catch_up`): so none is missed.
 //! What comes from elsewhere (files, shared memory, devices) is faulted in as a reader of the mappings.
 //!
 //! Locks: `PageTable`, or `UpperTable` and then `PageTable`, with no other lock inside; pages are
-//! taken before. For what comes from elsewhere also `Mmap` around it and `Object` before.
+//! taken before. For what comes from elsewhere, and after a few tries, also `Mmap` around it as a reader;
+//! for what comes from elsewhere `Object` before.
 
 mod huge;
 mod small;
@@ -29,6 +31,10 @@ use crate::page::watermark::Urgency;
 use crate::page::{Mobility, Request};
 use crate::site::Site;
 use crate::units::{Order, Vpn};
+
+/// How often a fault looks a mapping up without its lock before it takes it as a reader, and so keeps
+/// all from changing mappings until it is done.
+pub const FAULT_TRIES: u32 = 3;
 
 /// What a page is touched for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,7 +78,7 @@ impl<M: Machine> AddressSpace<M> {
         page: Vpn,
         access: Access,
     ) -> Result<Faulted, FaultError> {
-        loop {
+        for _try in 0..FAULT_TRIES {
             let version = self.version(memory.machine)?;
             let vma = self.mapped(memory.machine, page)?;
             let attempt = match MappingKind::of(&vma) {
@@ -84,6 +90,24 @@ impl<M: Machine> AddressSpace<M> {
                 return Ok(faulted);
             }
         }
+        self.fault_alone(memory, page, access)
+    }
+
+    /// The same as a reader of the mappings: nobody changes them meanwhile.
+    #[cold]
+    fn fault_alone(
+        &self,
+        memory: Memory<'_, M>,
+        page: Vpn,
+        access: Access,
+    ) -> Result<Faulted, FaultError> {
+        // Ends: only those that take tables or pages away make it start over, as one that reaps does,
+        // and there is a limited number of these.
+        loop {
+            if let Attempt::Done(faulted) = self.fault_sourced(memory, page, access)? {
+                return Ok(faulted);
+            }
+        }
     }
 
     /// Maps every page of `pages`, for writing, as if each was touched (Linux: `MAP_POPULATE`).
@@ -92,11 +116,18 @@ impl<M: Machine> AddressSpace<M> {
     /// [`FaultError`] at the first page that cannot be mapped; those before it are.
     pub fn populate(&self, memory: Memory<'_, M>, pages: Range<Vpn>) -> Result<(), FaultError> {
         let mut page = pages.start;
+        let mut tries = 0;
         while page < pages.end {
             let version = self.version(memory.machine)?;
             let vma = self.mapped(memory.machine, page)?;
-            if MappingKind::of(&vma) != MappingKind::Anonymous || allows_huge(&vma) {
-                let faulted = self.fault(memory, page, Access::Write)?;
+            let is_plain = MappingKind::of(&vma) == MappingKind::Anonymous && !allows_huge(&vma);
+            if !is_plain || tries == FAULT_TRIES {
+                let faulted = if is_plain {
+                    self.fault_alone(memory, page, Access::Write)?
+                } else {
+                    self.fault(memory, page, Access::Write)?
+                };
+                tries = 0;
                 let is_huge = faulted == Faulted::Huge;
                 page = if is_huge {
                     first_page(table_of(page) + 1)
@@ -108,7 +139,9 @@ impl<M: Machine> AddressSpace<M> {
             let table_end = first_page(table_of(page) + 1).0;
             let end = (page.0 + small::TOGETHER as u64).min(table_end);
             let end = Vpn(end.min(vma.end.0).min(pages.end.0));
-            page = self.fill_some(memory, version, page..end)?;
+            let filled = self.fill_some(memory, version, page..end)?;
+            tries = if filled == page { tries + 1 } else { 0 };
+            page = filled;
         }
         Ok(())
     }

@@ -36,24 +36,12 @@ struct Batch {
     short: Option<AllocError>,
     /// Whether there were too few.
     ran_dry: bool,
+    /// Whether those who hold translations were told that pages of a file leave.
+    may_replace: bool,
 }
 
-/// Why pages were not written into a table.
-enum Refusal {
-    /// The address space is being reaped.
-    Unstable,
-    /// There is no table.
-    NoTable(FaultError),
-}
-
-impl Refusal {
-    const fn at(self, page: Vpn) -> FaultError {
-        match self {
-            Self::Unstable => FaultError::Unstable(page),
-            Self::NoTable(error) => error,
-        }
-    }
-}
+/// The address space is being reaped.
+struct Unstable;
 
 /// Whether an entry is a page in memory that may be written to: not one of a file.
 fn is_own(entry: Option<Entry>) -> bool {
@@ -68,6 +56,27 @@ impl<M: Machine> AddressSpace<M> {
         memory: Memory<'_, M>,
         version: u64,
         pages: Range<Vpn>,
+    ) -> Result<Attempt, FaultError> {
+        self.fill_entries(memory, version, pages, false)
+    }
+
+    /// The same, and where a page of a file is its copy takes its place. Those who hold translations
+    /// were told.
+    pub(super) fn fill_replacing(
+        &self,
+        memory: Memory<'_, M>,
+        version: u64,
+        pages: Range<Vpn>,
+    ) -> Result<Attempt, FaultError> {
+        self.fill_entries(memory, version, pages, true)
+    }
+
+    fn fill_entries(
+        &self,
+        memory: Memory<'_, M>,
+        version: u64,
+        pages: Range<Vpn>,
+        may_replace: bool,
     ) -> Result<Attempt, FaultError> {
         let machine = memory.machine;
         let spot = self.table.spot(machine, pages.start)?;
@@ -98,13 +107,14 @@ impl<M: Machine> AddressSpace<M> {
                 return Err(error);
             }
         };
+        batch.may_replace = may_replace;
         let outcome = self.fill_table(memory, version, (spot, range, spares), &mut batch);
         self.settle_batch(memory, &batch);
         match (outcome, batch.short) {
             (Ok(Attempt::Done(_)), Some(error)) if batch.ran_dry => {
                 Err(FaultError::OutOfMemory(error))
             }
-            (outcome, _) => outcome.map_err(|refusal| refusal.at(pages.start)),
+            (outcome, _) => outcome.map_err(|Unstable| FaultError::Unstable(pages.start)),
         }
     }
 
@@ -115,11 +125,9 @@ impl<M: Machine> AddressSpace<M> {
         version: u64,
         (spot, range, spares): (Spot<'_, M>, Range<u32>, Option<Spares>),
         batch: &mut Batch,
-    ) -> Result<Attempt, Refusal> {
+    ) -> Result<Attempt, Unstable> {
         if let Some(spares) = spares
-            && !self
-                .add_table(memory, spot, spares)
-                .map_err(Refusal::NoTable)?
+            && !self.add_table(memory, spot, spares)
         {
             return Ok(Attempt::Done(Faulted::Already));
         }
@@ -169,11 +177,11 @@ impl<M: Machine> AddressSpace<M> {
         spot: Spot<'_, M>,
         range: Range<u32>,
         batch: &mut Batch,
-    ) -> Result<Attempt, Refusal> {
+    ) -> Result<Attempt, Unstable> {
         let machine = memory.machine;
         spot.leaf.entries.with(machine, Site::Fault, |entries| {
             if self.has(machine, Flag::Unstable) {
-                return Err(Refusal::Unstable);
+                return Err(Unstable);
             }
             if entries.what() != What::Table || self.tree.version() != version {
                 return Ok(Attempt::Again);
@@ -182,6 +190,10 @@ impl<M: Machine> AddressSpace<M> {
                 let there = entries.get(index);
                 if is_own(there) {
                     continue;
+                }
+                if matches!(there, Some(Entry::Page(_))) && !batch.may_replace {
+                    // A page of the file came since the look at this entry: nobody was told yet.
+                    return Ok(Attempt::Again);
                 }
                 // Meanwhile some may have gone to swap: they wait for their own fault.
                 let Some(pfn) = batch.next() else {
@@ -215,7 +227,7 @@ impl<M: Machine> AddressSpace<M> {
         let (mapped, left) = batch.pfns[..batch.len].split_at(batch.used);
         if !mapped.is_empty() {
             let pages = signed(mapped.len() as u64);
-            self.rss.add(machine, RssKind::Anon, pages);
+            self.rss.add_growing(machine, RssKind::Anon, pages);
             manager
                 .pages()
                 .count_each(machine, mapped, ZoneItem::Anon, 1);
@@ -226,7 +238,7 @@ impl<M: Machine> AddressSpace<M> {
         }
         if batch.copied > 0 {
             self.rss
-                .add(machine, RssKind::File, -i64::from(batch.copied));
+                .add_growing(machine, RssKind::File, -i64::from(batch.copied));
         }
         let swapped = &batch.swapped[..batch.swapped_len];
         if !swapped.is_empty() {
@@ -235,7 +247,7 @@ impl<M: Machine> AddressSpace<M> {
                 u32::try_from(swapped.len()).unwrap_or(u32::MAX),
             );
             self.rss
-                .add(machine, RssKind::Swap, -signed(swapped.len() as u64));
+                .add_growing(machine, RssKind::Swap, -signed(swapped.len() as u64));
             let given = spaces.swap.give_back(machine, swapped);
             given.expect("a slot is in one page table, once");
         }
@@ -257,6 +269,7 @@ impl Batch {
             copied: 0,
             short: None,
             ran_dry: false,
+            may_replace: false,
         }
     }
 

@@ -1,6 +1,9 @@
-//! Mapping a page that comes from elsewhere: a file, shared memory, a device.
+//! Mapping a page as a reader of the mappings: one that comes from elsewhere (a file, shared memory, a
+//! device), or any whose fault has been overtaken by changes of the mappings too often.
 //!
 //! Locks: `Mmap` as a reader, then `Object`, then `PageTable`, one after the other.
+
+use core::ops::Range;
 
 use super::{Access, Attempt, Faulted};
 use crate::machine::{Lock, Machine, RwLock};
@@ -13,7 +16,7 @@ use crate::space::{AddressSpace, Flag, MappingKind};
 use crate::units::{Order, Pfn, Vpn};
 
 impl<M: Machine> AddressSpace<M> {
-    /// Maps a page that comes from elsewhere.
+    /// Maps a page, whatever it is, with nobody changing the mappings.
     pub(super) fn fault_sourced(
         &self,
         memory: Memory<'_, M>,
@@ -40,10 +43,17 @@ impl<M: Machine> AddressSpace<M> {
         let version = self.tree.version();
         let vma = self.tree.find(page).ok().flatten();
         let vma = vma.ok_or(FaultError::NotMapped(page))?;
-        let Some(source) = mappings.source(&vma) else {
-            return Ok(Attempt::Again);
-        };
         let kind = MappingKind::of(&vma);
+        match kind {
+            MappingKind::Anonymous => {
+                return self.fault_huge_or_small(memory, (vma, version), page);
+            }
+            MappingKind::Reserved => return self.fault_reserved(memory, version, page),
+            MappingKind::PrivateFile | MappingKind::Shared | MappingKind::Frames => {}
+        }
+        let source = mappings.source(&vma);
+        let source =
+            source.expect("what comes from elsewhere has a source as long as it is mapped");
         let private = kind == MappingKind::PrivateFile;
         let copies = private && access == Access::Write;
         let alone = page..Vpn(page.0 + 1);
@@ -52,8 +62,9 @@ impl<M: Machine> AddressSpace<M> {
             Some(Entry::Page(there)) if !copies || there.kind != PageKind::File => {
                 return Ok(Attempt::Done(Faulted::Already));
             }
-            _ if copies => return self.fill(memory, version, alone),
-            _ => {}
+            Some(Entry::Page(_)) => return self.copy(memory, version, alone),
+            None if copies => return self.fill(memory, version, alone),
+            None => {}
         }
         if private && self.has(machine, Flag::Unstable) {
             return Err(FaultError::Unstable(page));
@@ -66,7 +77,7 @@ impl<M: Machine> AddressSpace<M> {
                     source.index(page),
                     self.request(machine, Order::ZERO),
                 )
-                .map_err(FaultError::OutOfMemory)?,
+                .map_err(FaultError::from)?,
             None => Pfn(u32::try_from(source.index(page)).unwrap_or(u32::MAX)),
         };
         let kind = match kind {
@@ -75,6 +86,19 @@ impl<M: Machine> AddressSpace<M> {
             _ => PageKind::Raw,
         };
         self.install_sourced(memory, page, Page { pfn, kind })
+    }
+
+    /// Replaces a page of the file by a private copy, which those who hold translations have to hear.
+    fn copy(
+        &self,
+        memory: Memory<'_, M>,
+        version: u64,
+        page: Range<Vpn>,
+    ) -> Result<Attempt, FaultError> {
+        self.announce(memory.machine, &page);
+        let copied = self.fill_replacing(memory, version, page.clone());
+        self.announce_end(memory.machine, &page);
+        copied
     }
 
     /// What is at `page` right now.
@@ -95,7 +119,7 @@ impl<M: Machine> AddressSpace<M> {
         let spot = self.table.spot(machine, at)?;
         if !spot.leaf.is_live() {
             let spares = self.spares(memory, spot)?;
-            if !self.add_table(memory, spot, spares)? {
+            if !self.add_table(memory, spot, spares) {
                 return Ok(Attempt::Done(Faulted::Already));
             }
         }
@@ -119,7 +143,7 @@ impl<M: Machine> AddressSpace<M> {
         if let Some(kind) = page.kind.counted()
             && mapped
         {
-            self.rss.add(machine, kind, 1);
+            self.rss.add_growing(machine, kind, 1);
         }
         Ok(attempt)
     }

@@ -8,19 +8,20 @@ use crate::site::Site;
 use crate::space::AddressSpace;
 use crate::space::error::{FaultError, NoMemory};
 use crate::space::memory::Memory;
-use crate::space::page_table::{Spot, TABLES, What};
+use crate::space::page_table::{Blank, Spot, TABLES, What};
 use crate::units::{Order, Pfn};
 
-/// Pages for tables, taken before any lock.
+/// What tables are made of, taken before any lock.
 pub(super) struct Spares {
-    pub(super) table: Option<Pfn>,
+    pub(super) table: Option<Blank>,
     pub(super) upper: Option<Pfn>,
 }
 
 impl Spares {
     /// Gives back what was not needed.
     pub(super) fn give_back<M: Machine>(self, memory: Memory<'_, M>) {
-        for frame in self.table.into_iter().chain(self.upper) {
+        let table = self.table.map(|blank| blank.frame);
+        for frame in table.into_iter().chain(self.upper) {
             memory.give_back_tables(&[frame]);
         }
     }
@@ -33,31 +34,30 @@ impl<M: Machine> AddressSpace<M> {
         memory: Memory<'_, M>,
         spot: Spot<'_, M>,
         mut spares: Spares,
-    ) -> Result<bool, FaultError> {
+    ) -> bool {
         debug_assert!(
             spot.index < TABLES,
             "pages of an address space are below its end"
         );
         let machine = memory.machine;
-        let outcome = spot.upper.frame.with(machine, Site::Fault, |frame| {
+        let is_there = spot.upper.frame.with(machine, Site::Fault, |frame| {
             self.put_upper(machine, (spot, frame), &mut spares);
             spot.leaf.entries.with(machine, Site::Fault, |entries| {
                 if let What::Huge(_) = entries.what() {
-                    return Ok(false);
+                    return false;
                 }
-                if let Some(frame) = spares.table
-                    && entries.what() == What::Nothing
+                if entries.what() == What::Nothing
+                    && let Some(blank) = spares.table.take()
                 {
-                    entries.provide(frame)?;
-                    spares.table = None;
+                    entries.provide(blank);
                     spot.leaf.go_live(entries);
                     self.table.count(machine, 1);
                 }
-                Ok(true)
+                true
             })
         });
         spares.give_back(memory);
-        outcome.map_err(|NoMemory| FaultError::NoMemory)
+        is_there
     }
 
     /// Takes pages for a table and, if it has none yet, for the one above.
@@ -66,8 +66,16 @@ impl<M: Machine> AddressSpace<M> {
         memory: Memory<'_, M>,
         spot: Spot<'_, M>,
     ) -> Result<Spares, FaultError> {
+        let frame = self.table_page(memory)?;
+        let blank = match Blank::new(frame) {
+            Ok(blank) => blank,
+            Err(NoMemory) => {
+                memory.give_back_tables(&[frame]);
+                return Err(FaultError::NoMemory);
+            }
+        };
         let mut spares = Spares {
-            table: Some(self.table_page(memory)?),
+            table: Some(blank),
             upper: None,
         };
         if !spot.upper.has_frame() {

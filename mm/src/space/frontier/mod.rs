@@ -18,18 +18,19 @@
 //!
 //! Locks: `LeftOver`, with nothing inside.
 
-use alloc::vec::Vec;
 use core::array;
 use core::convert::Infallible;
 use core::ops::Range;
 use core::sync::atomic::Ordering::{AcqRel, Acquire};
 
+use self::left_over::LeftOver;
 use self::rest::Rest;
 use self::state::{AT_WORK_MAX, State};
 use super::page_table::TABLES;
 use crate::machine::{Field, Lock, Machine, Word};
 use crate::site::{LockClass, Site};
 
+mod left_over;
 mod rest;
 mod state;
 
@@ -46,7 +47,7 @@ pub(crate) struct Frontier<M: Machine> {
     /// Both ends when the last user came. It writes them; who finishes reads them, ordered by the
     /// word.
     ends_at_exit: [M::Field; 2],
-    left_over: M::Lock<Vec<Range<u64>>>,
+    left_over: M::Lock<LeftOver>,
 }
 
 /// What somebody has claimed.
@@ -187,7 +188,7 @@ impl<M: Machine> Frontier<M> {
             rests: array::from_fn(|_| Rest::none(machine)),
             places: rests,
             ends_at_exit: [machine.field(0), machine.field(TABLES)],
-            left_over: machine.lock(LockClass::LeftOver, here, Vec::new()),
+            left_over: machine.lock(LockClass::LeftOver, here, LeftOver::default()),
         }
     }
 
@@ -364,17 +365,14 @@ impl<M: Machine> Frontier<M> {
         }
     }
 
-    /// Hands claimed tables back. Without memory for the list they are left to whoever finishes.
+    /// Hands claimed tables back. If there are too many they are left to whoever finishes.
     pub(crate) fn hand_back(&self, machine: &M, site: Site, tables: Range<u64>) {
-        self.left_over.with(machine, site, |left_over| {
-            if left_over.try_reserve(1).is_ok() {
-                left_over.push(tables);
-            }
-        });
+        self.left_over
+            .with(machine, site, |left_over| left_over.add(tables));
     }
 
     /// Claims all tables that were handed back.
-    pub(crate) fn take_back(&self, machine: &M, site: Site) -> Vec<Range<u64>> {
+    pub(crate) fn take_back(&self, machine: &M, site: Site) -> LeftOver {
         self.left_over.with(machine, site, core::mem::take)
     }
 

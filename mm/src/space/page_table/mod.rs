@@ -21,7 +21,7 @@ use core::sync::atomic::Ordering::{AcqRel, Relaxed};
 
 pub(super) use self::entry::{Entry, Page, PageKind};
 use self::sparse::Sparse;
-pub(super) use self::table::{ENTRIES, Entries, What};
+pub(super) use self::table::{Blank, ENTRIES, Entries, What};
 use super::error::NoMemory;
 use crate::machine::{Field, Lock, Machine, Word};
 use crate::site::{LockClass, Site};
@@ -101,10 +101,10 @@ impl<M: Machine> Leaf<M> {
         self.what.set(HUGE);
     }
 
-    /// Takes the page of an empty table, or what was kept for one; afterwards there is nothing.
-    pub(super) fn take_frame(&self, entries: &mut Entries) -> Option<Pfn> {
+    /// Takes an empty table, or what was kept for one; afterwards there is nothing.
+    pub(super) fn take_blank(&self, entries: &mut Entries) -> Option<Blank> {
         self.what.set(NOTHING);
-        entries.take_frame()
+        entries.take_blank()
     }
 }
 

@@ -1,6 +1,7 @@
 //! One page table of 512 entries.
 
 use alloc::vec::Vec;
+use core::mem;
 use core::ops::Range;
 
 use super::entry::{Entry, NONE, Page};
@@ -9,6 +10,27 @@ use crate::units::Pfn;
 
 /// Entries of a table.
 pub(in crate::space) const ENTRIES: u32 = 512;
+
+/// What a table is made of: taken before any lock, dropped with none held.
+pub(in crate::space) struct Blank {
+    /// The page it is in.
+    pub(in crate::space) frame: Pfn,
+    /// Its entries, all empty. They are of the global allocator, as nothing is written into pages
+    /// here.
+    entries: Vec<u64>,
+}
+
+impl Blank {
+    /// An empty table in `frame`.
+    pub(in crate::space) fn new(frame: Pfn) -> Result<Self, NoMemory> {
+        let mut entries = Vec::new();
+        entries
+            .try_reserve_exact(ENTRIES as usize)
+            .map_err(|_| NoMemory)?;
+        entries.resize(ENTRIES as usize, NONE);
+        Ok(Self { frame, entries })
+    }
+}
 
 /// What is in the place of a table: nothing, the table, or a huge page.
 ///
@@ -54,25 +76,20 @@ impl Entries {
         self.used
     }
 
-    /// Keeps `frame` and memory for an empty table; it is not in use yet.
-    pub(in crate::space) fn provide(&mut self, frame: Pfn) -> Result<(), NoMemory> {
+    /// Keeps `blank` for an empty table; it is not in use yet.
+    pub(in crate::space) fn provide(&mut self, blank: Blank) {
         debug_assert!(self.frame.is_none(), "a table has one page");
-        let mut entries = Vec::new();
-        entries
-            .try_reserve_exact(ENTRIES as usize)
-            .map_err(|_| NoMemory)?;
-        entries.resize(ENTRIES as usize, NONE);
-        self.entries = entries;
-        self.frame = Some(frame);
-        Ok(())
+        self.entries = blank.entries;
+        self.frame = Some(blank.frame);
     }
 
-    /// Takes the page of an empty table, or what was kept for one; nothing is there afterwards.
-    pub(super) fn take_frame(&mut self) -> Option<Pfn> {
+    /// Takes an empty table, or what was kept for one; nothing is there afterwards.
+    pub(super) fn take_blank(&mut self) -> Option<Blank> {
         debug_assert_eq!(self.used, 0, "a table that goes is empty");
         self.what = What::Nothing;
-        self.entries = Vec::new();
-        self.frame.take()
+        let entries = mem::take(&mut self.entries);
+        let frame = self.frame.take()?;
+        Some(Blank { frame, entries })
     }
 
     /// What is at `index`.

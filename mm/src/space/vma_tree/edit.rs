@@ -119,7 +119,9 @@ impl<M: Machine> VmaTree<M> {
         gone: impl FnMut(Vma),
     ) -> Result<(), VmaError> {
         check(new)?;
-        self.clear(machine, editor, new.start..new.end, gone)?;
+        // The rest of what is cut or split may have to be inserted, and then what is stored.
+        self.prepare(machine, editor, 2)?;
+        self.take_out(machine, editor, &(new.start..new.end), gone)?;
         self.insert(machine, editor, new)
     }
 
@@ -127,19 +129,48 @@ impl<M: Machine> VmaTree<M> {
     /// removed, piece by piece, from low to high. Nothing if `pages` is empty.
     ///
     /// # Errors
-    /// [`VmaError::NoMemory`] if a mapping has to be split and there is none; then nothing was removed.
+    /// [`VmaError::NoMemory`] if a mapping has to be cut and there is none; then nothing was removed.
     pub fn clear(
         &self,
         machine: &M,
         editor: &mut Editor,
         pages: Range<Vpn>,
+        gone: impl FnMut(Vma),
+    ) -> Result<(), VmaError> {
+        if let Err(error) = self.prepare(machine, editor, 2)
+            && self.reaches_out(&pages)
+        {
+            return Err(error.into());
+        }
+        self.take_out(machine, editor, &pages, gone)
+    }
+
+    /// Removes every mapping. Takes no memory.
+    pub fn clear_all(&self, machine: &M, editor: &mut Editor) {
+        let all = Vpn(0)..Vpn(u64::MAX);
+        let cleared = self.take_out(machine, editor, &all, |_| {});
+        debug_assert_eq!(cleared, Ok(()), "nothing is cut, so no memory is needed");
+    }
+
+    /// Whether a mapping is in `pages` and beyond.
+    fn reaches_out(&self, pages: &Range<Vpn>) -> bool {
+        let last = Vpn(pages.end.0.saturating_sub(1));
+        let at = |page| self.next_now(page).filter(|vma| vma.start < pages.end);
+        at(pages.start).is_some_and(|vma| vma.start < pages.start)
+            || at(last).is_some_and(|vma| vma.end > pages.end)
+    }
+
+    /// Removes what is mapped in `pages`. Memory for what is cut was prepared.
+    fn take_out(
+        &self,
+        machine: &M,
+        editor: &mut Editor,
+        pages: &Range<Vpn>,
         mut gone: impl FnMut(Vma),
     ) -> Result<(), VmaError> {
         if pages.is_empty() {
             return Ok(());
         }
-        // The rest of what is cut or split may have to be inserted, and then what is stored.
-        self.prepare(machine, editor, 2)?;
         // Ends: each round removes at least one page of `pages`.
         while let Some(there) = self
             .next_now(pages.start)

@@ -41,3 +41,32 @@ pub(super) fn rounded(moment: &Moment, delay: u64, grid: u64) -> Jiffies {
     let tick = rounded.saturating_sub(skew);
     Jiffies(if tick > now { tick - now } else { delay })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cpus::Rank;
+    use crate::units::{CpuId, Hz, Nanos};
+
+    #[test]
+    fn up_to_a_quarter_past_a_second_is_rounded_down() {
+        for (hz, quarter) in [(1000, 250), (250, 62), (100, 25)] {
+            let hz = Hz::new(hz).expect("in range");
+            let second = u64::from(hz.get());
+            let ahead = |jiffy| {
+                let moment = Moment {
+                    now: hz.nanos(Jiffies(jiffy)),
+                    hz,
+                    interval: Nanos::SECOND,
+                    cpu: CpuId(0),
+                    rank: Rank { rank: 0, of: 1 },
+                    online: 1,
+                };
+                rounded(&moment, second, second).0
+            };
+            // The last jiffy that is less than a quarter past, and the first that is not.
+            assert_eq!(ahead(quarter - 1), second - (quarter - 1));
+            assert_eq!(ahead(quarter), 2 * second - quarter);
+        }
+    }
+}

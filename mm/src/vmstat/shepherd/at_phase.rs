@@ -23,3 +23,32 @@ impl Shepherd for AtPhase {
         (Due::At(moment.turn_after(moment.now)), WhenIdle::Wake)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cpus::Rank;
+    use crate::units::{CpuId, Hz, Nanos};
+
+    #[test]
+    fn a_kick_comes_at_the_next_turn_of_its_cpu_and_skips_none() {
+        let interval = Nanos::SECOND;
+        let mut phases = alloc::collections::BTreeSet::new();
+        for now in (0..40).map(|step| 7 * interval.0 + step * 61_803_398) {
+            let moment = Moment {
+                now: Nanos(now),
+                hz: Hz::new(1000).expect("in range"),
+                interval,
+                cpu: CpuId(3),
+                rank: Rank { rank: 3, of: 8 },
+                online: 8,
+            };
+            let (Due::At(at), WhenIdle::Wake) = AtPhase.kick(&moment) else {
+                panic!("at a point of the clock, whether the CPU is idle or not");
+            };
+            assert!(now < at.0 && at.0 <= now + interval.0, "within an interval");
+            phases.insert(at.0 % interval.0);
+        }
+        assert_eq!(phases.len(), 1, "always at the same phase: {phases:?}");
+    }
+}

@@ -11,7 +11,7 @@ use plimsoll_mm::page::watermark::{Urgency, Watermarks};
 use plimsoll_mm::page::{
     Config, Grouping, Kswapd, ListState, PageAllocator, Request, TypedBlock, ZoneKind,
 };
-use plimsoll_mm::topology::Topology;
+use plimsoll_mm::topology::{CpuPlace, Topology};
 use plimsoll_mm::tunables::Knob;
 use plimsoll_mm::units::{CpuId, NodeId, Order, Pages, Pfn};
 use plimsoll_mm::vmstat::Manager;
@@ -66,7 +66,8 @@ impl Start {
 pub(super) struct Knobs {
     pub(super) min_free_kib: u64,
     pub(super) high_fraction: u64,
-    pub(super) cpus: u32,
+    /// The node of each CPU.
+    pub(super) nodes: Vec<u32>,
     pub(super) offline: Vec<u32>,
     /// A CPU's share of the last-level cache; `None` if the recording does not say.
     pub(super) cache_slice: Option<Pages>,
@@ -89,10 +90,10 @@ pub(super) struct Stage {
 
 impl Stage {
     pub(super) fn new(design: Design, zones: &[ZoneInfo], knobs: &Knobs) -> Result<Self, String> {
-        let machine = Stepwise::new(Topology::flat(knobs.cpus));
+        let machine = Stepwise::new(topology(&knobs.nodes));
         let area = |zone: &ZoneInfo| Area {
             kind: kind_of(&zone.name),
-            node: NodeId(0),
+            node: NodeId(zone.node),
             managed: zone.managed,
         };
         let areas: Vec<Area> = zones.iter().map(area).collect();
@@ -448,4 +449,15 @@ fn typed(pfn: Pfn, list: ListId) -> TypedBlock {
         order: order_of(list.order()),
         mobility: mobility_of(list.mobility()),
     }
+}
+
+/// CPUs on these nodes, one socket each.
+fn topology(nodes: &[u32]) -> Topology {
+    let place = |(core, &node)| CpuPlace {
+        core,
+        llc: node,
+        node: NodeId(node),
+        socket: node,
+    };
+    Topology::new((0..).zip(nodes).map(place).collect())
 }

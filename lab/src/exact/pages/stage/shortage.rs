@@ -89,7 +89,7 @@ mod tests {
         let knobs = Knobs {
             min_free_kib: 4096,
             high_fraction: 0,
-            cpus: 1,
+            nodes: vec![0],
             offline: Vec::new(),
             cache_slice: None,
         };

@@ -1,0 +1,103 @@
+//! A second process that uses the memory of the first, and the node that a process's memory comes from:
+//! `clone` and `set_mempolicy`, which `rustix` does not have.
+//!
+//! The second process does nothing but wait for its end. It shares everything in memory with the first,
+//! the C library's state too, so it may call nothing that changes memory.
+#![expect(
+    unsafe_code,
+    reason = "sharing memory with another process is beyond what the compiler checks"
+)]
+
+use std::ffi::{c_int, c_ulong, c_void};
+use std::io;
+use std::mem;
+use std::ptr;
+
+use memmap2::MmapMut;
+
+use super::worker::REACHED;
+
+/// The stack of a second process: it calls two functions of the C library.
+const STACK_BYTES: usize = 64 << 10;
+/// Nodes that a mask of one word can name.
+const NODES_MAX: u32 = c_ulong::BITS;
+
+/// Starts a process that uses this process's memory until it is killed.
+pub(super) fn share() -> io::Result<()> {
+    start(wait, libc::CLONE_VM)
+}
+
+/// The same, and waits until it ends. The second process says that it runs.
+pub(super) fn vfork() -> io::Result<()> {
+    start(report_and_wait, libc::CLONE_VM | libc::CLONE_VFORK)
+}
+
+/// Binds the memory of this process to `node`: its allocations fail before they go elsewhere.
+pub(super) fn bind(node: u32) -> io::Result<()> {
+    if node >= NODES_MAX {
+        let text = format!("node {node} cannot be asked for: at most {}", NODES_MAX - 1);
+        return Err(io::Error::other(text));
+    }
+    let nodes: c_ulong = 1 << node;
+    // The kernel takes the number of bits, plus one.
+    let bits = c_ulong::from(NODES_MAX + 1);
+    // SAFETY: the kernel reads one word of the mask, which lives until the call returns.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_set_mempolicy,
+            libc::MPOL_BIND,
+            ptr::from_ref(&nodes),
+            bits,
+        )
+    };
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+fn start(what: extern "C" fn(*mut c_void) -> c_int, flags: c_int) -> io::Result<()> {
+    let mut stack = MmapMut::map_anon(STACK_BYTES)?;
+    // One past the end: stacks grow down. A mapping ends at a page, as aligned as the ABI asks for.
+    let top = stack.as_mut_ptr_range().end.cast::<c_void>();
+    // The second process may outlive every reference to its stack, so that is never unmapped.
+    mem::forget(stack);
+    // SAFETY: `what` runs on a stack of its own that is never unmapped, takes no argument, calls only
+    // `write` and `pause`, and never returns. `errno`, which both processes share, is set by these
+    // calls only if a signal has a handler, which no signal has in a worker.
+    let pid = unsafe { libc::clone(what, top, flags | libc::SIGCHLD, ptr::null_mut()) };
+    if pid < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+extern "C" fn wait(_: *mut c_void) -> c_int {
+    loop {
+        // SAFETY: it takes nothing and touches no memory of this program.
+        unsafe { libc::pause() };
+    }
+}
+
+extern "C" fn report_and_wait(nothing: *mut c_void) -> c_int {
+    for text in [REACHED, "\n"] {
+        // SAFETY: the kernel reads as many bytes as the text has.
+        unsafe { libc::write(libc::STDOUT_FILENO, text.as_ptr().cast(), text.len()) };
+    }
+    wait(nothing)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_beyond_the_mask_is_refused_by_its_number() {
+        let text = bind(64).unwrap_err().to_string();
+        assert!(
+            text.contains("node 64") && text.contains("at most 63"),
+            "{text}"
+        );
+    }
+}

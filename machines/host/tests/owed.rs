@@ -1,0 +1,188 @@
+//! What becomes of the rest of a spill whose thread migrates between two holds of the zone lock.
+//!
+//! An observer hears of each hold while the lists are still locked, and makes the thread play another
+//! CPU after the first hold of the next spill: what a preemption between two holds does, exactly there.
+
+use std::mem;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, OnceLock};
+
+use plimsoll_host::Host;
+use plimsoll_mm::design::Design;
+use plimsoll_mm::event::Event;
+use plimsoll_mm::page::holds::{Batched, Bounded, Holds};
+use plimsoll_mm::page::watermark::Urgency;
+use plimsoll_mm::page::{Config, Layout, PageAllocator, Request};
+use plimsoll_mm::site::Site;
+use plimsoll_mm::topology::Topology;
+use plimsoll_mm::tunables::Knob;
+use plimsoll_mm::units::{CpuId, Order, Pages, Pfn};
+
+const OWNER: CpuId = CpuId(0);
+const ELSEWHERE: CpuId = CpuId(1);
+/// A batch of 63, and lists of at most 655 pages.
+const PAGES: Pages = Pages(1 << 18);
+const FRACTION: u64 = 200;
+
+/// Holds of spills: whose lists, and how many pages.
+type Spills = Arc<Mutex<Vec<(CpuId, u32)>>>;
+
+struct Owing {
+    host: Host,
+    pages: PageAllocator<Host>,
+    /// The thread migrates after the next hold of a spill.
+    migrates: Arc<AtomicBool>,
+    spills: Spills,
+    held: Vec<Pfn>,
+}
+
+impl Owing {
+    fn new(holds: &'static dyn Holds) -> Self {
+        let (migrates, spills) = (Arc::new(AtomicBool::new(false)), Spills::default());
+        let known: Arc<OnceLock<Host>> = Arc::default();
+        let (armed, seen, machine) = (
+            Arc::clone(&migrates),
+            Arc::clone(&spills),
+            Arc::clone(&known),
+        );
+        let host = Host::with_observer(Topology::flat(2), move |_, _, event| {
+            let Event::ZoneHold {
+                site: Site::Spill,
+                cpu,
+                pages,
+                ..
+            } = event
+            else {
+                return;
+            };
+            seen.lock().expect("no test panicked").push((cpu, pages.0));
+            if armed.swap(false, Relaxed) {
+                let host = machine.get().expect("it was made before anything is freed");
+                // The thread stays there until the test says otherwise.
+                mem::forget(host.enter(ELSEWHERE));
+            }
+        });
+        known.set(host.clone()).expect("set once");
+        let mut config = Config::new(Layout::arena(PAGES));
+        config.design = Design {
+            holds,
+            ..Design::OURS
+        };
+        let fixed = config.tunables.set(Knob::HighFraction, FRACTION);
+        fixed.expect("in bounds");
+        mem::forget(host.enter(OWNER));
+        let pages = PageAllocator::new(&host, config).expect("an arena is a layout");
+        let request = Request::new(Order::ZERO).urgent(Urgency::Reserve);
+        let take = |_| pages.alloc(&host, request).expect("there is a page");
+        let held = (0..3000).map(take).collect();
+        pages.drain_all_sync(&host);
+        Self {
+            host,
+            pages,
+            migrates,
+            spills,
+            held,
+        }
+    }
+
+    /// Frees single pages on the lists of the owner, neighbours far apart, until some have spilled.
+    /// Returns how many pages the lists have then.
+    fn spill(&mut self) -> u32 {
+        mem::forget(self.host.enter(OWNER));
+        self.spills.lock().expect("no test panicked").clear();
+        while self.spilled() == 0 {
+            let at = self.held.len() / 2;
+            self.free(at);
+        }
+        self.listed()
+    }
+
+    fn free(&mut self, at: usize) {
+        let pfn = self.held.swap_remove(at);
+        let freed = self.pages.free(&self.host, pfn, Order::ZERO);
+        freed.expect("it was handed out");
+    }
+
+    /// The same, and the thread migrates after the first hold.
+    fn spill_interrupted(&mut self) -> u32 {
+        self.migrates.store(true, Relaxed);
+        self.spill()
+    }
+
+    fn spilled(&self) -> u32 {
+        let spills = self.spills.lock().expect("no test panicked");
+        spills.iter().map(|(_, pages)| pages).sum()
+    }
+
+    fn listed(&self) -> u32 {
+        self.pages.listed(&self.host, OWNER).0
+    }
+
+    fn decay(&self) -> u32 {
+        let decayed = self.pages.decay_lists(&self.host, 0, OWNER);
+        decayed.expect("there is a zone").0
+    }
+}
+
+/// What the owner has on its lists after a spill that nobody disturbs.
+fn calm(holds: &'static dyn Holds) -> u32 {
+    let mut owing = Owing::new(holds);
+    let listed = owing.spill();
+    assert_eq!(owing.decay(), 0, "it gave back all that was too much");
+    listed
+}
+
+#[test]
+fn a_spill_does_not_go_on_with_lists_of_a_cpu_that_it_has_left() {
+    for holds in [&Bounded as &'static dyn Holds, &Batched] {
+        let mut owing = Owing::new(holds);
+        owing.spill_interrupted();
+        let spills = owing.spills.lock().expect("no test panicked").clone();
+        let [(OWNER, pages)] = spills[..] else {
+            panic!("{holds:?}: one hold before the migration, none after it: {spills:?}");
+        };
+        assert!(pages <= 63, "one batch");
+    }
+}
+
+#[test]
+fn the_next_decay_gives_back_what_an_interrupted_spill_owes() {
+    let calm = calm(&Bounded);
+    let mut owing = Owing::new(&Bounded);
+    let left = owing.spill_interrupted();
+    assert!(left > calm + 63, "several batches are owed: {left}, {calm}");
+    assert_eq!(owing.decay(), left - calm);
+    assert_eq!(owing.listed(), calm, "as if nothing had come in between");
+    assert_eq!(owing.decay(), 0, "once");
+}
+
+#[test]
+fn the_next_spill_gives_back_what_an_interrupted_one_owes() {
+    let calm = calm(&Bounded);
+    let mut owing = Owing::new(&Bounded);
+    let left = owing.spill_interrupted();
+    let after = owing.spill();
+    // Its own excess, and what was owed, as far as there is so much.
+    assert_eq!(after, calm.saturating_sub(left - calm), "{calm} without it");
+    assert!(after < calm);
+    assert_eq!(owing.decay(), 0, "once");
+}
+
+#[test]
+fn a_drain_settles_what_an_interrupted_spill_owes() {
+    let mut owing = Owing::new(&Bounded);
+    let left = owing.spill_interrupted();
+    assert_eq!(owing.pages.drain_cpu(&owing.host, OWNER), Pages(left));
+    mem::forget(owing.host.enter(OWNER));
+    (0..200).for_each(|_| owing.free(0));
+    assert_eq!(owing.decay(), 0, "what came later is not owed");
+    assert_eq!(owing.listed(), 200);
+}
+
+#[test]
+fn linux_forgets_the_rest_of_an_interrupted_spill() {
+    let mut owing = Owing::new(&Batched);
+    let left = owing.spill_interrupted();
+    assert!(left > calm(&Batched), "the rest is still there");
+    assert_eq!((owing.decay(), owing.listed()), (0, left));
+}

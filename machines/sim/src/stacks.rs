@@ -1,0 +1,144 @@
+//! How many stacks of tasks this process may have.
+//!
+//! Each stack takes two mappings of the kernel's, its memory and its guard page, and Linux lets a process
+//! have `vm.max_map_count` of them. At that limit nothing can be mapped any more, not even memory to
+//! unwind: so stacks are counted, and one too many is refused while there is still room.
+//!
+//! The refusal is a panic with a payload that says what to do, [`NoStack`]. It is raised without the
+//! panic hook: the embedder that catches it prints it.
+
+use std::fmt;
+use std::panic;
+use std::sync::OnceLock;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Mappings of one stack.
+const MAPS_OF_A_STACK: usize = 2;
+/// Mappings that everything else in the process may take.
+const MAPS_OF_OTHERS: usize = 4096;
+
+/// Stacks of all simulated machines of this process.
+static LIVE: AtomicUsize = AtomicUsize::new(0);
+
+/// A task that has no stack: what a panic of [`Sim::spawn`](crate::Sim::spawn) carries then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoStack {
+    /// Stacks that there are already, or how many there may be, whichever is less.
+    pub stacks: usize,
+    /// How many mappings the kernel allows, if it says so.
+    pub maps_max: Option<usize>,
+}
+
+impl fmt::Display for NoStack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { stacks, maps_max } = self;
+        write!(
+            f,
+            "no room for the stack of another simulated task: there are {stacks}"
+        )?;
+        match maps_max {
+            Some(maps) => write!(
+                f,
+                ", each takes {MAPS_OF_A_STACK} of the {maps} mappings that vm.max_map_count allows; use \
+                 fewer --jobs, fewer --workers or a smaller machine, or raise it: \
+                 sysctl -w vm.max_map_count={}",
+                4 * maps
+            ),
+            None => write!(
+                f,
+                "; use fewer --jobs, fewer --workers or a smaller machine"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for NoStack {}
+
+/// Room for one stack.
+#[derive(Debug)]
+pub(crate) struct Room(());
+
+impl Room {
+    /// Takes room for a stack.
+    ///
+    /// # Panics
+    /// With a [`NoStack`], if there is none.
+    pub(crate) fn take() -> Self {
+        Self::take_of(&LIVE, maps_max()).unwrap_or_else(|why| why.raise())
+    }
+
+    fn take_of(live: &AtomicUsize, maps_max: Option<usize>) -> Result<Self, NoStack> {
+        let most = maps_max.map_or(usize::MAX, |maps| {
+            maps.saturating_sub(MAPS_OF_OTHERS) / MAPS_OF_A_STACK
+        });
+        // Relaxed: a count; nothing else is ordered by it.
+        let before = live.fetch_add(1, Relaxed);
+        if before < most {
+            return Ok(Self(()));
+        }
+        live.fetch_sub(1, Relaxed);
+        let stacks = most;
+        Err(NoStack { stacks, maps_max })
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        LIVE.fetch_sub(1, Relaxed);
+    }
+}
+
+impl NoStack {
+    /// The kernel has refused although there seemed to be room.
+    pub(crate) fn refused() -> Self {
+        Self {
+            stacks: LIVE.load(Relaxed),
+            maps_max: maps_max(),
+        }
+    }
+
+    /// Unwinds with this as the payload.
+    pub(crate) fn raise(self) -> ! {
+        panic::resume_unwind(Box::new(self))
+    }
+}
+
+/// How many mappings the kernel allows a process, if it says so.
+fn maps_max() -> Option<usize> {
+    static MAX: OnceLock<Option<usize>> = OnceLock::new();
+    *MAX.get_or_init(|| {
+        let text = std::fs::read_to_string("/proc/sys/vm/max_map_count").ok()?;
+        text.trim().parse().ok()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stack_too_many_is_refused_before_the_kernel_has_no_mapping_left() {
+        let live = AtomicUsize::new(0);
+        let take = || Room::take_of(&live, Some(4100)).map(std::mem::forget);
+        assert_eq!((take(), take()), (Ok(()), Ok(())));
+        let (stacks, maps_max) = (2, Some(4100));
+        assert_eq!(take(), Err(NoStack { stacks, maps_max }));
+        assert_eq!(live.load(Relaxed), 2, "what is refused is not counted");
+        assert_eq!(Room::take_of(&live, None).map(std::mem::forget), Ok(()));
+    }
+
+    #[test]
+    fn the_refusal_says_what_to_do() {
+        let (stacks, maps_max) = (30_717, Some(65_530));
+        let text = NoStack { stacks, maps_max }.to_string();
+        assert!(
+            text.contains("there are 30717, each takes 2 of the 65530"),
+            "{text}"
+        );
+        assert!(
+            text.ends_with("sysctl -w vm.max_map_count=262120"),
+            "{text}"
+        );
+    }
+}

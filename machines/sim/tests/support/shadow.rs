@@ -1,0 +1,103 @@
+//! Promise: those who hold translations of their own hear before a page leaves, whichever way it goes.
+//!
+//! A shadow is a device that learns where a page is after a fault, and forgets it when it is told of a
+//! range. After every step of the swarm what it still knows is compared with the page tables.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use plimsoll_mm::space::{AddressSpace, Notified, Refused};
+use plimsoll_mm::units::{Pfn, Vpn};
+use plimsoll_sim::Sim;
+
+/// The translations of one address space that a device keeps.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Shadow(Arc<Mutex<Known>>);
+
+#[derive(Debug, Default)]
+struct Known {
+    frames: BTreeMap<Vpn, Pfn>,
+    /// Ranges that were begun and have not ended.
+    open: Vec<Range<Vpn>>,
+    /// How often it was told of something.
+    told: u64,
+    /// Translations it had to give up.
+    given_up: u64,
+    is_released: bool,
+}
+
+impl Known {
+    fn may_know(&self, page: Vpn) -> bool {
+        !self.is_released && !self.open.iter().any(|range| range.contains(&page))
+    }
+
+    fn give_up(&mut self, pages: Range<Vpn>) {
+        let gone = self.frames.extract_if(pages, |_, _| true).count();
+        self.told += 1;
+        self.given_up += gone as u64;
+    }
+}
+
+impl Shadow {
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Learns where `page` is, unless it may leave meanwhile.
+    pub(crate) fn learn(&self, sim: &Sim, space: &AddressSpace<Sim>, page: Vpn) {
+        let told = self.known().told;
+        let Some(frame) = space.frame_of(sim, page) else {
+            return;
+        };
+        let mut known = self.known();
+        if known.told == told && known.may_know(page) {
+            known.frames.insert(page, frame);
+        }
+    }
+
+    /// Compares everything that is known with the page tables.
+    pub(crate) fn compare(&self, sim: &Sim, space: &AddressSpace<Sim>) {
+        let all: Vec<Vpn> = self.known().frames.keys().copied().collect();
+        for page in all {
+            let told = self.known().told;
+            let there = space.frame_of(sim, page);
+            let known = self.known();
+            if known.told == told
+                && let Some(&frame) = known.frames.get(&page)
+            {
+                assert_eq!(
+                    there,
+                    Some(frame),
+                    "{page} is known to be in {frame:?}, and nobody said that it left"
+                );
+            }
+        }
+    }
+
+    /// Translations it had to give up so far.
+    pub(crate) fn given_up(&self) -> u64 {
+        self.known().given_up
+    }
+}
+
+impl Notified<Sim> for Shadow {
+    fn start(&self, _: &Sim, pages: &Range<Vpn>, _may_wait: bool) -> Result<(), Refused> {
+        let mut known = self.known();
+        known.give_up(pages.clone());
+        known.open.push(pages.clone());
+        Ok(())
+    }
+
+    fn end(&self, _: &Sim, pages: &Range<Vpn>) {
+        let mut known = self.known();
+        let at = known.open.iter().position(|open| open == pages);
+        known.open.swap_remove(at.expect("what ends was begun"));
+    }
+
+    fn release(&self, _: &Sim) {
+        let mut known = self.known();
+        known.give_up(Vpn(0)..Vpn(u64::MAX));
+        known.is_released = true;
+    }
+}

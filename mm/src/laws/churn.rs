@@ -1,0 +1,87 @@
+//! CPUs that allocate and free at once, with batches of several pages and with blocks that no list holds.
+//!
+//! A batch is taken as whole blocks that are cut up later, and given back as blocks that were joined
+//! before: what tells a block's neighbours whether it is free has to change under the zone lock.
+
+use alloc::vec;
+
+use super::{Body, FewPages, Law, few_pages_of};
+use crate::design::Design;
+use crate::machine::Machine;
+use crate::page::holds::{Bounded, BoundedPages, Holds};
+use crate::page::sizing::Sizes;
+use crate::page::watermark::Watermarks;
+use crate::units::{CpuId, Order, Pages};
+
+/// Pages that one refill takes.
+const BATCH: Pages = Pages(4);
+
+/// As few pages as laws have, with lists that move several at a time.
+fn batched<M: Machine>(machine: &M, holds: &'static dyn Holds) -> FewPages<M> {
+    let design = Design {
+        holds,
+        ..Design::OURS
+    };
+    let few = few_pages_of(machine, design, 16);
+    let high = Pages(2 * BATCH.0);
+    let sizes = Sizes {
+        batch: BATCH,
+        high_min: high,
+        high_max: high,
+    };
+    let set = few
+        .pages
+        .seed_sizes(machine, 0, Watermarks::default(), sizes);
+    set.expect("lists may have these sizes");
+    few
+}
+
+/// Takes and gives back, and then gives back what is on this CPU's list too.
+fn churn_and_drain<M: Machine>(machine: &M, few: &FewPages<M>) {
+    few.churn(machine);
+    few.pages.drain_cpu(machine, machine.this_cpu());
+}
+
+/// Two CPUs with bounded holds of several pages, each taken as blocks.
+#[must_use]
+pub fn bounded_churn<M: Machine>() -> Law<M, FewPages<M>> {
+    Law {
+        name: "no page is lost or shared when CPUs refill and drain by blocks at once",
+        setup: |machine| batched(machine, &Bounded),
+        bodies: vec![churn_and_drain as Body<M, FewPages<M>>; 2],
+        check: |machine, few| few.is_whole(machine),
+    }
+}
+
+/// The same page by page, with a third CPU that drains the others.
+#[must_use]
+pub fn bounded_pages_churn<M: Machine>() -> Law<M, FewPages<M>> {
+    Law {
+        name: "no page is lost or shared when CPUs refill and drain by pages at once",
+        setup: |machine| batched(machine, &BoundedPages),
+        bodies: vec![churn_and_drain, churn_and_drain, |machine, few| {
+            few.pages.drain_cpu(machine, CpuId(0));
+            few.pages.drain_cpu(machine, CpuId(1));
+        }],
+        check: |machine, few| few.is_whole(machine),
+    }
+}
+
+/// A block of an order that no list holds, taken and given back.
+fn churn_directly<M: Machine>(machine: &M, few: &FewPages<M>) {
+    let order = Order::new(4).expect("at most 10");
+    if let Some(pfn) = few.take(machine, order) {
+        few.give(machine, pfn, order);
+    }
+}
+
+/// Two CPUs take neighbouring blocks straight from the zone.
+#[must_use]
+pub fn direct_churn<M: Machine>() -> Law<M, FewPages<M>> {
+    Law {
+        name: "no block is lost or shared when CPUs go to the zone directly at once",
+        setup: |machine| few_pages_of(machine, Design::OURS, 32),
+        bodies: vec![churn_directly as Body<M, FewPages<M>>; 2],
+        check: |machine, few| few.is_whole(machine),
+    }
+}

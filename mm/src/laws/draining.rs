@@ -1,0 +1,106 @@
+//! What a drain that waits promises: blocks that were on a list when it began are back.
+//!
+//! Locks: those of a free and of a drain. Nothing else runs.
+
+use alloc::vec;
+use alloc::vec::Vec;
+use core::fmt;
+
+use super::Law;
+use crate::design::Design;
+use crate::machine::Machine;
+use crate::page::watermark::Urgency;
+use crate::page::{Config, Layout, PageAllocator, Request};
+use crate::tunables::Knob;
+use crate::units::{CpuId, Order, Pages, Pfn};
+
+/// Pages of the zone. An eighth of them may be on lists, which is more than three frees put there.
+const PAGES: u32 = 128;
+
+/// A pair of pages on the list of CPU 0, and two single pages that it is about to free.
+pub struct Listed<M: Machine> {
+    pages: PageAllocator<M>,
+    singles: Vec<Pfn>,
+}
+
+impl<M: Machine> fmt::Debug for Listed<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Listed").finish_non_exhaustive()
+    }
+}
+
+const PAIR: Order = Order::ZERO.up().expect("one page is not the largest block");
+
+impl<M: Machine> Listed<M> {
+    fn new(machine: &M, design: Design) -> Self {
+        let mut config = Config::new(Layout::arena(Pages(PAGES)));
+        config.design = design;
+        let fixed = config.tunables.set(Knob::HighFraction, 8);
+        fixed.expect("in bounds");
+        let pages = PageAllocator::new(machine, config).expect("a small arena is a layout");
+        let take = |order| {
+            let request = Request::new(order).urgent(Urgency::Reserve);
+            pages.alloc(machine, request).expect("the arena is fresh")
+        };
+        let singles = vec![take(Order::ZERO), take(Order::ZERO)];
+        let pair = take(PAIR);
+        pages.drain_all_sync(machine);
+        let freed = pages.free(machine, pair, PAIR);
+        freed.expect("it was handed out as a pair");
+        Self { pages, singles }
+    }
+
+    fn free_singles(&self, machine: &M) {
+        for &pfn in &self.singles {
+            let freed = self.pages.free(machine, pfn, Order::ZERO);
+            freed.expect("it was handed out as a single page");
+        }
+    }
+
+    fn drain(&self, machine: &M) {
+        self.pages.drain_all_sync(machine);
+        let state = self.pages.list_state(machine, 0, CpuId(0));
+        let state = state.expect("there is a zone");
+        let pairs = state.blocks.iter().filter(|block| block.order == PAIR);
+        assert_eq!(pairs.count(), 0, "a pair that was listed is back");
+    }
+
+    fn is_whole(&self, machine: &M) {
+        self.pages.drain_all_sync(machine);
+        let zone = &self.pages.view(machine)[0];
+        assert_eq!(
+            (zone.free, zone.listed),
+            (Pages(PAGES), Pages::ZERO),
+            "all is back"
+        );
+    }
+}
+
+fn law<M: Machine>(name: &'static str, setup: fn(&M) -> Listed<M>) -> Law<M, Listed<M>> {
+    Law {
+        name,
+        setup,
+        bodies: vec![
+            |machine, listed| listed.free_singles(machine),
+            |machine, listed| listed.drain(machine),
+        ],
+        check: |machine, listed| listed.is_whole(machine),
+    }
+}
+
+/// One CPU frees while another waits for a drain of all CPUs.
+#[must_use]
+pub fn waiting_drain_against_frees<M: Machine>() -> Law<M, Listed<M>> {
+    law(
+        "what was on a list is back after a drain that waits, whatever is freed meanwhile",
+        |machine| Listed::new(machine, Design::OURS),
+    )
+}
+
+/// The same with Linux's holds.
+#[must_use]
+pub fn linux_drain_against_frees<M: Machine>() -> Law<M, Listed<M>> {
+    law("the same with the holds of Linux", |machine| {
+        Listed::new(machine, Design::UNPATCHED)
+    })
+}

@@ -1,0 +1,65 @@
+//! Tables that were handed back, for whoever comes next.
+//!
+//! A list of fixed length, as nobody may ask for memory to empty an address space: what does not fit is
+//! left to whoever finishes. Neighbours count as one.
+
+use core::ops::Range;
+
+/// How many runs of tables are kept.
+const RUNS: usize = 16;
+
+/// See the file's header. Iterating takes out, first in, first out.
+#[derive(Default)]
+pub(crate) struct LeftOver {
+    runs: [Range<u64>; RUNS],
+    len: usize,
+}
+
+impl LeftOver {
+    /// Adds tables, if there is room.
+    pub(super) fn add(&mut self, tables: Range<u64>) {
+        let runs = &mut self.runs[..self.len];
+        if let Some(last) = runs.last_mut() {
+            if last.end == tables.start {
+                last.end = tables.end;
+                return;
+            }
+            if tables.end == last.start {
+                last.start = tables.start;
+                return;
+            }
+        }
+        if let Some(free) = self.runs.get_mut(self.len) {
+            *free = tables;
+            self.len += 1;
+        }
+    }
+}
+
+impl Iterator for LeftOver {
+    type Item = Range<u64>;
+
+    fn next(&mut self) -> Option<Range<u64>> {
+        let first = self.runs[..self.len].first().cloned()?;
+        self.runs[..self.len].rotate_left(1);
+        self.len -= 1;
+        Some(first)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neighbours_are_one_and_what_does_not_fit_is_dropped() {
+        let mut left = LeftOver::default();
+        left.add(10..11);
+        left.add(11..14);
+        left.add(9..10);
+        (1..20).for_each(|nth| left.add(100 * nth..100 * nth + 1));
+        assert_eq!(left.next(), Some(9..14));
+        assert_eq!(left.next(), Some(100..101));
+        assert_eq!(left.last(), Some(1500..1501));
+    }
+}

@@ -1,0 +1,270 @@
+//! Which pages of an object exist: page frames by index, in a tree of fan-out 64 that is as high as its
+//! largest index needs (Linux: an `xarray`).
+//!
+//! Nodes are made with no lock held, as [`Spares`], and put in under it: so nothing here asks for
+//! memory where somebody waits.
+
+use alloc::vec::Vec;
+use core::mem;
+
+use super::error::NoMemory;
+use crate::units::Pfn;
+
+const FAN_BITS: u32 = 6;
+const FAN: usize = 1 << FAN_BITS;
+const FAN_MASK: u64 = FAN as u64 - 1;
+/// No frame.
+const NONE: u32 = u32::MAX;
+
+/// See the file's header.
+#[derive(Debug, Default)]
+pub(super) struct Index {
+    root: Option<Node>,
+    /// Bits of the index below the root's own.
+    shift: u32,
+    len: u64,
+}
+
+/// A node, of 64 places.
+#[derive(Debug)]
+enum Node {
+    Inner(Vec<Option<Self>>),
+    Last(Vec<u32>),
+}
+
+/// Nodes that an insertion takes, or that were made for one.
+#[derive(Debug, Default)]
+pub(super) struct Spares(Vec<Node>);
+
+/// How many nodes are missing: inner ones, and whether that for the frame itself is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Missing {
+    inner: u32,
+    last: bool,
+}
+
+impl Spares {
+    /// What is `missing`. With no lock held.
+    pub(super) fn new(missing: Missing) -> Result<Self, NoMemory> {
+        let mut nodes = Vec::new();
+        let count = missing.inner as usize + usize::from(missing.last);
+        nodes.try_reserve_exact(count).map_err(|_| NoMemory)?;
+        if missing.last {
+            let mut frames = Vec::new();
+            frames.try_reserve_exact(FAN).map_err(|_| NoMemory)?;
+            frames.resize(FAN, NONE);
+            nodes.push(Node::Last(frames));
+        }
+        for _ in 0..missing.inner {
+            let mut below = Vec::new();
+            below.try_reserve_exact(FAN).map_err(|_| NoMemory)?;
+            below.resize_with(FAN, || None);
+            nodes.push(Node::Inner(below));
+        }
+        Ok(Self(nodes))
+    }
+
+    /// Whether these are enough.
+    fn serve(&self, missing: Missing) -> bool {
+        let last = matches!(self.0.first(), Some(Node::Last(_)));
+        (last || !missing.last) && self.0.len() - usize::from(last) >= missing.inner as usize
+    }
+
+    /// The next for a place with `shift` bits below its own: inner ones first.
+    fn take(&mut self, shift: u32) -> Node {
+        let node = if shift == 0 {
+            self.0.drain(..1).next()
+        } else {
+            self.0.pop()
+        };
+        node.expect("nodes were counted under the same lock")
+    }
+}
+
+impl Index {
+    /// Frames there are.
+    pub(super) fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// The frame at `index`.
+    pub(super) fn get(&self, index: u64) -> Option<Pfn> {
+        let mut node = self.root.as_ref().filter(|_| reaches(self.shift, index))?;
+        let mut shift = self.shift;
+        loop {
+            match node {
+                Node::Inner(below) => node = below[place(index, shift)].as_ref()?,
+                Node::Last(frames) => {
+                    let frame = frames[place(index, 0)];
+                    return (frame != NONE).then_some(Pfn(frame));
+                }
+            }
+            shift -= FAN_BITS;
+        }
+    }
+
+    /// The nodes that are missing to put a frame at `index`.
+    pub(super) fn missing(&self, index: u64) -> Missing {
+        let Some(root) = &self.root else {
+            return Missing {
+                inner: height(index) / FAN_BITS,
+                last: true,
+            };
+        };
+        // Above the root, and down from the new one.
+        let raised = height(index).saturating_sub(self.shift) / FAN_BITS;
+        if raised > 0 {
+            return Missing {
+                inner: 2 * raised - 1 + self.shift / FAN_BITS,
+                last: true,
+            };
+        }
+        let (mut node, mut shift) = (root, self.shift);
+        while let Node::Inner(below) = node {
+            match &below[place(index, shift)] {
+                Some(next) => node = next,
+                None => {
+                    return Missing {
+                        inner: shift / FAN_BITS - 1,
+                        last: true,
+                    };
+                }
+            }
+            shift -= FAN_BITS;
+        }
+        Missing {
+            inner: 0,
+            last: false,
+        }
+    }
+
+    /// Puts `frame` at `index`, unless one is there; which one is there now.
+    ///
+    /// Fails with what is missing if `spares` are too few; nothing has changed then.
+    pub(super) fn insert(
+        &mut self,
+        index: u64,
+        frame: Pfn,
+        spares: &mut Spares,
+    ) -> Result<Pfn, Missing> {
+        let missing = self.missing(index);
+        if !spares.serve(missing) {
+            return Err(missing);
+        }
+        self.raise(index, spares);
+        let mut shift = self.shift;
+        let mut node = self.root.get_or_insert_with(|| spares.take(shift));
+        loop {
+            match node {
+                Node::Inner(below) => {
+                    let place = &mut below[place(index, shift)];
+                    shift -= FAN_BITS;
+                    node = place.get_or_insert_with(|| spares.take(shift));
+                }
+                Node::Last(frames) => {
+                    let there = &mut frames[place(index, 0)];
+                    if *there == NONE {
+                        *there = frame.0;
+                        self.len += 1;
+                    }
+                    return Ok(Pfn(*there));
+                }
+            }
+        }
+    }
+
+    /// Makes the tree high enough for `index`.
+    fn raise(&mut self, index: u64, spares: &mut Spares) {
+        if self.root.is_none() {
+            self.shift = height(index);
+        }
+        while !reaches(self.shift, index) {
+            self.shift += FAN_BITS;
+            let mut node = spares.take(self.shift);
+            if let Node::Inner(below) = &mut node {
+                below[0] = self.root.take();
+            }
+            self.root = Some(node);
+        }
+    }
+
+    /// Takes everything out.
+    pub(super) fn take(&mut self) -> Self {
+        mem::take(self)
+    }
+
+    /// Calls `f` with every frame, in the order of their indexes.
+    pub(super) fn for_each(&self, mut f: impl FnMut(Pfn)) {
+        if let Some(root) = &self.root {
+            root.for_each(&mut f);
+        }
+    }
+}
+
+impl Node {
+    fn for_each(&self, f: &mut impl FnMut(Pfn)) {
+        match self {
+            // Ends: eleven levels at most.
+            Self::Inner(below) => below.iter().flatten().for_each(|node| node.for_each(f)),
+            Self::Last(frames) => {
+                let frames = frames.iter().filter(|&&frame| frame != NONE);
+                frames.for_each(|&frame| f(Pfn(frame)));
+            }
+        }
+    }
+}
+
+/// The place of `index` in a node with `shift` bits below its own.
+const fn place(index: u64, shift: u32) -> usize {
+    (index >> shift & FAN_MASK) as usize
+}
+
+/// Bits below the root's own that a tree with `index` needs.
+const fn height(index: u64) -> u32 {
+    let bits = u64::BITS - index.leading_zeros();
+    if bits == 0 {
+        0
+    } else {
+        (bits - 1) / FAN_BITS * FAN_BITS
+    }
+}
+
+/// Whether `index` is in a tree whose root has `shift` bits below its own.
+const fn reaches(shift: u32, index: u64) -> bool {
+    height(index) <= shift
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// A map a child could write, and the same again.
+        #[test]
+        fn it_is_a_map(bits in prop::collection::vec((0..64_u32, any::<u64>(), 0..1000_u32), 0..60)) {
+            let (mut map, mut index) = (BTreeMap::new(), Index::default());
+            for (bits, number, frame) in bits {
+                let at = number >> bits;
+                prop_assert_eq!(index.get(at), map.get(&at).copied());
+                let missing = index.missing(at);
+                if missing.inner > 0 {
+                    let few = Missing { inner: missing.inner - 1, ..missing };
+                    let mut few = Spares::new(few).expect("there is memory");
+                    prop_assert_eq!(index.insert(at, Pfn(frame), &mut few), Err(missing));
+                }
+                let mut spares = Spares::new(missing).expect("there is memory");
+                let there = *map.entry(at).or_insert(Pfn(frame));
+                prop_assert_eq!(index.insert(at, Pfn(frame), &mut spares), Ok(there));
+                prop_assert!(spares.0.is_empty(), "no more were missing");
+                prop_assert_eq!(index.len(), map.len() as u64);
+            }
+            let mut all = Vec::new();
+            index.for_each(|frame| all.push(frame));
+            prop_assert!(all.into_iter().eq(map.into_values()));
+        }
+    }
+}

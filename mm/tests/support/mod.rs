@@ -1,0 +1,5 @@
+//! What tests of the heap share.
+
+pub(crate) mod heap;
+pub(crate) mod machine;
+pub(crate) mod world;

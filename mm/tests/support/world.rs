@@ -1,0 +1,244 @@
+//! A small machine with everything on it, and what has to be true of it when all is over.
+
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, OnceLock, Weak};
+
+use plimsoll_mm::design::Design;
+use plimsoll_mm::oom::{
+    Kind, Look, OomKiller, OutOfMemory, Owner, Parted, Patience, Process, Rules, Signals, State,
+};
+use plimsoll_mm::page::{Config, Grouping, Layout};
+use plimsoll_mm::space::budget::Budget;
+use plimsoll_mm::space::object::{Object, ObjectKind};
+use plimsoll_mm::space::{
+    AddressSpace, Backing, MapError, MapRequest, Memory, Notified, Place, Refused, Spaces,
+};
+use plimsoll_mm::topology::Topology;
+use plimsoll_mm::units::{Nanos, Order, Pages, ProcessId, Vpn};
+use plimsoll_mm::vmstat::Manager;
+use plimsoll_mm::vmstat::counters::NodeItem;
+
+use super::heap;
+use super::machine::Plain;
+
+/// So many CPUs that a counter grows when a third CPU adds to it.
+pub(crate) const CPUS: u32 = 40;
+pub(crate) const MEMORY: Pages = Pages(4096);
+
+type Oom = OutOfMemory<Plain, Deaf, Village>;
+
+/// See the file's header.
+pub(crate) struct World {
+    pub(crate) machine: Plain,
+    pub(crate) kept: Arc<Kept>,
+    pub(crate) oom: Arc<Oom>,
+    pub(crate) budget: Arc<Budget<Plain>>,
+    pub(crate) file: Arc<Object<Plain>>,
+    pub(crate) shared: Arc<Object<Plain>>,
+}
+
+/// What an owner of processes needs to let them die.
+pub(crate) struct Kept {
+    pub(crate) manager: Manager<Plain>,
+    pub(crate) spaces: Spaces<Plain>,
+}
+
+/// Nobody needs to be told: whoever waits lets the others die.
+pub(crate) struct Deaf;
+
+impl Signals<Plain> for Deaf {
+    fn kill(&self, _: &Plain, _: &Arc<Process<Plain>>) {}
+
+    fn thaw(&self, _: &Plain, _: &Arc<Process<Plain>>) {}
+
+    fn reap_at(&self, _: &Plain, _: Nanos) {}
+}
+
+/// The owner of the processes.
+pub(crate) struct Village {
+    pub(crate) all: Mutex<Vec<Arc<Process<Plain>>>>,
+    kept: OnceLock<Weak<Kept>>,
+    oom: OnceLock<Weak<Oom>>,
+    /// Whether who was told to die does so by itself.
+    pub(crate) die: AtomicBool,
+}
+
+impl Owner<Plain> for Village {
+    fn with_processes(&self, _: &Plain, look: &mut Look<'_, Plain>) {
+        look(&self.all.lock().expect("one thread"));
+    }
+
+    fn current(&self, _: &Plain) -> Option<Arc<Process<Plain>>> {
+        None
+    }
+
+    fn pause(&self, machine: &Plain) {
+        machine.pass(Nanos::from_ms(300));
+        let kept = self.kept.get().and_then(Weak::upgrade);
+        let oom = self.oom.get().and_then(Weak::upgrade);
+        let (Some(kept), Some(oom)) = (kept, oom) else {
+            return;
+        };
+        let memory = Memory::new(machine, &kept.manager, &kept.spaces);
+        let all = self.all.lock().expect("one thread");
+        for process in all.iter() {
+            let killed = process.is(machine, State::Killed) && !process.is(machine, State::Left);
+            if self.die.load(Relaxed) && killed {
+                let parted = oom.killer().exit(memory, process);
+                assert!(parted.is_ok(), "it had not left");
+            }
+        }
+        drop(all);
+        oom.killer().reaper().step(memory);
+    }
+}
+
+/// Holds no translations; refuses to be told without waiting of what begins in an odd table.
+struct Choosy;
+
+impl Notified<Plain> for Choosy {
+    fn start(&self, _: &Plain, pages: &std::ops::Range<Vpn>, may: bool) -> Result<(), Refused> {
+        if may || (pages.start.0 / 512).is_multiple_of(2) {
+            Ok(())
+        } else {
+            Err(Refused)
+        }
+    }
+
+    fn end(&self, _: &Plain, _: &std::ops::Range<Vpn>) {}
+
+    fn release(&self, _: &Plain) {}
+}
+
+impl World {
+    pub(crate) fn new(cpus: u32, design: Design, grouping: Grouping) -> Self {
+        let machine = Plain::new(Topology::flat(cpus));
+        let patience = Patience {
+            delay: Nanos(1),
+            pause: Nanos(1),
+            attempts_max: 3,
+        };
+        let killer = Arc::new(OomKiller::new(&machine, Deaf, patience));
+        let village = Village {
+            all: Mutex::new(Vec::with_capacity(8)),
+            kept: OnceLock::new(),
+            oom: OnceLock::new(),
+            die: AtomicBool::new(true),
+        };
+        let rules = Rules::of(&design);
+        let oom = Arc::new(OutOfMemory::new(
+            &machine,
+            killer,
+            village,
+            rules,
+            Vec::new(),
+        ));
+        let mut config = Config::new(Layout::arena(MEMORY));
+        (config.design, config.grouping) = (design, grouping);
+        config.last_resort = Some(Box::new(Arc::clone(&oom)));
+        let manager = Manager::new(&machine, config).expect("an arena is a layout");
+        let spaces = Spaces::new(&machine, &design, 300).expect("it can be counted");
+        let kept = Arc::new(Kept { manager, spaces });
+        let set = oom.owner().kept.set(Arc::downgrade(&kept));
+        assert!(set.is_ok() && oom.owner().oom.set(Arc::downgrade(&oom)).is_ok());
+        Self {
+            kept,
+            oom,
+            budget: Arc::new(Budget::new(&machine, 1 << 30)),
+            file: Arc::new(Object::new(&machine, ObjectKind::File)),
+            shared: Arc::new(Object::new(&machine, ObjectKind::Shared)),
+            machine,
+        }
+    }
+
+    pub(crate) fn memory(&self) -> Memory<'_, Plain> {
+        Memory::new(&self.machine, &self.kept.manager, &self.kept.spaces)
+    }
+
+    /// A process with an address space that others hear of, if there is memory.
+    pub(crate) fn process(&self, id: u32) -> Option<Arc<Process<Plain>>> {
+        let memory = self.memory();
+        let space = AddressSpace::new(memory)
+            .ok()?
+            .limited(Arc::clone(&self.budget));
+        // An embedder has memory for these, or it does not come so far.
+        let space = heap::with_memory(|| Arc::new(space.notifying(Choosy)));
+        let killer = self.oom.killer();
+        let process = killer.enroll(
+            &self.machine,
+            ProcessId(id),
+            Kind::Process,
+            Some(Arc::clone(&space)),
+        );
+        let Ok(process) = process else {
+            space.exit(memory).expect("it was not ended before");
+            let space = Arc::into_inner(space).expect("nobody else knows it");
+            assert_eq!(space.destroy(&self.machine), Ok(()));
+            return None;
+        };
+        let process = heap::with_memory(|| Arc::new(process));
+        let mut all = self.oom.owner().all.lock().expect("one thread");
+        all.push(Arc::clone(&process));
+        Some(process)
+    }
+
+    /// Maps `pages` pages at `start`; whether there was memory.
+    pub(crate) fn map(
+        &self,
+        space: &AddressSpace<Plain>,
+        start: u64,
+        pages: u64,
+        backing: Backing<Plain>,
+    ) -> bool {
+        let place = Place::Replace(Vpn(start));
+        let request = MapRequest {
+            place,
+            pages,
+            backing,
+        };
+        match space.map(self.memory(), request) {
+            Ok(_) => true,
+            Err(MapError::NoMemory) => false,
+            Err(other) => panic!("{other}"),
+        }
+    }
+
+    /// Ends all processes that have not.
+    pub(crate) fn end_processes(&self) {
+        let machine = &self.machine;
+        let take = || self.oom.owner().all.lock().expect("one thread").pop();
+        while let Some(process) = take() {
+            if !process.is(machine, State::Left) {
+                let parted = self.oom.killer().exit(self.memory(), &process);
+                assert!(matches!(parted, Ok(Parted::Last(_))), "it is the only user");
+            }
+            assert_eq!(self.oom.killer().retire(machine, process), Ok(()));
+        }
+        machine.pass(Nanos::from_ms(1000));
+        while self.oom.killer().reaper().queued(machine) > 0 {
+            let done = self.oom.killer().reaper().step(self.memory()).done;
+            assert!(done.is_none_or(|done| done.bad_rss.is_none()), "{done:?}");
+        }
+    }
+
+    /// All is as it was: every page, slot, place and charge is back.
+    pub(crate) fn assert_whole(&self) {
+        let (machine, manager) = (&self.machine, &self.kept.manager);
+        self.file.empty(machine, manager.pages());
+        self.shared.empty(machine, manager.pages());
+        manager.pages().drain_all_sync(machine);
+        let views = manager.pages().view(machine);
+        assert_eq!(views[0].free, MEMORY, "every page is back");
+        assert_eq!(views[0].blocks[Order::MAX.index()], 4, "and whole again");
+        assert_eq!(views[0].counted_free, u64::from(MEMORY.0));
+        assert_eq!(self.kept.spaces.swap().used(machine), 0);
+        assert_eq!(self.kept.spaces.plan().area().groups(machine), 0);
+        assert_eq!(self.budget.used(machine), 0);
+        for item in [NodeItem::AnonMapped, NodeItem::PageTables] {
+            assert_eq!(manager.counted_on_nodes(machine, item), 0, "{item:?}");
+        }
+        assert_eq!(self.oom.killer().victims(machine), 0);
+        assert_eq!(self.oom.killer().reaper().queued(machine), 0);
+    }
+}
