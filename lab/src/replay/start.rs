@@ -69,6 +69,14 @@ fn part_of(pages: Pages, share: u32, cpus: u32) -> Pages {
     Pages(u32::try_from(part(u64::from(pages.0), share, cpus)).unwrap_or(u32::MAX))
 }
 
+fn marks_of(marks: Watermarks, share: u32, cpus: u32) -> Watermarks {
+    Watermarks {
+        min: part_of(marks.min, share, cpus),
+        low: part_of(marks.low, share, cpus),
+        high: part_of(marks.high, share, cpus),
+    }
+}
+
 impl Memory {
     /// Every zone of the recording on every node whose CPUs run something: each CPU brings its part of
     /// the zone.
@@ -109,11 +117,7 @@ impl Memory {
                 let free = part(zone.free, share, of);
                 let stock = Stock::beside(pages, sim, at, free);
                 memory.stock.push(RefCell::new(stock));
-                let marks = Watermarks {
-                    min: part_of(zone.marks.min, share, of),
-                    low: part_of(zone.marks.low, share, of),
-                    high: part_of(zone.marks.high, share, of),
-                };
+                let marks = marks_of(zone.marks, share, of);
                 let set = pages.seed_sizes(sim, at, marks, zone.sizes);
                 set.map_err(|error| error.to_string())?;
             }
@@ -172,4 +176,22 @@ impl Memory {
 
 fn index(at: usize) -> u32 {
     u32::try_from(at).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_watermark_is_shared_like_the_zone() {
+        let marks = Watermarks {
+            min: Pages(1000),
+            low: Pages(1500),
+            high: Pages(2001),
+        };
+        let half = marks_of(marks, 2, 4);
+        assert_eq!([half.min.0, half.low.0, half.high.0], [500, 750, 1000]);
+        assert_eq!(marks_of(marks, 4, 4), marks);
+        assert_eq!(part(1 << 40, 3, 4), 3 << 38);
+    }
 }

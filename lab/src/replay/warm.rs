@@ -70,6 +70,7 @@ impl Planner {
             | Action::Drain { .. }
             | Action::Online(_)
             | Action::Reclaim { .. }
+            | Action::Sleep
             | Action::Boost { .. }
             | Action::Shortage { .. } => {}
         }

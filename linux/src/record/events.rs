@@ -193,3 +193,40 @@ fn of_functions(
         (named, _) => named,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    /// What exact replay reads of reclaim.
+    const OF_RECLAIM: [&str; 5] = [
+        "vmscan/mm_vmscan_kswapd_wake",
+        "vmscan/mm_vmscan_kswapd_sleep",
+        "vmscan/mm_vmscan_wakeup_kswapd",
+        "vmscan/mm_vmscan_direct_reclaim_begin",
+        "vmscan/mm_vmscan_direct_reclaim_end",
+    ];
+
+    #[test]
+    fn events_of_reclaim_are_switched_on_and_their_formats_read() {
+        let root = tempfile::tempdir().expect("a folder");
+        let instance = Instance::at(root.path());
+        let switch = |event: &str| root.path().join("events").join(event).join("enable");
+        for event in OF_RECLAIM {
+            let switch = switch(event);
+            fs::create_dir_all(switch.parent().expect("a folder")).expect("it can be made");
+            fs::write(switch, "0").expect("it can be written");
+        }
+        let chosen = enable(&instance, Rss::Wanted, &Kallsyms::parse(""));
+        for event in OF_RECLAIM {
+            let on = fs::read_to_string(switch(event)).expect("it can be read");
+            assert_eq!(on, "1", "{event}");
+            assert!(formats().any(|it| it == event), "{event}");
+        }
+        assert_eq!(chosen.recorded.len(), OF_RECLAIM.len(), "{chosen:?}");
+        let lacks = "kmem:mm_page_alloc: this kernel has no such tracepoint.";
+        assert!(chosen.missing.iter().any(|it| it == lacks), "{chosen:?}");
+    }
+}

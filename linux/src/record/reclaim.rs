@@ -34,3 +34,53 @@ pub(super) fn enable(instance: &Instance, probe: Result<&Probe, &NoProbe>, heade
     );
     header.missing.push(missing);
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::tracefs::Tracefs;
+
+    #[test]
+    fn only_kswapd_triggers_the_probe() {
+        let root = tempfile::tempdir().expect("a folder");
+        fs::write(root.path().join("kprobe_events"), "").expect("it can be written");
+        let probe = Probe::kswapd_done(&Tracefs::at(root.path())).expect("a file takes every line");
+        let instance = Instance::at(root.path());
+        let folder = root.path().join("events").join(probe.event());
+        fs::create_dir_all(&folder).expect("a folder");
+        for file in ["filter", "enable"] {
+            fs::write(folder.join(file), "").expect("it can be written");
+        }
+        let mut header = Header::default();
+        enable(&instance, Ok(&probe), &mut header);
+        let text = |file| fs::read_to_string(folder.join(file)).expect("it can be read");
+        assert_eq!(text("filter"), "comm ~ \"kswapd*\"");
+        assert_eq!(text("enable"), "1");
+        assert_eq!(header.recorded, ["plimsoll:kswapddone"]);
+        assert!(header.missing.is_empty());
+    }
+
+    #[test]
+    fn an_unfiltered_probe_stays_off_and_it_is_told_what_follows() {
+        let root = tempfile::tempdir().expect("a folder");
+        fs::write(root.path().join("kprobe_events"), "").expect("it can be written");
+        let probe = Probe::kswapd_done(&Tracefs::at(root.path())).expect("a file takes every line");
+        let instance = Instance::at(root.path());
+        let folder = root.path().join("events").join(probe.event());
+        fs::create_dir_all(&folder).expect("a folder");
+        fs::write(folder.join("enable"), "0").expect("it can be written");
+        let mut header = Header::default();
+        enable(&instance, Ok(&probe), &mut header);
+        enable(&instance, Err(&NoProbe::Unsupported), &mut header);
+        let on = fs::read_to_string(folder.join("enable")).expect("it can be read");
+        assert_eq!(on, "0", "the filter could not be set");
+        assert!(header.recorded.is_empty());
+        let [refused, unsupported] = &header.missing[..] else {
+            panic!("{:?}", header.missing);
+        };
+        assert!(refused.contains("the kernel did not enable the probe"));
+        assert!(unsupported.contains("CONFIG_KPROBE_EVENTS"));
+    }
+}

@@ -177,6 +177,38 @@ mod tests {
     }
 
     #[test]
+    fn each_event_of_reclaim_counts_as_such() {
+        let mut counts = Counts::default();
+        let (node, zone, order, gfp) = (0, 2, 0, 1);
+        let whats = [
+            What::KswapdWake { node, zone, order },
+            What::KswapdDone,
+            What::KswapdSleep { node },
+            What::WakeupKswapd {
+                node,
+                zone,
+                order,
+                gfp,
+            },
+            What::DirectReclaimBegin { order, gfp },
+            What::DirectReclaimEnd { pages: 3 },
+        ];
+        for what in whats {
+            counts.count(&Event {
+                time_ns: 1,
+                cpu: 0,
+                pid: 1,
+                what,
+            });
+        }
+        let expected = Counts {
+            reclaim: 6,
+            ..Counts::default()
+        };
+        assert_eq!(counts, expected);
+    }
+
+    #[test]
     fn sizes_have_a_unit() {
         assert_eq!(bytes(1536), "1.5 KiB");
         assert_eq!(bytes(3 << 19), "1.50 MiB");

@@ -29,6 +29,13 @@ impl Instance {
         Ok(instance)
     }
 
+    /// A folder that stands for an instance.
+    #[cfg(test)]
+    pub(crate) fn at(dir: &Path) -> Self {
+        let dir = dir.to_owned();
+        Self { dir }
+    }
+
     pub(crate) fn path(&self, file: &str) -> PathBuf {
         self.dir.join(file)
     }

@@ -51,6 +51,15 @@ impl Tracefs {
         }
     }
 
+    /// A folder that stands for tracefs.
+    #[cfg(test)]
+    pub(crate) fn at(root: &Path) -> Self {
+        Self {
+            root: root.to_owned(),
+            mounted: Mounted::ByOthers,
+        }
+    }
+
     pub(crate) fn root(&self) -> &Path {
         &self.root
     }

@@ -105,3 +105,53 @@ impl Drop for Probe {
         let _ = self.append(&format!("-:{}/{}\n", self.group, self.name));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    /// What the kernel is told to set a probe and to remove it, without the group.
+    fn told(set: impl Fn(&Tracefs) -> Result<Probe, NoProbe>) -> Vec<String> {
+        let root = tempfile::tempdir().expect("a folder");
+        let file = root.path().join("kprobe_events");
+        fs::write(&file, "").expect("it can be written");
+        drop(set(&Tracefs::at(root.path())).expect("a file takes every line"));
+        let text = fs::read_to_string(&file).expect("it can be read");
+        let group = format!("plimsoll_{}/", process::id());
+        let lines = text.lines().map(|line| line.replacen(&group, "", 1));
+        lines.collect()
+    }
+
+    #[test]
+    fn probes_are_at_ends_of_functions_but_for_the_release_of_a_lock() {
+        assert_eq!(
+            told(Probe::bulk),
+            [
+                "r:bulkret alloc_pages_bulk_noprof ret=$retval:u64",
+                "-:bulkret"
+            ]
+        );
+        assert_eq!(
+            told(Probe::kswapd_done),
+            ["r:kswapddone balance_pgdat", "-:kswapddone"]
+        );
+        if cfg!(target_arch = "x86_64") {
+            let place = "p:holdend _raw_spin_unlock_irqrestore caller=$stack0:x64";
+            assert_eq!(told(Probe::hold_end), [place, "-:holdend"]);
+        }
+        let second = KSWAPD_DONE.places.get(1);
+        assert_eq!(second, Some(&("p", "psi_memstall_leave")));
+    }
+
+    #[test]
+    fn without_a_probe_it_is_told_why() {
+        let root = tempfile::tempdir().expect("a folder");
+        let none = Probe::kswapd_done(&Tracefs::at(root.path()));
+        assert!(matches!(none, Err(NoProbe::Unsupported)), "{none:?}");
+        fs::create_dir(root.path().join("kprobe_events")).expect("a folder takes no line");
+        let none = Probe::kswapd_done(&Tracefs::at(root.path()));
+        assert!(matches!(none, Err(NoProbe::Refused(_))), "{none:?}");
+    }
+}

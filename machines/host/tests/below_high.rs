@@ -6,7 +6,9 @@ use plimsoll_host::Host;
 use plimsoll_mm::design::Design;
 use plimsoll_mm::page::sizing::Sizes;
 use plimsoll_mm::page::watermark::{Urgency, Watermarks};
-use plimsoll_mm::page::{Config, Layout, PageAllocator, Request, ZoneKind, ZoneLayout};
+use plimsoll_mm::page::{
+    Config, Grouping, Kswapd, Layout, PageAllocator, Reclaiming, Request, ZoneKind, ZoneLayout,
+};
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{CpuId, NodeId, Order, Pages, Pfn};
 
@@ -187,4 +189,209 @@ fn a_page_from_a_list_shows_that_its_zone_is_below_high_if_the_caller_asks() {
         .seed_sizes(&host, UPPER, MARKS, sizes)
         .expect("it is there");
     assert!(!refill_raises(&host, &pages, upper(), UPPER));
+}
+
+/// Sets the watermarks of a zone.
+fn mark(host: &Host, pages: &PageAllocator<Host>, zone: u32, marks: Watermarks) {
+    let sizes = pages.view(host)[zone as usize].sizes;
+    pages
+        .seed_sizes(host, zone, marks, sizes)
+        .expect("there is such a zone");
+}
+
+/// Watermarks that no zone here is above.
+const UNREACHED: Watermarks = Watermarks {
+    min: Pages(1),
+    low: Pages(2 * PAGES),
+    high: Pages(2 * PAGES),
+};
+
+#[test]
+fn a_test_goes_on_to_lower_zones_until_one_may_give() {
+    let anywhere = Request::new(Order::ZERO);
+    for (upper_marks, lower_is_tested) in [(UNREACHED, true), (MARKS, false)] {
+        let host = host();
+        let _entered = host.enter(CpuId(0));
+        let pages = allocator(&host);
+        mark(&host, &pages, UPPER, upper_marks);
+        mark(&host, &pages, LOWER, UNREACHED);
+        pages.test_high(&host, anywhere);
+        mark(&host, &pages, UPPER, MARKS);
+        mark(&host, &pages, LOWER, MARKS);
+        assert_eq!(
+            refill_raises(&host, &pages, lower(), LOWER),
+            !lower_is_tested
+        );
+        assert_eq!(
+            refill_raises(&host, &pages, upper(), UPPER),
+            !lower_is_tested
+        );
+    }
+}
+
+/// The counter lags by what the CPU has not folded: at a threshold of 6, a refill of 8 blocks folds 7 of
+/// them and holds back one.
+#[test]
+fn blocks_of_one_refill_are_counted_one_by_one() {
+    for (high_below_start, raises) in [(8, true), (7, false)] {
+        let host = host();
+        let _entered = host.enter(CpuId(0));
+        let pages = allocator(&host);
+        let start = free(&host, &pages, UPPER);
+        pages.alloc(&host, upper()).expect("there is plenty");
+        assert_eq!(start - free(&host, &pages, UPPER), 8);
+        let high = Watermarks {
+            high: Pages(start - high_below_start),
+            ..MARKS
+        };
+        mark(&host, &pages, UPPER, high);
+        pages.test_high(&host, upper());
+        mark(&host, &pages, UPPER, MARKS);
+        assert_eq!(refill_raises(&host, &pages, upper(), UPPER), raises);
+    }
+}
+
+/// A node of zones of these kinds, with the watermarks and sizes of [`allocator`].
+fn allocator_of(host: &Host, kinds: &[(ZoneKind, u32)], grouping: Grouping) -> PageAllocator<Host> {
+    let zone = |(at, &(kind, node)): (u32, &(ZoneKind, u32))| ZoneLayout {
+        kind,
+        node: NodeId(node),
+        start: Pfn(at * PAGES),
+        spanned: Pages(PAGES),
+        holes: Vec::new(),
+    };
+    let zones: Vec<ZoneLayout> = (0..).zip(kinds).map(zone).collect();
+    let mut config = Config::new(Layout::of(zones));
+    config.design = Design::LINUX_6_12;
+    config.grouping = grouping;
+    let pages = PageAllocator::new(host, config).expect("a sound layout");
+    let sizes = Sizes {
+        batch: Pages(8),
+        high_min: Pages(32),
+        high_max: Pages(2 * PAGES),
+    };
+    for (zone, _) in (0..).zip(kinds) {
+        pages
+            .seed_sizes(host, zone, MARKS, sizes)
+            .expect("there is such a zone");
+    }
+    pages
+}
+
+/// Linux asks as for a movable page, from which a zone below movable memory keeps pages too.
+#[test]
+fn a_zone_is_below_high_until_it_is_above_what_it_keeps_from_movable_pages() {
+    const KEPT: u32 = PAGES / 32;
+    let host = host();
+    let _entered = host.enter(CpuId(0));
+    let kinds = [(ZoneKind::Normal, 0), (ZoneKind::Movable, 0)];
+    let pages = allocator_of(&host, &kinds, Grouping::Off);
+    let request = Request::new(Order::ZERO).from_zone(0);
+    let mut taken = take(&host, &pages, request, 0, MARKS.high.0 - 500);
+    give(&host, &pages, &mut taken, 0, MARKS.high.0 + KEPT / 2);
+    assert!(!refill_raises(&host, &pages, request, 0));
+    give(&host, &pages, &mut taken, 0, MARKS.high.0 + KEPT + 100);
+    assert!(refill_raises(&host, &pages, request, 0));
+}
+
+#[test]
+fn free_pages_that_are_kept_for_atomic_requests_do_not_bring_a_zone_above_high() {
+    let host = host();
+    let _entered = host.enter(CpuId(0));
+    let pages = allocator_of(&host, &[(ZoneKind::Normal, 0)], Grouping::Huge);
+    let request = Request::new(Order::ZERO).from_zone(0);
+    let mut taken = take(&host, &pages, request, 0, MARKS.low.0 - 100);
+    let pair = Request::new(Order::new(1).expect("a small one")).from_zone(0);
+    pages
+        .alloc(&host, pair.urgent(Urgency::Atomic))
+        .expect("it may go below the low watermark");
+    // Frees alone tell: an allocation would find by itself that the zone is below.
+    let mut spills_raise = |least| {
+        give(&host, &pages, &mut taken, 0, least);
+        for page in taken.drain(taken.len() - 100..) {
+            pages.free(&host, page, Order::ZERO).expect("it is ours");
+        }
+        assert!(free(&host, &pages, 0) < least + 200);
+        let state = pages.list_state(&host, 0, CpuId(0));
+        state.expect("such a zone").high > Pages(32)
+    };
+    // Most of the block of that pair is free and kept.
+    assert!(!spills_raise(MARKS.high.0 + 100));
+    assert!(spills_raise(MARKS.high.0 + 700));
+}
+
+#[test]
+fn lists_are_short_where_kswapd_reclaims_and_nowhere_else() {
+    let host = host();
+    let _entered = host.enter(CpuId(0));
+    let kinds = [
+        (ZoneKind::Dma, 0),
+        (ZoneKind::Dma32, 0),
+        (ZoneKind::Normal, 0),
+        (ZoneKind::Normal, 1),
+    ];
+    let pages = allocator_of(&host, &kinds, Grouping::Off);
+    let sizes = Sizes {
+        batch: Pages(8),
+        high_min: Pages(256),
+        high_max: Pages(256),
+    };
+    for zone in 0..4 {
+        let seeded = pages.seed_sizes(&host, zone, MARKS, sizes);
+        seeded.expect("there is such a zone");
+    }
+    let short = |highest, reclaiming| {
+        pages.set_reclaiming(&host, NodeId(0), highest, reclaiming);
+        [0, 1, 2, 3].map(|zone: u32| {
+            let request = Request::new(Order::ZERO).from_zone(zone);
+            let request = request.of_class(kinds[zone as usize].0);
+            let taken: Vec<Pfn> = (0..200)
+                .map(|_| pages.alloc(&host, request).expect("there is plenty"))
+                .collect();
+            for page in taken {
+                pages.free(&host, page, Order::ZERO).expect("it is ours");
+            }
+            let state = pages.list_state(&host, zone, CpuId(0));
+            state.expect("such a zone").count() <= Pages(4 * 8)
+        })
+    };
+    assert_eq!(
+        short(ZoneKind::Dma32, Reclaiming::Yes),
+        [true, true, false, false]
+    );
+    assert_eq!(
+        short(ZoneKind::Movable, Reclaiming::Yes),
+        [true, true, true, false]
+    );
+    assert_eq!(short(ZoneKind::Movable, Reclaiming::No), [false; 4]);
+}
+
+/// With a threshold of 6, a refill of 8 blocks folds 7 of them, and with one of 2, 6.
+#[test]
+fn a_cpu_holds_back_less_while_kswapd_is_awake_if_it_could_hide_the_min_watermark() {
+    let raises = |distance: u32, told: &[Kswapd]| {
+        let host = host();
+        let _entered = host.enter(CpuId(0));
+        let pages = allocator(&host);
+        let start = free(&host, &pages, LOWER);
+        let marks = |high| Watermarks {
+            min: Pages(1000),
+            low: Pages(1000 + distance),
+            high,
+        };
+        // The test is at the high watermark and the reserve, which is above the drift mark.
+        mark(&host, &pages, LOWER, marks(Pages(start - 7 - RESERVE)));
+        for &kswapd in told {
+            pages.set_kswapd(&host, NodeId(0), kswapd);
+        }
+        pages.alloc(&host, lower()).expect("there is plenty");
+        assert_eq!(start - free(&host, &pages, LOWER), 8);
+        pages.test_high(&host, Request::new(Order::ZERO).from_zone(LOWER));
+        mark(&host, &pages, LOWER, MARKS);
+        refill_raises(&host, &pages, lower(), LOWER)
+    };
+    assert!(!raises(2, &[]));
+    assert!(raises(2, &[Kswapd::Awake]));
+    assert!(!raises(2, &[Kswapd::Awake, Kswapd::Asleep]));
+    assert!(!raises(6, &[Kswapd::Awake]), "it cannot hide six pages");
 }

@@ -55,8 +55,8 @@ pub use self::seed::{ListState, SeedError, TypedBlock};
 pub use self::setup::Config;
 use self::sizing::Sizes;
 use self::watermark::{Urgency, Watermarks};
-pub use self::zone::Reclaiming;
 pub(crate) use self::zone::Zone;
+pub use self::zone::{Kswapd, Reclaiming};
 use crate::cpus::Cpus;
 use crate::machine::{LocalWord, Lock, Machine, Word};
 use crate::site::Site;
@@ -262,21 +262,31 @@ impl<M: Machine> PageAllocator<M> {
         }
     }
 
-    /// Tests the high watermarks of the zones that `request` would ask, and notes which are below, as
-    /// Linux does at each allocation. [`PageAllocator::alloc`] tests them only where a zone must give; a
-    /// replay of what another allocator did may call this before each of its allocations.
-    pub fn test_high(&self, machine: &M, request: Request) {
-        for zone in self.zonelist(machine, request) {
-            let ask = zone::Ask {
-                order: request.order,
-                class: request.class,
-                urgency: request.urgency,
-                mark: zone::Mark::Low,
-                mobility: request.mobility,
-                unmixed: false,
-            };
-            zone.test_high(machine, ask);
+    /// Tells the zones of `node` whether kswapd is awake. While it is, a CPU holds back fewer counted pages
+    /// in each zone in which all CPUs together could hide the min watermark (Linux:
+    /// `set_pgdat_percpu_threshold`).
+    pub fn set_kswapd(&self, machine: &M, node: NodeId, kswapd: Kswapd) {
+        let online = self.cpus.online(machine);
+        for zone in self.zones.iter().filter(|zone| zone.node == node) {
+            zone.set_kswapd(machine, kswapd, online);
         }
+    }
+
+    /// Tests the high watermarks of the zones that `request` would ask, up to the first that may give, and
+    /// notes which are below, as Linux does at each allocation. [`PageAllocator::alloc`] tests them only
+    /// where a zone must give; a replay of what another allocator did may call this before each of its
+    /// allocations.
+    pub fn test_high(&self, machine: &M, request: Request) {
+        let ask = zone::Ask {
+            order: request.order,
+            class: request.class,
+            urgency: request.urgency,
+            mark: zone::Mark::Low,
+            mobility: request.mobility,
+            unmixed: false,
+        };
+        let mut zones = self.zonelist(machine, request);
+        zones.find(|zone| zone.allows(machine, ask));
     }
 
     /// Notes that a zone is below its high watermark, as an allocation does that finds it so. For replays

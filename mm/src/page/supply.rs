@@ -40,14 +40,6 @@ impl<M: Machine> Zone<M> {
         ask.lowers_marks_as() == Urgency::Reserve || self.stays_above(machine, mark, ask, free)
     }
 
-    /// Tests the high watermark as an allocation does.
-    pub(super) fn test_high(&self, machine: &M, ask: Ask) {
-        if self.settings.below_high.load(machine, Relaxed) == 0 {
-            let free = self.free_for(machine, ask);
-            self.notice_shortage(machine, ask, free);
-        }
-    }
-
     pub(super) fn set_below_high(&self, machine: &M) {
         self.settings.below_high.store(machine, 1, Relaxed);
     }

@@ -20,6 +20,7 @@ use crate::machine::{CpuLock, Field, Machine, Tags, Word};
 use crate::site::{LockClass, Site};
 use crate::units::{CpuId, Nanos, NodeId, Order, Pages, Pfn};
 use crate::vmstat::counters::{Counters, ZoneItem};
+use crate::vmstat::threshold;
 
 /// One zone of a machine.
 pub(crate) struct Zone<M: Machine> {
@@ -245,6 +246,19 @@ impl<M: Machine> Zone<M> {
         store(&self.settings.drift_mark, drift.unwrap_or(Pages::ZERO));
     }
 
+    /// Sets how many counted pages a CPU holds back, if all CPUs could hide the min watermark.
+    pub(super) fn set_kswapd(&self, machine: &M, kswapd: Kswapd, online: u32) {
+        if Settings::<M>::pages(machine, &self.settings.drift_mark) == Pages::ZERO {
+            return;
+        }
+        let marks = self.watermarks(machine);
+        let threshold = match kswapd {
+            Kswapd::Asleep => threshold::normal(online, self.managed),
+            Kswapd::Awake => threshold::pressure(online, marks.low.saturating_sub(marks.min)),
+        };
+        self.counters.set_threshold(machine, threshold);
+    }
+
     pub(super) fn set_reserve(&self, machine: &M, class: ZoneKind, pages: Pages) {
         self.settings.reserve[class as usize].store(machine, i64::from(pages.0), Relaxed);
     }
@@ -365,6 +379,15 @@ pub enum Reclaiming {
     No = 0,
     /// Somebody; page lists are kept short.
     Yes = 1,
+}
+
+/// Whether kswapd of a node sleeps until an allocation wakes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kswapd {
+    /// It sleeps.
+    Asleep,
+    /// It reclaims, or waits a tenth of a second for more work.
+    Awake,
 }
 
 /// Free lists with all memory of `layout` on them.

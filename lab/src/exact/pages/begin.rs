@@ -158,7 +158,12 @@ impl Beginning {
                 follow.begin((at, cpu), blocks, lists.batch, lists.home);
             }
         }
-        let lasts = |op: &&Op| matches!(op.action, Action::Reclaim { .. } | Action::Boost { .. });
+        let lasts = |op: &&Op| {
+            matches!(
+                op.action,
+                Action::Reclaim { .. } | Action::Sleep | Action::Boost { .. }
+            )
+        };
         for op in inferred.ops[..state.first].iter().filter(lasts) {
             stage.perform(op);
         }

@@ -16,6 +16,8 @@ pub(super) const FACTOR: u64 = 15_000;
 #[derive(Clone, Debug)]
 pub(super) struct Boosts {
     zones: Vec<Boost>,
+    /// The first event after `/proc/zoneinfo` was read.
+    read_at: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -24,11 +26,14 @@ struct Boost {
     now: u64,
     /// At the beginning of kswapd's round.
     of_round: u64,
+    /// As `/proc/zoneinfo` tells it.
+    told: u64,
 }
 
 impl Boosts {
-    /// None of `zones` is boosted; `factor` is `watermark_boost_factor`.
-    pub(super) fn new(zones: &[ZoneInfo], factor: u64) -> Self {
+    /// None of `zones` is boosted before they were read, which was before event `read_at`; `factor` is
+    /// `watermark_boost_factor`.
+    pub(super) fn new(zones: &[ZoneInfo], factor: u64, read_at: usize) -> Self {
         let most = |zone: &ZoneInfo| {
             let large = zone.managed >= BLOCK_PAGES * 4;
             let most = zone.marks[2] * factor / 10_000;
@@ -38,14 +43,29 @@ impl Boosts {
                 0
             }
         };
-        let boost = |zone| Boost {
+        let boost = |zone: &ZoneInfo| Boost {
             most: most(zone),
             now: 0,
             of_round: 0,
+            told: zone.boost,
         };
         Self {
             zones: zones.iter().map(boost).collect(),
+            read_at,
         }
+    }
+
+    /// Takes over what was read of `/proc/zoneinfo` if event `index` is the first after that. The zones whose
+    /// boost is another than the events before told, with their boosts.
+    pub(super) fn read(&mut self, index: usize) -> Vec<(u8, u64)> {
+        let mut changed = Vec::new();
+        for (zone, boost) in (0..).zip(&mut self.zones) {
+            if index == self.read_at && boost.now != boost.told {
+                boost.now = boost.told;
+                changed.push((zone, boost.now));
+            }
+        }
+        changed
     }
 
     /// A free block of `order` was found in a page block of another type. The new boost, if that
@@ -53,7 +73,7 @@ impl Boosts {
     pub(super) fn claim(&mut self, zone: u8, order: u8) -> Option<u64> {
         let boost = self.zones.get_mut(usize::from(zone))?;
         // A page block that is free as a whole changes its type without more ado.
-        if order >= BLOCK_ORDER || boost.now == boost.most {
+        if order >= BLOCK_ORDER || boost.now >= boost.most {
             return None;
         }
         boost.now = (boost.now + BLOCK_PAGES).min(boost.most);
@@ -91,7 +111,7 @@ mod tests {
             marks: [0, 0, high],
             ..ZoneInfo::default()
         };
-        Boosts::new(&[zone(1000, 100), zone(1 << 20, 1000)], FACTOR)
+        Boosts::new(&[zone(1000, 100), zone(1 << 20, 1000)], FACTOR, 0)
     }
 
     #[test]
@@ -102,6 +122,21 @@ mod tests {
         assert_eq!(claims, [Some(512), Some(1024), Some(1500), None]);
         assert_eq!(boosts.claim(0, 3), None, "a small zone");
         assert_eq!(boosts.claim(2, 3), None, "no such zone");
+    }
+
+    #[test]
+    fn the_limit_is_at_least_a_page_block_unless_there_is_none() {
+        let zone = |high| ZoneInfo {
+            managed: BLOCK_PAGES * 4,
+            marks: [0, 0, high],
+            ..ZoneInfo::default()
+        };
+        let mut boosts = Boosts::new(&[zone(100), zone(0)], FACTOR, 0);
+        assert_eq!(boosts.claim(0, 0), Some(512));
+        assert_eq!(boosts.claim(0, 0), None);
+        assert_eq!(boosts.claim(1, 0), None);
+        let mut off = Boosts::new(&[zone(1000)], 0, 0);
+        assert_eq!(off.claim(0, 0), None, "boosts are switched off");
     }
 
     #[test]

@@ -239,3 +239,75 @@ pub(super) fn pages(lens: &[u32; LISTS]) -> u32 {
     let lists = (0..).map(ListId).zip(lens);
     lists.map(|(list, blocks)| list.pages() * blocks).sum()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::compare::Amount;
+    use super::super::op::Move;
+    use super::*;
+
+    const LIST: ListId = ListId(1);
+
+    fn op(action: Action, spills: bool) -> Op {
+        let spill = Move {
+            kind: Kind::Spill,
+            zone: 0,
+            lists: Vec::new(),
+        };
+        Op {
+            event: 0,
+            cpu: 0,
+            action,
+            moves: spills.then_some(spill).into_iter().collect(),
+        }
+    }
+
+    /// Plimsoll spills with 50 pages at a `high` of 100, and the kernel does not.
+    fn learnt_length(after: &[Op]) -> u32 {
+        let mut follow = Follow::default();
+        let mut lens = [0; LISTS];
+        lens[LIST.index()] = 50;
+        follow.begin((0, 0), lens, 63, LIST);
+        let pair = Pair {
+            op: 0,
+            cpu: 0,
+            zone: 0,
+            kind: Kind::Spill,
+            kernel: Amount::default(),
+            ours: Amount {
+                pages: 10,
+                blocks: 10,
+            },
+            unknown: false,
+        };
+        let state = ListState {
+            high: plimsoll_mm::units::Pages(100),
+            ..ListState::default()
+        };
+        assert_eq!(follow.learn(&pair, &state, after), Learnt::default());
+        follow.count(0, 0)
+    }
+
+    fn free(spills: bool) -> Op {
+        let (zone, list, pfn) = (0, LIST, 7);
+        op(Action::Free { zone, list, pfn }, spills)
+    }
+
+    #[test]
+    fn the_next_spill_tells_how_long_lists_are() {
+        let after = [free(false), free(false), free(true)];
+        assert_eq!(learnt_length(&after), 98, "two more are freed until 100");
+        assert_eq!(learnt_length(&[free(false)]), 99, "one more would spill");
+    }
+
+    #[test]
+    fn lists_that_were_longer_and_did_not_spill_were_below_high_then() {
+        let (zone, list, pfn) = (0, LIST, 7);
+        let taken = || op(Action::Alloc { zone, list, pfn }, false);
+        let mut after = vec![free(false)];
+        after.extend((0..40).map(|_| free(false)));
+        after.extend((0..40).map(|_| taken()));
+        after.push(free(true));
+        assert_eq!(learnt_length(&after), 59, "40 more are 99");
+    }
+}

@@ -63,7 +63,7 @@ impl Judge for PageLists {
             judgement.notes.extend(chosen.warning);
             chosen.design
         });
-        let inferred = Inferred::of(recording, &moment.zones);
+        let inferred = Inferred::of(recording, &moment.zones, moment.event);
         match Beginning::of(recording, &moment, &inferred, design) {
             Ok(beginning) => fill(&mut judgement, recording, &moment, &inferred, beginning),
             Err(error) => judgement
@@ -91,7 +91,7 @@ impl History {
     /// `None` if the recording does not tell the state of the lists.
     pub(crate) fn of(recording: &Recording) -> Option<Self> {
         let moment = moment(recording)?;
-        let mut inferred = Inferred::of(recording, &moment.zones);
+        let mut inferred = Inferred::of(recording, &moment.zones, moment.event);
         let state = State::of(&recording.header, &moment, &inferred);
         let ops = inferred.ops.split_off(state.first);
         Some(Self { state, ops })

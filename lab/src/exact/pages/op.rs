@@ -45,6 +45,8 @@ pub(crate) enum Action {
     /// kswapd began a round of reclaim, or ended one, in zones up to this one, counted as the kernel
     /// does.
     Reclaim { highest: u8, active: bool },
+    /// kswapd sleeps until an allocation wakes it.
+    Sleep,
     /// The watermarks of a zone are this many pages higher than usual.
     Boost { zone: u8, pages: u64 },
     /// An allocation found all zones up to this one, counted as the kernel does, below their high

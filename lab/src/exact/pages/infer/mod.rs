@@ -38,12 +38,14 @@ pub(super) struct Inferred {
 }
 
 impl Inferred {
-    pub(super) fn of(recording: &Recording, zones: &[ZoneInfo]) -> Self {
+    /// `zones` are those that `/proc/zoneinfo` told before event `read_at`.
+    pub(super) fn of(recording: &Recording, zones: &[ZoneInfo], read_at: usize) -> Self {
         let future = Future::of(&recording.events);
         let rounds = Rounds::of(&recording.events);
         let mut before = HashMap::new();
         let mut doubts = Doubts::default();
-        let new = || Walk::new(recording, zones, &future, &rounds);
+        let boosts = Boosts::new(zones, boost_factor(recording), read_at);
+        let new = || Walk::new(recording, zones, &future, (&rounds, &boosts));
         let mut walk = new();
         for _pass in 0..PASSES_MAX {
             walk = new();
@@ -134,7 +136,7 @@ impl<'a> Walk<'a> {
         recording: &'a Recording,
         zones: &'a [ZoneInfo],
         future: &'a Future,
-        rounds: &'a Rounds,
+        (rounds, boosts): (&'a Rounds, &Boosts),
     ) -> Self {
         let mut walk = Self {
             events: &recording.events,
@@ -142,7 +144,7 @@ impl<'a> Walk<'a> {
             zones,
             future,
             rounds,
-            boosts: Boosts::new(zones, boost_factor(recording)),
+            boosts: boosts.clone(),
             lists: Lists::default(),
             ops: Vec::new(),
             done: vec![false; recording.events.len()],
@@ -188,6 +190,7 @@ impl<'a> Walk<'a> {
     fn run(&mut self) {
         for index in 0..self.events.len() {
             let event = &self.events[index];
+            self.read_boosts(index, event.cpu);
             self.learn(&event.what);
             self.learn_from_list(index, event);
             if !self.done[index] {

@@ -25,6 +25,7 @@ impl Walk<'_> {
                 }
             }
             What::KswapdDone => return self.reclaim_ends(index, cpu),
+            What::KswapdSleep { .. } => Action::Sleep,
             // Woken without a request, kswapd is to make up for a boosted watermark, not for a shortage.
             What::WakeupKswapd { zone, gfp, .. } if gfp != 0 => Action::Shortage { highest: zone },
             What::DirectReclaimBegin { .. } | What::AllocFailed { .. } => {
@@ -43,6 +44,13 @@ impl Walk<'_> {
         };
         self.push_op(index, cpu, action, Vec::new());
         for (zone, pages) in self.boosts.round_ends() {
+            self.push_op(index, cpu, Action::Boost { zone, pages }, Vec::new());
+        }
+    }
+
+    /// Notes the boosts that `/proc/zoneinfo` told, where it was read.
+    pub(super) fn read_boosts(&mut self, index: usize, cpu: u32) {
+        for (zone, pages) in self.boosts.read(index) {
             self.push_op(index, cpu, Action::Boost { zone, pages }, Vec::new());
         }
     }

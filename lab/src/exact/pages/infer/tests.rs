@@ -18,6 +18,10 @@ fn zones() -> Vec<ZoneInfo> {
 }
 
 fn infer(whats: &[What]) -> Inferred {
+    infer_in(whats, &zones(), 0)
+}
+
+fn infer_in(whats: &[What], zones: &[ZoneInfo], read_at: usize) -> Inferred {
     let event = |(time_ns, what): (u64, &What)| Event {
         time_ns,
         cpu: 0,
@@ -28,7 +32,7 @@ fn infer(whats: &[What]) -> Inferred {
         events: (0..).zip(whats).map(event).collect(),
         ..Recording::default()
     };
-    Inferred::of(&recording, &zones())
+    Inferred::of(&recording, zones, read_at)
 }
 
 fn alloc(pfn: u64, kind: u8) -> What {
@@ -205,7 +209,7 @@ fn kswapd_reclaims_from_the_beginning_of_its_round_to_the_end() {
 #[test]
 fn without_an_event_of_its_end_a_round_ends_with_what_kswapd_frees_last() {
     let found = infer(&[WAKE, free(5), drained(5), What::KswapdSleep { node: 0 }]);
-    let [_, freed, ended] = &found.ops[..] else {
+    let [_, freed, ended, _] = &found.ops[..] else {
         panic!("{:?}", found.ops);
     };
     assert_eq!(freed.moves[0].kind, Kind::Spill);
@@ -235,6 +239,78 @@ fn an_allocation_that_wakes_kswapd_found_its_zones_short_but_for_a_boost() {
                 Action::Shortage { highest: 1 },
                 Action::Shortage { highest: u8::MAX },
                 Action::Shortage { highest: u8::MAX },
+            ]
+        ),
+        "{:?}",
+        found.ops
+    );
+}
+
+#[test]
+fn what_is_drained_after_reclaim_by_an_allocation_is_no_spill_of_its_last_free() {
+    let reclaims = What::DirectReclaimEnd { pages: 1 };
+    let found = infer(&[free(5), reclaims, drained(5)]);
+    let [freed, drain] = &found.ops[..] else {
+        panic!("{:?}", found.ops);
+    };
+    assert_eq!(freed.moves, []);
+    assert!(matches!(drain.action, Action::Drain { .. }), "{drain:?}");
+    assert_eq!(drain.moves[0].kind, Kind::Drain);
+}
+
+#[test]
+fn a_round_of_kswapd_takes_a_boost_away_and_then_kswapd_sleeps() {
+    let mixed = What::ExtFrag {
+        pfn: 512,
+        order: 0,
+        fallback_order: 3,
+        mobility: 0,
+        fallback: 1,
+        claimed: true,
+    };
+    let happened = [mixed, WAKE, What::KswapdDone, What::KswapdSleep { node: 0 }];
+    let mut zones = zones();
+    zones[0].marks = [1000, 2000, 3000];
+    let found = infer_in(&happened, &zones, 0);
+    assert!(
+        matches!(
+            actions(&found)[..],
+            [
+                Action::Bulk { .. },
+                Action::Boost {
+                    zone: 0,
+                    pages: 512
+                },
+                Action::Reclaim { active: true, .. },
+                Action::Reclaim { active: false, .. },
+                Action::Boost { zone: 0, pages: 0 },
+                Action::Sleep,
+            ]
+        ),
+        "{:?}",
+        found.ops
+    );
+}
+
+#[test]
+fn a_boost_of_before_is_as_zoneinfo_tells_and_ends_with_a_round() {
+    let mut zones = zones();
+    zones[0].boost = 1024;
+    let done = What::KswapdDone;
+    let found = infer_in(&[WAKE, done.clone(), WAKE, done], &zones, 2);
+    assert!(
+        matches!(
+            actions(&found)[..],
+            [
+                Action::Reclaim { active: true, .. },
+                Action::Reclaim { active: false, .. },
+                Action::Boost {
+                    zone: 0,
+                    pages: 1024
+                },
+                Action::Reclaim { active: true, .. },
+                Action::Reclaim { active: false, .. },
+                Action::Boost { zone: 0, pages: 0 },
             ]
         ),
         "{:?}",

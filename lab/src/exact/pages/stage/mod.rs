@@ -9,7 +9,7 @@ use plimsoll_mm::machine::Machine;
 use plimsoll_mm::page::sizing::Sizes;
 use plimsoll_mm::page::watermark::{Urgency, Watermarks};
 use plimsoll_mm::page::{
-    Config, Grouping, ListState, PageAllocator, Request, TypedBlock, ZoneKind,
+    Config, Grouping, Kswapd, ListState, PageAllocator, Request, TypedBlock, ZoneKind,
 };
 use plimsoll_mm::topology::{CpuPlace, Topology};
 use plimsoll_mm::tunables::Knob;
@@ -235,10 +235,8 @@ impl Stage {
                     .drain_lists(&self.machine, u32::from(zone), cpu)
                     .is_ok()
             }
-            Action::Reclaim { highest, active } => {
-                self.set_reclaiming(highest, active);
-                true
-            }
+            Action::Reclaim { highest, active } => self.set_reclaiming(highest, active),
+            Action::Sleep => self.set_kswapd(Kswapd::Asleep),
             Action::Boost { zone, pages } => self.boost(zone, pages).is_ok(),
             Action::Shortage { highest } => self.set_below_high(highest),
             Action::Online(true) => {

@@ -3,14 +3,15 @@
 use std::ops::RangeFrom;
 
 use plimsoll_mm::page::watermark::Watermarks;
-use plimsoll_mm::page::{Reclaiming, SeedError, ZoneKind};
+use plimsoll_mm::page::{Kswapd, Reclaiming, SeedError, ZoneKind};
 use plimsoll_mm::units::{NodeId, Pages};
 
 use super::Stage;
 
 impl Stage {
-    /// kswapd reclaims, or no longer, in zones up to `highest`, counted as the kernel does.
-    pub(super) fn set_reclaiming(&self, highest: u8, active: bool) {
+    /// kswapd reclaims, or no longer, in zones up to `highest`, counted as the kernel does. It is awake from
+    /// its first round on.
+    pub(super) fn set_reclaiming(&self, highest: u8, active: bool) -> bool {
         let reclaiming = if active {
             Reclaiming::Yes
         } else {
@@ -18,6 +19,14 @@ impl Stage {
         };
         let pages = self.mm.pages();
         pages.set_reclaiming(&self.machine, NodeId(0), counted(highest), reclaiming);
+        !active || self.set_kswapd(Kswapd::Awake)
+    }
+
+    /// kswapd is awake, or sleeps without a limit of time.
+    pub(super) fn set_kswapd(&self, kswapd: Kswapd) -> bool {
+        let pages = self.mm.pages();
+        pages.set_kswapd(&self.machine, NodeId(0), kswapd);
+        true
     }
 
     /// Raises the watermarks of a zone above what they are without a boost.
@@ -58,4 +67,53 @@ impl Stage {
 fn counted(zone: u8) -> ZoneKind {
     let known = ZoneKind::ALL.get(usize::from(zone));
     known.copied().unwrap_or(ZoneKind::Movable)
+}
+
+#[cfg(test)]
+mod tests {
+    use plimsoll_mm::design::Design;
+    use plimsoll_mm::page::sizing::Sizes;
+
+    use super::super::Knobs;
+    use super::*;
+    use crate::exact::pages::zoneinfo::ZoneInfo;
+
+    #[test]
+    fn a_boost_raises_all_watermarks_and_the_next_one_replaces_it() {
+        let zone = ZoneInfo {
+            name: "DMA32".to_owned(),
+            managed: 1 << 14,
+            free: 1 << 13,
+            ..ZoneInfo::default()
+        };
+        let knobs = Knobs {
+            min_free_kib: 4096,
+            high_fraction: 0,
+            nodes: vec![0],
+            offline: Vec::new(),
+            cache_slice: None,
+        };
+        let mut stage = Stage::new(Design::LINUX_6_12, &[zone], &knobs).expect("a sound zone");
+        let marks = Watermarks {
+            min: Pages(100),
+            low: Pages(150),
+            high: Pages(200),
+        };
+        let now = |stage: &Stage| {
+            let view = stage.mm.pages().view(&stage.machine);
+            let marks = view[0].watermarks;
+            [marks.min.0, marks.low.0, marks.high.0]
+        };
+        stage.set_sizes(0, marks, Sizes::BOOT).expect("such a zone");
+        assert_eq!(now(&stage), [100, 150, 200]);
+        stage.boost(0, 512).expect("such a zone");
+        stage.boost(0, 1024).expect("such a zone");
+        assert_eq!(now(&stage), [1124, 1174, 1224]);
+        stage.boost(0, 0).expect("such a zone");
+        assert_eq!(now(&stage), [100, 150, 200]);
+        assert_eq!(
+            stage.mm.pages().view(&stage.machine)[0].free,
+            Pages(1 << 13)
+        );
+    }
 }
