@@ -85,7 +85,8 @@ impl<'m, M: Machine> Gather<'m, M> {
     #[inline]
     pub(super) fn expect(&mut self, more: u32) {
         let needed = self.len + more as usize;
-        if needed >= BUNDLE && needed + 1 >= self.batched.capacity() {
+        // A batch is only begun if there is room for all of it.
+        if needed >= BUNDLE && needed + BATCH >= self.batched.capacity() {
             self.expect_slow(needed);
         }
     }
