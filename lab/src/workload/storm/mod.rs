@@ -333,9 +333,11 @@ mod tests {
     fn parts_of_every_stall_add_up_to_it_in_every_storm() {
         for ending in [Ending::AtOnce, Ending::Helped, STUCK] {
             for design in [Design::UNPATCHED, Design::PATCHED, Design::OURS] {
-                let weathered = small(ending).run(&phone(), &design, 2);
-                assert!(!weathered.stalls.is_empty(), "{ending:?}");
-                for stall in &weathered.stalls {
+                // Whether allocators have to wait in a storm this small depends on the seed.
+                let storms = (1..=6).map(|seed| small(ending).run(&phone(), &design, seed));
+                let stalls: Vec<Stall> = storms.flat_map(|storm| storm.stalls).collect();
+                assert!(!stalls.is_empty(), "{ending:?}");
+                for stall in &stalls {
                     assert_eq!(stall.parts.iter().sum::<u64>(), stall.ns(), "{stall:?}");
                     assert!(stall.parts[Part::Attempts as usize] > 0, "{stall:?}");
                 }
@@ -370,8 +372,15 @@ mod tests {
         };
         let waited = death.emptying.expect("it is emptied") - death.told;
         assert!((2_000_000_000..2_001_000_000).contains(&waited), "{waited}");
-        let longest = weathered.stalls.iter().map(Stall::ns).max();
-        assert!(longest > Some(1_900_000_000), "{longest:?}");
+        // Whether an allocator has to wait that long in a storm this small depends on the seed.
+        let storms = (1..=8).map(|seed| small(STUCK).run(&phone(), &Design::UNPATCHED, seed));
+        let longest: Vec<Option<u64>> = storms
+            .map(|storm| storm.stalls.iter().map(Stall::ns).max())
+            .collect();
+        assert!(
+            longest.iter().max() > Some(&Some(1_900_000_000)),
+            "{longest:?}"
+        );
     }
 
     #[test]
