@@ -308,6 +308,10 @@ impl Village {
     }
 
     /// Process `id`, which uses `space`.
+    #[expect(
+        clippy::arc_with_non_send_sync,
+        reason = "processes are shared by Arc on every machine, and the simulator has one thread"
+    )]
     pub(crate) fn enroll(
         &self,
         sim: &Sim,
