@@ -2,14 +2,14 @@
 
 use alloc::vec::Vec;
 
-/// Nobody has memory for it.
+/// The global allocator has no memory for the list.
 #[derive(Debug)]
 pub(crate) struct NoRoom;
 
 /// An empty list that has room for `entries`. With no lock held.
 pub(crate) fn list_of<T>(entries: usize) -> Result<Vec<T>, NoRoom> {
     let mut list = Vec::new();
-    // Rounded up, so that who comes one by one seldom has to.
+    // Rounded up, so that entries that come one by one seldom need a longer list.
     let rounded = entries.checked_next_power_of_two().ok_or(NoRoom)?;
     list.try_reserve_exact(rounded).map_err(|_| NoRoom)?;
     Ok(list)

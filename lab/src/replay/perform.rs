@@ -67,7 +67,7 @@ pub(super) struct Scene<'a> {
 /// What the CPUs of one copy share.
 struct Copy {
     mm: Rc<Manager<Sim>>,
-    /// What is in use since before, if the recording tells.
+    /// The blocks that were in use before the recording began, if it tells their number.
     memory: Option<Rc<Memory>>,
     /// The block of each slot, while it is allocated.
     blocks: Vec<Cell<Option<(Pfn, Order)>>>,

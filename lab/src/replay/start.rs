@@ -15,12 +15,12 @@ use crate::exact::pages::State;
 use crate::exact::pages::memory::{Area, Stock};
 use crate::room::Room;
 
-/// What a replay begins with.
+/// The state in which a replay begins.
 #[derive(Clone, Copy)]
 pub(super) enum Start<'a> {
     /// Empty lists and free zones, and why.
     Cold(Why),
-    /// What the recording tells.
+    /// The recorded state of zones and lists.
     Recorded(&'a State),
 }
 

@@ -37,9 +37,8 @@ pub struct Area<M: Machine> {
 
 /// The places nobody has.
 struct Free<M: Machine> {
-    /// Made with the area, because what is shared by many cannot be made later without the risk that
-    /// there is no memory for it. Only the area knows one that has no memory yet, so it can be given
-    /// some.
+    /// All are made with the area, because an `Arc` aborts if there is no memory for it. Only the area
+    /// refers to a run that has no memory yet, so it can give the run some.
     runs: Box<[Arc<Run<M>>]>,
     /// With room for every place there is: giving back needs no memory.
     places: Vec<Place<M>>,
@@ -77,8 +76,8 @@ pub(super) struct Place<M: Machine> {
     /// Here and not behind the pointer: an addition waits for as few loads in a row as can be.
     blocks_per_row: u32,
     number: u32,
-    /// Whether some group has it. Not a `bool`: whoever holds one of several counters would have to look
-    /// here to know which.
+    /// 1 if a group has it, else 0. It is no `bool`, because the compiler would keep the variant of
+    /// [`AnyCounters`](super::AnyCounters) in the spare values of one, and an addition would load this word to tell which it is.
     held: u32,
 }
 
@@ -204,7 +203,7 @@ impl<M: Machine> Area<M> {
             self.place(&free.runs, first)
         });
         place.held = 1;
-        // The shorter list goes with no lock held.
+        // The shorter list is dropped with no lock held.
         drop(places);
         machine.spend(Work::ScanCpu, self.cpus);
         Ok(place)
@@ -400,7 +399,7 @@ impl<M: Machine> Place<M> {
 
 impl<M: Machine> Drop for Place<M> {
     fn drop(&mut self) {
-        // Without a machine no lock can be taken: whoever runs out of places looks for it.
+        // No lock can be taken without a machine, so the next owner that finds no free place looks for it.
         if self.held != 0 {
             let (_, nth) = run_of(self.number as usize);
             self.run.lost[nth].set(1);

@@ -112,8 +112,8 @@ impl<M: Machine, S: Signals<M>> OomKiller<M, S> {
     /// of them does not leave meanwhile.
     ///
     /// The caller puts it into an [`Arc`], as it does with address spaces: stable Rust has none that can
-    /// fail to be made, so which allocator that takes, and what happens without memory, is left to who
-    /// has a say.
+    /// fail to be made, so the caller decides which allocator that takes, and what happens without
+    /// memory.
     ///
     /// # Errors
     /// [`NoMemory`]; nothing has changed.

@@ -148,8 +148,8 @@ impl Follow {
         }
     }
 
-    /// What a difference tells: the size of a refill which factor it had, or how much room there was below
-    /// `high`, and a spill that the lists were as long as `high`. `after` are the operations from that one on.
+    /// Learns from a difference. The size of a refill shows its factor, or how much room there was below
+    /// `high`; a spill shows that the lists were as long as `high`. `after` are the operations from that one on.
     pub(super) fn learn(&mut self, pair: &Pair, state: &ListState, after: &[Op]) -> Learnt {
         match pair.kind {
             Kind::Refill => self.learn_from_refill(pair, state),

@@ -12,7 +12,7 @@ pub(super) struct ZoneInfo {
     pub(super) free: u64,
     /// min, low, high, without a boost.
     pub(super) marks: [u64; 3],
-    /// What the marks are raised by for a while; the text has it before them and in them.
+    /// Pages by which the watermarks are raised for a while (`boost`). The watermarks in the text include them.
     pub(super) boost: u64,
     /// By CPU; empty for one that is offline.
     pub(super) lists: Vec<Option<ListInfo>>,

@@ -1,7 +1,7 @@
-//! Tables that were handed back, for whoever comes next.
+//! Tables that helpers handed back, for the next helper.
 //!
 //! A list of fixed length, as nobody may ask for memory to empty an address space: what does not fit is
-//! left to whoever finishes. Neighbours count as one.
+//! left to the CPU that finishes. Neighbours count as one.
 
 use core::ops::Range;
 

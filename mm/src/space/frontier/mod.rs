@@ -14,7 +14,7 @@
 //! who stalls, is slow or gives way keeps one table, and nobody waits for the others.
 //!
 //! Tables that a helper had to leave (somebody refused) are handed back on a list; those who come
-//! later take them, and whoever finishes looks at every table anyway.
+//! later take them, and the CPU that finishes looks at every table anyway.
 //!
 //! Locks: `LeftOver`, with nothing inside.
 
@@ -365,7 +365,7 @@ impl<M: Machine> Frontier<M> {
         }
     }
 
-    /// Hands claimed tables back. If there are too many they are left to whoever finishes.
+    /// Hands claimed tables back. If there are too many, they are left to the CPU that finishes.
     pub(crate) fn hand_back(&self, machine: &M, site: Site, tables: Range<u64>) {
         self.left_over
             .with(machine, site, |left_over| left_over.add(tables));

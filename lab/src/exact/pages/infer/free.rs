@@ -102,7 +102,7 @@ impl Walk<'_> {
         }
     }
 
-    /// What event `index` made the kernel give back from lists of `cpu`: all that follows on it, in the
+    /// The blocks that the kernel gave back from lists of `cpu` because of event `index`: all that follow it, in the
     /// same thread, without anything else in between.
     pub(super) fn given_back(&mut self, index: usize, cpu: u32, kind: Kind) -> Vec<Move> {
         let mut moves = Vec::new();

@@ -12,7 +12,7 @@ impl Walk<'_> {
     /// Notes what an event says of reclaim, if it says something.
     pub(super) fn reclaim(&mut self, index: usize, cpu: u32, what: &What) {
         if matches!(what, What::DirectReclaimEnd { .. }) {
-            // What the thread gives back from now on is no spill of what it freed while it reclaimed: an
+            // Blocks that the thread gives back from now on are no spill of pages that it freed while it reclaimed: an
             // allocation that got nothing by reclaim drains all lists.
             self.freeing.remove(&cpu);
         }

@@ -132,7 +132,7 @@ impl Stage {
         for (zone, info) in (0..).zip(zones) {
             stage.free_up_to(zone, info.free);
         }
-        // What was just freed is counted by CPU 0, and in the zones' counters from now on.
+        // CPU 0 has counted the pages that were just freed; from now on the zones' counters include them.
         stage.mm.refresh(&stage.machine);
         stage.machine.take_holds();
         Ok(stage)
