@@ -10,7 +10,7 @@ use plimsoll_host::measure::{self, CannotMeasure, Load, Pair, Prices, Waits};
 
 use super::{LoadName, Miss, P99_TOLERANCE, Seen, misses};
 
-/// Prices before and after that differ by more are those of other cores.
+/// Prices before and later that differ by more are those of other cores.
 const DRIFT_MAX: f64 = 1.5;
 
 /// Rounds of price timings before and after each load.
@@ -19,13 +19,13 @@ const PRICE_ROUNDS: u32 = 2;
 /// A hypervisor that moves a virtual CPU spoils one measurement, not the next.
 const ATTEMPTS: u32 = 4;
 
-/// One load, measured twice, and the prices around it.
+/// One load, measured twice, and the prices before, between and after.
 #[derive(Clone, Copy, Debug)]
 pub struct Real {
     /// What was asked of the CPUs.
     pub load: Load,
-    /// What a lock cost just before and just after.
-    pub prices: [Prices; 2],
+    /// What a lock cost just before the first measurement, between the two, and just after.
+    pub prices: [Prices; 3],
     /// The quieter of two measurements: what disturbs two CPUs makes them wait longer.
     pub waits: Waits,
 }
@@ -92,21 +92,26 @@ pub fn measure(pair: Pair, load: Load, duration: Duration) -> Result<Real, Skip>
 fn attempt(pair: Pair, load: Load, duration: Duration) -> Result<Real, Skip> {
     let before = measure::prices_of(pair, PRICE_ROUNDS)?;
     let once = measure::lock_waits(pair, load, duration)?;
+    // CPUs that are moved while the load runs can be back at its end. Prices between the two
+    // measurements show those that were away from the one to the other.
+    let between = measure::prices_of(pair, PRICE_ROUNDS)?;
     let again = measure::lock_waits(pair, load, duration)?;
     let after = measure::prices_of(pair, PRICE_ROUNDS)?;
-    let drift = before.drift(&after);
-    if drift > DRIFT_MAX {
-        return Err(Skip::Drift(drift));
-    }
-    if before.look_like_one_core() != after.look_like_one_core() {
-        return Err(Skip::Moved);
+    for later in [&between, &after] {
+        let drift = before.drift(later);
+        if drift > DRIFT_MAX {
+            return Err(Skip::Drift(drift));
+        }
+        if before.look_like_one_core() != later.look_like_one_core() {
+            return Err(Skip::Moved);
+        }
     }
     if let Some(&noise) = misses(&Seen::from(&once), &Seen::from(&again)).first() {
         return Err(Skip::Noise(noise));
     }
     Ok(Real {
         load,
-        prices: [before, after],
+        prices: [before, between, after],
         waits: if once.p99_ns <= again.p99_ns {
             once
         } else {
@@ -125,7 +130,7 @@ impl fmt::Display for Skip {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Cannot(why) => why.fmt(f),
-            Self::Drift(drift) => write!(f, "prices before and after differ by {drift:.1} times"),
+            Self::Drift(drift) => write!(f, "prices before and later differ by {drift:.1} times"),
             Self::Moved => f.write_str("a virtual CPU moved to another core meanwhile"),
             Self::Noise(Miss::P99 {
                 real_ns,

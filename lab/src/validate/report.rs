@@ -56,7 +56,7 @@ pub fn report(outcomes: &[Result<Real, Skip>]) -> Result<Vec<Table>, Error> {
     };
     Ok(vec![
         table(
-            "Prices measured before / after each load, in ns",
+            "Prices measured before / between / after two measurements of each load, in ns",
             "Measured on loads of their own: a line to and fro, a saturated lock, a free lock. \
              One core: the two CPUs behave as threads of one core.",
             &[
@@ -89,9 +89,10 @@ pub fn report(outcomes: &[Result<Real, Skip>]) -> Result<Vec<Table>, Error> {
     ])
 }
 
-fn price_row(name: &str, [before, after]: &[Prices; 2]) -> Vec<String> {
+fn price_row(name: &str, [before, between, after]: &[Prices; 3]) -> Vec<String> {
     let pair = |of: fn(&Prices) -> Price| {
-        format!("{:.0} / {:.0}", of(before).middle_ns, of(after).middle_ns)
+        let middles = [before, between, after].map(|prices| of(prices).middle_ns);
+        format!("{:.0} / {:.0} / {:.0}", middles[0], middles[1], middles[2])
     };
     let one_core = if before.look_like_one_core() {
         "yes"
