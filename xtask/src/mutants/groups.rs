@@ -5,14 +5,16 @@ use std::path::Path;
 
 use toml::{Table, Value};
 
+/// The programs with tests of `mm`, each called as the machine on which it runs them.
+pub(crate) const PROGRAMS: [&str; 2] = ["host", "sim"];
+
 /// Files of `mm`, and the suites that are to notice a change in them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Group {
     pub(crate) name: String,
     /// Glob patterns, from the root of the repository.
     pub(crate) files: Vec<String>,
-    pub(crate) packages: Vec<String>,
-    /// Names of test binaries; `lib` is the unit tests of the packages.
+    /// Modules of tests, in the unit tests of `mm` or in a program of [`PROGRAMS`].
     pub(crate) suites: Vec<String>,
 }
 
@@ -58,7 +60,6 @@ fn group(value: &Value) -> Result<Group, String> {
     };
     Ok(Group {
         files: words("files")?,
-        packages: words("packages")?,
         suites: words("suites")?,
         name: name.clone(),
     })
@@ -86,12 +87,19 @@ mod tests {
     fn a_suite_that_does_not_exist_is_noticed() {
         let root = crate::root();
         for group in read(&root, &[]).expect("a good file") {
-            for suite in group.suites.iter().filter(|suite| *suite != "lib") {
-                let of_a_machine = ["host", "sim"].iter().any(|machine| {
-                    root.join(format!("machines/{machine}/tests/{suite}.rs"))
-                        .exists()
-                });
-                assert!(of_a_machine, "{}: no suite is called {suite}", group.name);
+            for suite in &group.suites {
+                let exists = |folder: &str| {
+                    let file = root.join(format!("{folder}/{suite}.rs"));
+                    file.exists() || file.with_extension("").join("mod.rs").exists()
+                };
+                let of_a_program = PROGRAMS
+                    .iter()
+                    .any(|machine| exists(&format!("machines/{machine}/tests/{machine}")));
+                assert!(
+                    of_a_program || exists("mm/src"),
+                    "{}: no suite is called {suite}",
+                    group.name
+                );
             }
         }
     }
@@ -101,7 +109,7 @@ mod tests {
         for (text, help) in [
             ("", "at least one [[group]]"),
             ("[[group]]\n", "no `name`"),
-            ("[[group]]\nname = 'a'\nfiles = ['b']\n", "needs `packages`"),
+            ("[[group]]\nname = 'a'\nfiles = ['b']\n", "needs `suites`"),
         ] {
             let error = parse(text).expect_err("incomplete");
             assert!(error.contains(help), "{error}");

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use super::groups::Group;
+use super::groups::{Group, PROGRAMS};
 use super::options::Options;
 use super::sample::Mutant;
 
@@ -63,16 +63,17 @@ pub(crate) fn run(
         command.args(["--file", files]);
     }
     command.args(["--re", &exactly(mutants)]);
-    for package in &group.packages {
-        command.args(["--test-package", package]);
+    command.args(["--test-package", "plimsoll-mm"]);
+    for program in PROGRAMS {
+        command.args(["--test-package", &format!("plimsoll-{program}")]);
     }
+    command.args(["--", "--lib"]);
+    for program in PROGRAMS {
+        command.args(["--test", program]);
+    }
+    // A test is run if its path contains one of these.
     command.arg("--");
-    for suite in &group.suites {
-        match suite.as_str() {
-            "lib" => command.arg("--lib"),
-            suite => command.args(["--test", suite]),
-        };
-    }
+    command.args(group.suites.iter().map(|suite| format!("{suite}::")));
     let status = command
         .status()
         .map_err(|error| format!("cannot run cargo: {error}"))?;

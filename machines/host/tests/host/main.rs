@@ -1,0 +1,38 @@
+//! Laws, swarms and checks of the memory manager on real CPUs.
+//!
+//! One program, so that the memory manager is compiled for real CPUs once.
+
+mod bad_input;
+mod below_high;
+mod budget;
+mod counter_bounds;
+mod counter_errors;
+mod counter_kunit;
+mod counter_many;
+mod counter_props;
+mod counters;
+mod dying;
+mod gathering;
+mod grouping;
+mod jobs;
+mod laws;
+mod locks;
+mod oom;
+mod oom_select;
+mod owed;
+mod page_split;
+mod pages;
+mod reaping;
+mod rw_lock;
+mod shepherd;
+mod space_errors;
+mod space_model;
+mod space_out_of_memory;
+mod space_parts;
+mod space_refusals;
+mod space_usage;
+mod space_waits;
+mod support;
+mod swarm;
+mod vma_readers;
+mod vma_tree;

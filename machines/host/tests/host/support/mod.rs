@@ -1,0 +1,5 @@
+//! What tests of address spaces on real CPUs share.
+
+
+pub(crate) mod model;
+pub(crate) mod world;

@@ -1,0 +1,196 @@
+//! The laws of counters on virtual CPUs, and that counters need not know of CPUs that go away.
+
+use crate::support;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+
+use plimsoll_mm::counter::{AnyCounters, Batch, Counters, Counting, Plan, precise_totals};
+use plimsoll_mm::laws::Law;
+use plimsoll_mm::laws::counter::{self, CPUS, Counted, Setup};
+use plimsoll_mm::laws::under_way;
+use plimsoll_mm::machine::Machine;
+use plimsoll_mm::site::Work;
+use plimsoll_mm::topology::{Distance, Topology};
+use plimsoll_mm::units::CpuId;
+use plimsoll_sim::{Sim, SimOptions, run_law};
+use support::{seeds, small};
+
+const SEEDS: u64 = 200;
+
+fn run_each(law: impl Fn(Setup<Sim>) -> Law<Sim, Counted<Sim>>) {
+    let machine = small::profile(Topology::flat(CPUS), 1000);
+    for setup in counter::setups() {
+        run_law(&law(setup), &machine, seeds::chosen(SEEDS));
+    }
+}
+
+#[test]
+fn nothing_is_lost() {
+    run_each(counter::nothing_is_lost);
+}
+
+#[test]
+fn going_and_returning() {
+    let machine = small::profile(Topology::flat(CPUS), 1000);
+    for law in counter::going_and_returning() {
+        run_law(&law, &machine, seeds::chosen(SEEDS));
+    }
+}
+
+#[test]
+fn looking_while_adding() {
+    let machine = small::profile(Topology::flat(CPUS), 1000);
+    for setup in counter::setups() {
+        for law in counter::looking_while_adding(setup) {
+            run_law(&law, &machine, seeds::chosen(SEEDS));
+        }
+    }
+}
+
+#[test]
+fn setting_while_adding() {
+    run_each(counter::setting_while_adding);
+}
+
+#[test]
+fn making_and_ending() {
+    run_each(counter::making_and_ending);
+}
+
+#[test]
+fn growing_at_once() {
+    let machine = small::profile(Topology::flat(CPUS), 1000);
+    run_law(&counter::growing_at_once(), &machine, seeds::chosen(SEEDS));
+}
+
+#[test]
+fn a_cpu_that_goes_offline_takes_nothing_with_it() {
+    for counting in Counting::ALL {
+        let profile = small::profile(Topology::flat(4), 1000);
+        let sim = Sim::new(&profile, SimOptions::default());
+        let plan = Plan::new(&sim, counting, 1, Batch::RSS).expect("four CPUs have a plan");
+        let counters = Rc::new(plan.init_many(&sim).expect("there is memory"));
+        let add_on_each = |deltas: [i64; 4]| {
+            for (cpu, delta) in (0..).map(CpuId).zip(deltas) {
+                let counters = Rc::clone(&counters);
+                sim.spawn(cpu, move |sim| counters.add_growing(sim, 0, delta));
+                sim.run();
+            }
+            let (precise, range) = (counters.precise_sum(&sim, 0), counters.min_max(&sim, 0));
+            assert!(range.contains(precise), "{counting:?}: {range:?}");
+            precise
+        };
+        assert_eq!(add_on_each([3, 40, 500, -7]), 536, "{counting:?}");
+        sim.set_online(CpuId(2), false);
+        assert_eq!(counters.precise_sum(&sim, 0), 536, "{counting:?}");
+        // What was to run on the CPU that is gone runs elsewhere.
+        assert_eq!(add_on_each([1, 1, -500, 7]), 45, "{counting:?}");
+        sim.set_online(CpuId(2), true);
+        assert_eq!(add_on_each([-4, -41, 0, 0]), 0, "{counting:?}");
+        let counters = Rc::into_inner(counters).expect("no task has it any more");
+        counters.destroy_many(&sim);
+    }
+}
+
+#[test]
+fn one_addition_under_way() {
+    let machine = small::profile(Topology::flat(CPUS), 1000);
+    run_law(&under_way::one_under_way(), &machine, seeds::chosen(SEEDS));
+    let forgotten = || run_law(&under_way::one_under_way_forgotten(), &machine, 0..SEEDS);
+    let forgotten = catch_unwind(AssertUnwindSafe(forgotten));
+    assert!(forgotten.is_err(), "what is under way counts");
+}
+
+/// How long this takes on one CPU.
+fn ns(sim: &Sim, task: impl FnOnce(&Sim) + 'static) -> u64 {
+    let begin = sim.now();
+    sim.spawn(CpuId(0), move |sim| task(sim));
+    sim.run();
+    sim.now().0 - begin.0
+}
+
+#[test]
+fn many_sums_cost_a_streamed_look_each_and_few_scattered_ones_a_full_one() {
+    const CPUS: u32 = 96;
+    let mut profile = small::profile(Topology::flat(CPUS), 1000);
+    profile.costs.work_ns[Work::StreamCpu as usize] = 5;
+    let price = |work: Work| u64::from(profile.costs.work_ns[work as usize]);
+    let sim = Sim::new(&profile, SimOptions::default());
+    let plan = Plan::new(&sim, Counting::Tree, 4, Batch::RSS).expect("it has a plan");
+    let groups: Vec<_> = (0..128)
+        .map(|_| plan.init_many(&sim).expect("there is memory"))
+        .collect();
+    let groups = Rc::new(groups);
+    let sum = |every: usize| {
+        let groups = Rc::clone(&groups);
+        ns(&sim, move |sim| {
+            let mut chosen: Vec<_> = groups.iter().step_by(every).collect();
+            precise_totals(
+                sim,
+                &mut chosen,
+                |group| Some(*group),
+                |_, total| {
+                    assert_eq!(total, 0, "nobody has added");
+                },
+            );
+        })
+    };
+    let idle = ns(&sim, |_| {});
+    // Beyond the looks there are the groups' own lines, which nobody else has touched.
+    let looks = |groups: u64, work| groups * u64::from(CPUS) * price(work);
+    let (all, few) = (sum(1) - idle, sum(8) - idle);
+    let own = |groups: u64| groups * 4 * u64::from(profile.costs.transfer_ns[0]);
+    assert!((looks(128, Work::StreamCpu)..=looks(128, Work::StreamCpu) + own(128)).contains(&all));
+    assert!((looks(16, Work::ScanCpu)..=looks(16, Work::ScanCpu) + own(16)).contains(&few));
+}
+
+/// A group whose tree has been made.
+fn grown(sim: &Sim, plan: &Plan<Sim>) -> AnyCounters<Sim> {
+    let group = plan.init_many(sim).expect("there is memory");
+    let AnyCounters::OneSided(tree) = &group else {
+        unreachable!("it is what was asked for")
+    };
+    tree.grow(sim).expect("there is memory");
+    group
+}
+
+/// How many lines are fetched for each of many groups that `ran` of 96 CPUs have added to, if they are
+/// summed together and `looks` CPUs are looked at.
+fn lines(ran: u32, looks: u64) -> u64 {
+    const CPUS: u32 = 96;
+    const GROUPS: u64 = 64;
+    let mut profile = small::profile(Topology::flat(CPUS), 1000);
+    profile.costs.work_ns[Work::StreamCpu as usize] = 5;
+    let sim = Sim::new(&profile, SimOptions::default());
+    let plan = Plan::new(&sim, Counting::OneSided, 4, Batch::RSS).expect("it has a plan");
+    let groups: Rc<Vec<_>> = Rc::new((0..GROUPS).map(|_| grown(&sim, &plan)).collect());
+    // Two of three in a row, so that every item is used.
+    for cpu in (0..CPUS).filter(|cpu| cpu % 3 != 0).take(ran as usize) {
+        let groups = Rc::clone(&groups);
+        sim.spawn(CpuId(cpu), move |sim| {
+            for group in &*groups {
+                group.add_growing(sim, 0, 3);
+            }
+        });
+    }
+    sim.run();
+    let idle = ns(&sim, |_| {});
+    let all = ns(&sim, move |sim| {
+        let mut totals: Vec<_> = groups.iter().map(|group| (group, 0)).collect();
+        let group = |&(group, _): &(_, i64)| Some(group);
+        precise_totals(sim, &mut totals, group, |(_, total), more| *total += more);
+        assert!(totals.iter().all(|(_, total)| *total == i64::from(ran) * 3));
+    });
+    let look = u64::from(profile.costs.work_ns[Work::StreamCpu as usize]);
+    let line = u64::from(profile.costs.transfer_ns[Distance::Llc as usize]);
+    (all - idle - looks * GROUPS * look) / (GROUPS * line)
+}
+
+#[test]
+fn who_ran_nearly_everywhere_is_summed_without_asking_where() {
+    // The 32 that have nothing are looked at too, and each group's own line is all that is fetched.
+    assert_eq!(lines(64, 96), 1);
+    // With one more of them the record is fetched as well, and nobody is looked at in vain.
+    assert_eq!(lines(63, 63), 2);
+}

@@ -1,0 +1,182 @@
+//! CPUs without work to do: who goes dormant, who is revived, and what idling leaves behind.
+
+use crate::support;
+
+use plimsoll_mm::design::{Design, SHEPHERDS};
+use plimsoll_mm::event::Event;
+use plimsoll_mm::machine::{Job, JobState, Machine};
+use plimsoll_mm::site::Work;
+use plimsoll_mm::units::{CpuId, Nanos, Order, Pages, Pfn};
+use plimsoll_mm::vmstat::counters::ZoneItem;
+use plimsoll_mm::vmstat::shepherd::{AtOnce, AtPhase};
+use support::Small;
+use support::small::any;
+
+const CPU: CpuId = CpuId(1);
+
+/// 1 GiB, two CPUs, the shepherd on CPU 0.
+fn started(design: Design) -> Small {
+    let small = Small::flat(2, 1 << 18, design);
+    small.mm.start(&small.sim);
+    small
+}
+
+/// Keeps `cpu` from idling, and changes nothing.
+fn spin(small: &Small, cpu: CpuId) {
+    small.sim.spawn_daemon(cpu, |sim| {
+        loop {
+            sim.spend(Work::Think, 10_000_000);
+        }
+    });
+}
+
+fn run_for(small: &Small, seconds: u64) {
+    let now = small.sim.now().0;
+    small.sim.run_until(Nanos(now + seconds * Nanos::SECOND.0));
+}
+
+fn state(small: &Small) -> JobState {
+    small.sim.job_state(CPU, Job::VmstatUpdate)
+}
+
+fn kicks(small: &Small) -> usize {
+    let seen = small.seen.borrow();
+    let kick = |event: &Event| *event == Event::Kick { cpu: CPU };
+    seen.iter().filter(|(_, _, event)| kick(event)).count()
+}
+
+/// Leaves pages above `high_min` on the lists of CPU 1, and no differential.
+fn hoard(small: &Small) -> Pages {
+    small.on(0, |sim, mm| {
+        let pages = mm.pages();
+        let all: Vec<Pfn> = (0..6000)
+            .map(|_| {
+                pages
+                    .alloc(sim, any(Order::ZERO))
+                    .expect("there is a block")
+            })
+            .collect();
+        sim.migrate(CPU);
+        pages.free_pages(sim, &all).expect("all were handed out");
+        // Spills are larger than the threshold, so they fold themselves.
+        assert!(!mm.is_dirty(sim, CPU), "the hoard alone is to be seen");
+    });
+    let listed = small.mm.pages().listed(&small.sim, CPU);
+    assert!(
+        listed > small.zone().sizes.high_min,
+        "{listed} pages are a hoard"
+    );
+    listed
+}
+
+#[test]
+fn a_cpu_without_changes_goes_dormant_and_differentials_revive_it() {
+    for shepherd in SHEPHERDS {
+        let small = started(Design {
+            shepherd,
+            ..Design::OURS
+        });
+        spin(&small, CpuId(0));
+        spin(&small, CPU);
+        run_for(&small, 5);
+        assert_eq!((state(&small), kicks(&small)), (JobState::Dormant, 0));
+        assert_eq!(small.starts_of(CPU), []);
+        for round in 1..=3 {
+            small.on(1, |sim, mm| {
+                mm.pages().count(sim, Pfn(0), ZoneItem::Anon, 1);
+            });
+            assert!(small.mm.is_dirty(&small.sim, CPU));
+            run_for(&small, 6);
+            assert!(
+                !small.mm.is_dirty(&small.sim, CPU),
+                "{shepherd:?} saw to it"
+            );
+            assert_eq!((state(&small), kicks(&small)), (JobState::Dormant, round));
+            // One finds the differential, one finds nothing and goes dormant.
+            assert_eq!(small.starts_of(CPU).len(), 2 * round);
+        }
+    }
+}
+
+#[test]
+fn a_dormant_idle_cpu_is_woken_for_its_differentials() {
+    for shepherd in SHEPHERDS {
+        let small = started(Design {
+            shepherd,
+            ..Design::OURS
+        });
+        spin(&small, CpuId(0));
+        small.on(1, |sim, mm| {
+            mm.pages().count(sim, Pfn(0), ZoneItem::Anon, 1);
+        });
+        assert!(
+            small.mm.is_dirty(&small.sim, CPU),
+            "its work is not pending: no quieting"
+        );
+        run_for(&small, 4);
+        assert!(
+            !small.mm.is_dirty(&small.sim, CPU),
+            "{shepherd:?} saw to it"
+        );
+        assert_eq!(kicks(&small), 1);
+    }
+}
+
+#[test]
+fn a_shepherd_that_kicks_at_once_leaves_a_dormant_hoard_alone() {
+    let small = started(Design {
+        shepherd: &AtOnce,
+        ..Design::OURS
+    });
+    spin(&small, CpuId(0));
+    spin(&small, CPU);
+    let hoarded = hoard(&small);
+    run_for(&small, 30);
+    assert_eq!(small.mm.pages().listed(&small.sim, CPU), hoarded);
+    assert_eq!((kicks(&small), small.starts_of(CPU).len()), (0, 0));
+}
+
+#[test]
+fn a_shepherd_that_kicks_at_phase_gets_a_dormant_hoard_back() {
+    let small = started(Design {
+        shepherd: &AtPhase,
+        ..Design::OURS
+    });
+    spin(&small, CpuId(0));
+    spin(&small, CPU);
+    hoard(&small);
+    run_for(&small, 30);
+    let (kept, least) = (
+        small.mm.pages().listed(&small.sim, CPU),
+        small.zone().sizes.high_min,
+    );
+    assert_eq!(kept, least, "decay stops at high_min");
+    assert_eq!(kicks(&small), 1, "once kicked it goes on by itself");
+    assert_eq!(state(&small), JobState::Dormant);
+}
+
+#[test]
+fn going_idle_folds_differentials_and_leaves_lists() {
+    let small = started(Design::OURS);
+    spin(&small, CpuId(0));
+    hoard(&small);
+    // Kicked at 1.5 s, decayed once, pending until 2.5 s.
+    small.sim.run_until(Nanos::from_ms(1700));
+    assert_eq!(state(&small), JobState::Pending);
+    let listed = small.mm.pages().listed(&small.sim, CPU);
+    let (starts, spilled) = (small.starts_of(CPU), small.zone().free);
+    small.on(1, |sim, mm| {
+        mm.pages().count(sim, Pfn(0), ZoneItem::Anon, 1);
+    });
+    // The idle hook comes after the task.
+    small.sim.run_until(Nanos(small.sim.now().0 + 100_000));
+    assert!(!small.mm.is_dirty(&small.sim, CPU), "idling folds");
+    assert_eq!(small.mm.pages().listed(&small.sim, CPU), listed);
+    assert_eq!(small.zone().free, spilled);
+    assert_eq!(
+        small.starts_of(CPU),
+        starts,
+        "it was not the work that did it"
+    );
+    assert_eq!(state(&small), JobState::Pending, "which is still to come");
+}

@@ -1,0 +1,43 @@
+//! Laws, swarms and checks of the memory manager and of the simulator, on simulated CPUs.
+//!
+//! One program, so that the memory manager is compiled for the simulator once.
+
+mod bad_frees;
+mod bad_profiles;
+mod chaos;
+mod common;
+mod counters;
+mod decay;
+mod dormancy;
+mod dying;
+mod fallbacks;
+mod hotplug;
+mod inputs;
+mod late_ticks;
+mod locks;
+mod marks;
+mod oom_kill;
+mod oom_laws;
+mod oom_reap;
+mod oom_swarm;
+mod out_of_memory;
+mod out_of_memory_kill;
+mod out_of_memory_owner;
+mod out_of_memory_swarm;
+mod pages;
+mod phases;
+mod profiles;
+mod reaping;
+mod rw_killed;
+mod rw_lock;
+mod rw_swarm;
+mod space_faults;
+mod space_parts;
+mod space_swarm;
+mod speeds;
+mod stacks;
+mod support;
+mod swarm;
+mod tasks;
+mod thresholds;
+mod vmas;

@@ -1,0 +1,302 @@
+//! When memory runs out: what is tried first, what the error says, and that nothing is lost.
+
+use crate::support;
+
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+
+use plimsoll_mm::design::{Design, HOLDS};
+use plimsoll_mm::event::Event;
+use plimsoll_mm::page::watermark::Urgency;
+use plimsoll_mm::page::{
+    AllocError, Config, Layout, NoKill, PageAllocator, Reclaimer, Request, Tried, ZoneKind,
+};
+use plimsoll_mm::topology::Topology;
+use plimsoll_mm::units::{CpuId, Order, Pages, Pfn};
+use plimsoll_sim::Sim;
+use support::small::{any, order, profile};
+use support::{Dice, Small, seeds};
+
+/// Frees what it was given, some at a time, and counts how often it was asked.
+#[derive(Debug, Default)]
+struct Cache {
+    blocks: Mutex<Vec<(Pfn, Order)>>,
+    calls: AtomicU32,
+}
+
+#[derive(Debug)]
+struct Shrinker(Arc<Cache>);
+
+impl Reclaimer<Sim> for Shrinker {
+    fn name(&self) -> &'static str {
+        "cache"
+    }
+
+    fn reclaim(&self, sim: &Sim, pages: &PageAllocator<Sim>, wanted: Pages) -> Pages {
+        self.0.calls.fetch_add(1, Ordering::Relaxed);
+        let mut freed = Pages::ZERO;
+        while freed < wanted {
+            let block = self.0.blocks.lock().expect("nobody panicked").pop();
+            let Some((pfn, order)) = block else { break };
+            pages.free(sim, pfn, order).expect("it was handed out");
+            freed += order.pages();
+        }
+        freed
+    }
+}
+
+/// Two CPUs, `pages` pages, and these reclaimers.
+fn with_caches(pages: u32, caches: &[&Arc<Cache>]) -> Small {
+    let mut config = Config::new(Layout::arena(Pages(pages)));
+    for &cache in caches {
+        config
+            .reclaimers
+            .push(Box::new(Shrinker(Arc::clone(cache))));
+    }
+    Small::new(&profile(Topology::flat(2), 1000), config)
+}
+
+/// Takes every page there is, one by one.
+fn take_all(sim: &Sim, pages: &PageAllocator<Sim>) -> Vec<Pfn> {
+    let take = || pages.alloc(sim, any(Order::ZERO)).ok();
+    std::iter::from_fn(take).collect()
+}
+
+#[test]
+fn the_error_says_what_was_tried() {
+    let (empty, full) = (Arc::new(Cache::default()), Arc::new(Cache::default()));
+    let small = with_caches(600, &[&empty, &full]);
+    let cache = Arc::clone(&full);
+    small.on(0, move |sim, mm| {
+        let pages = mm.pages();
+        let all = take_all(sim, pages);
+        assert_eq!(all.len(), 600);
+        // Single pages, no two of them neighbours: no pair can come of them.
+        let odd = |pfn: &&Pfn| pfn.0 % 2 == 1;
+        let mut apart = all.iter().filter(odd);
+        let five: Vec<Pfn> = apart.by_ref().take(5).copied().collect();
+        pages.free_pages(sim, &five).expect("all were handed out");
+        let listed = pages.listed(sim, CpuId(0));
+        assert!(listed > Pages::ZERO, "the lists are not empty");
+        let cached = apart.take(3).map(|&pfn| (pfn, Order::ZERO));
+        cache.blocks.lock().expect("nobody panicked").extend(cached);
+
+        let Err(AllocError::OutOfMemory(tried)) = pages.alloc(sim, any(order(1))) else {
+            panic!("there is no pair")
+        };
+        // The reclaimed pages were on a list, too, when it was drained again.
+        let expected = Tried {
+            zones: 1,
+            kept_back: 0,
+            drained: listed + Pages(3),
+            reclaimers: 2,
+            reclaimed: Pages(3),
+            no_kill: NoKill::NotAsked,
+        };
+        assert_eq!(tried, expected);
+        let text = AllocError::OutOfMemory(tried).to_string();
+        assert!(text.starts_with("out of memory: asked 1 zones (0 keep a block in reserve)"));
+    });
+    // Once when all was taken; then again after pages came, and given up once none did.
+    let calls = [empty, full].map(|cache| cache.calls.load(Ordering::Relaxed));
+    assert_eq!(calls, [1 + 2; 2]);
+    let told = |seen: &support::small::Seen| matches!(seen.2, Event::OutOfMemory { .. });
+    assert_eq!(
+        small.seen.borrow().iter().filter(|seen| told(seen)).count(),
+        2
+    );
+    let zone = small.zone();
+    assert_eq!((zone.free.0, zone.counted_free, zone.listed.0), (8, 8, 0));
+}
+
+#[test]
+fn an_allocation_succeeds_after_a_reclaimer_freed_its_pages() {
+    let (empty, full) = (Arc::new(Cache::default()), Arc::new(Cache::default()));
+    let small = with_caches(2048, &[&empty, &full]);
+    let cache = Arc::clone(&full);
+    small.on(0, move |sim, mm| {
+        let blocks = [(); 2].map(|()| {
+            mm.pages()
+                .alloc(sim, any(Order::MAX))
+                .expect("there is a block")
+        });
+        cache
+            .blocks
+            .lock()
+            .expect("nobody panicked")
+            .push((blocks[0], Order::MAX));
+        let again = mm
+            .pages()
+            .alloc(sim, Request::new(Order::MAX).urgent(Urgency::Reserve));
+        assert_eq!(again, Ok(blocks[0]));
+        mm.pages().alloc(sim, any(Order::MAX)).unwrap_err();
+    });
+    assert!(full.calls.load(Ordering::Relaxed) > 0);
+}
+
+#[test]
+fn a_watermark_keeps_pages_from_those_who_can_wait_and_the_error_says_so() {
+    let small = Small::flat(1, 4096, Design::OURS);
+    let marks = small.zone().watermarks;
+    small.on(0, move |sim, mm| {
+        let normal = Request::new(Order::MAX);
+        let mut error = None;
+        let mut had = 0;
+        while error.is_none() {
+            match mm.pages().alloc(sim, normal) {
+                Ok(_) => had += 1,
+                Err(why) => error = Some(why),
+            }
+        }
+        let Some(AllocError::OutOfMemory(tried)) = error else {
+            panic!("{error:?}")
+        };
+        assert_eq!((had, tried.kept_back), (3, 1), "{marks:?}");
+        mm.pages()
+            .alloc(sim, any(Order::MAX))
+            .expect("the reserve is for this");
+    });
+}
+
+#[test]
+fn there_is_no_zone_for_a_kind_below_all() {
+    let mut layout = Layout::arena(Pages(1024));
+    layout.zones[0].kind = ZoneKind::Movable;
+    let small = Small::new(&profile(Topology::flat(1), 1000), Config::new(layout));
+    small.on(0, |sim, mm| {
+        assert_eq!(
+            mm.pages().alloc(sim, any(Order::ZERO)),
+            Err(AllocError::NoSuchZone)
+        );
+        let mut movable = Request::new(Order::ZERO);
+        movable.class = ZoneKind::Movable;
+        mm.pages()
+            .alloc(sim, movable)
+            .expect("an empty machine gives movable memory");
+    });
+}
+
+/// With the n-th allocation failing, for each n and order: what was there before is there after.
+#[test]
+fn a_failed_allocation_of_any_order_at_any_time_changes_nothing() {
+    for (pages, holds) in [700, 1024, 1500].into_iter().zip(HOLDS) {
+        for of in Order::all() {
+            let small = Small::flat(
+                2,
+                pages,
+                Design {
+                    holds,
+                    ..Design::OURS
+                },
+            );
+            small.on(0, move |sim, mm| {
+                let pages = mm.pages();
+                let mut held = Vec::new();
+                while let Ok(pfn) = pages.alloc(sim, any(of)) {
+                    held.push(pfn);
+                }
+                pages.drain_all_sync(sim);
+                let before = pages.view(sim);
+                pages.alloc(sim, any(of)).unwrap_err();
+                assert_eq!(pages.view(sim), before, "nothing changed");
+                let blocks = u32::try_from(held.len()).expect("small");
+                assert_eq!(
+                    before[0].free.0 + blocks * of.pages().0,
+                    before[0].managed.0
+                );
+                assert_eq!(
+                    blocks,
+                    before[0].managed.0 >> of.get(),
+                    "every block was had"
+                );
+                held.into_iter()
+                    .for_each(|pfn| pages.free(sim, pfn, of).expect("it was handed out"));
+            });
+        }
+    }
+}
+
+/// Two CPUs free single pages in random order, and a third of them at the same time as the
+/// other; then the largest blocks are all there.
+#[test]
+fn after_a_drain_every_block_that_can_exist_can_be_had() {
+    seeds::each(
+        "after_a_drain_every_block_that_can_exist_can_be_had",
+        60,
+        |seed| {
+            let dice = &mut Dice::new(seed, 0);
+            let (blocks, holds) = (dice.between(1, 6), *dice.pick(&HOLDS));
+            let tail = dice.below(1024);
+            let of = *dice.pick(&[Order::HUGE, Order::MAX]);
+            let small = Small::flat(
+                2,
+                blocks * 1024 + tail,
+                Design {
+                    holds,
+                    ..Design::OURS
+                },
+            );
+            let mut all = take_all(&small.sim, small.mm.pages());
+            dice.shuffle(&mut all);
+            let half = all.split_off(dice.index(all.len()));
+            for (cpu, part) in (0..).map(CpuId).zip([all, half]) {
+                let mm = Rc::clone(&small.mm);
+                small.sim.spawn(cpu, move |sim| {
+                    part.into_iter().for_each(|pfn| {
+                        mm.pages()
+                            .free(sim, pfn, Order::ZERO)
+                            .expect("it was handed out");
+                    });
+                });
+            }
+            small.sim.run();
+            let count = (blocks * 1024 + tail) >> of.get();
+            small.on(0, move |sim, mm| {
+                for _ in 0..count {
+                    mm.pages()
+                        .alloc(sim, any(of))
+                        .expect("a block of that order exists");
+                }
+                mm.pages().alloc(sim, any(of)).expect_err("all were had");
+            });
+        },
+    );
+}
+
+/// The same by all CPUs at once: nobody is turned away because another one drains.
+#[test]
+fn cpus_that_drain_at_the_same_time_all_get_their_block() {
+    seeds::each(
+        "cpus_that_drain_at_the_same_time_all_get_their_block",
+        60,
+        |seed| {
+            let cpus = Dice::new(seed, 0).between(2, 8);
+            let small = Small::flat(cpus, cpus * 1024, Design::OURS);
+            let mut all = take_all(&small.sim, small.mm.pages());
+            Dice::new(seed, 1).shuffle(&mut all);
+            for (cpu, part) in (0..).map(CpuId).zip(all.chunks(1024)) {
+                let (mm, part) = (Rc::clone(&small.mm), part.to_vec());
+                small.sim.spawn(cpu, move |sim| {
+                    mm.pages()
+                        .free_pages(sim, &part)
+                        .expect("all were handed out");
+                });
+            }
+            small.sim.run();
+            assert!(
+                small.zone().listed > Pages::ZERO,
+                "the lists keep some blocks apart"
+            );
+            for cpu in (0..cpus).map(CpuId) {
+                let mm = Rc::clone(&small.mm);
+                small.sim.spawn(cpu, move |sim| {
+                    mm.pages()
+                        .alloc(sim, any(Order::MAX))
+                        .expect("there is one for each");
+                });
+            }
+            small.sim.run();
+        },
+    );
+}

@@ -1,0 +1,72 @@
+//! What whoever owns the processes may have a say in: who gives memory before anybody dies, and who may
+//! not be killed for memory that it cannot use.
+
+use crate::support;
+
+use plimsoll_mm::oom::{NodeSet, Patience, Rules};
+use plimsoll_mm::space::reap::Reaping;
+use plimsoll_mm::units::{Nanos, NodeId};
+use plimsoll_sim::SimOptions;
+use std::rc::Rc;
+use support::Village;
+use support::village::Press;
+use support::village_press::{grow, killed, process};
+
+const PAGES: u32 = 1 << 13;
+
+fn pressed() -> Rc<Village> {
+    Village::pressed(
+        SimOptions::default(),
+        Reaping::MeetInTheMiddle,
+        (Some(Nanos::from_ms(1)), Patience::LINUX),
+        Press {
+            pages: PAGES,
+            rules: Rules::default(),
+        },
+    )
+}
+
+#[test]
+fn who_can_give_memory_is_asked_before_anybody_dies() {
+    let village = pressed();
+    village.run(|sim, village| {
+        process(sim, village, 1, 10);
+        process(sim, village, 2, 1000);
+        village.balloon.inflate(sim, village.small.mm.pages(), 3000);
+        // More than is left, but not more than the balloon has.
+        assert_eq!(grow(sim, village, 1, (10, 6000)), 6000);
+    });
+    assert_eq!(killed(&village), []);
+    let left = village.balloon.len();
+    assert!((1..3000).contains(&left), "{left} pages in the balloon");
+    village.run(|sim, village| {
+        // What it has left is not enough.
+        assert_eq!(grow(sim, village, 2, (1000, 3000)), 3000);
+    });
+    assert_eq!(killed(&village), [1]);
+    assert_eq!(village.balloon.len(), 0, "first it has given everything");
+    village.ends();
+}
+
+#[test]
+fn who_cannot_use_the_nodes_that_are_short_is_not_killed_for_them() {
+    let node = |node| NodeSet::NONE.with(NodeId(node)).expect("a small number");
+    let village = pressed();
+    let owner = village.oom.owner();
+    owner.allowed.set(Some(node(0)));
+    owner.nodes.borrow_mut().push((2, node(1)));
+    village.run(|sim, village| {
+        process(sim, village, 1, 10);
+        process(sim, village, 2, 3500);
+        process(sim, village, 3, 3000);
+        assert_eq!(grow(sim, village, 1, (10, 2500)), 2500);
+    });
+    assert_eq!(killed(&village), [3], "the largest could not help");
+    let reports = village.oom.owner().reports.borrow().clone();
+    assert!(
+        reports[0]
+            .text
+            .starts_with("oom-kill:constraint=CONSTRAINT_CPUSET,")
+    );
+    village.ends();
+}

@@ -1,0 +1,131 @@
+//! Memory runs out at random, on CPUs that stall: it always comes back, and nobody dies in vain.
+
+use crate::support;
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use plimsoll_mm::oom::{Kind, Patience, Rules, ScoreAdj, Selecting};
+use plimsoll_mm::space::reap::Reaping;
+use plimsoll_mm::units::Nanos;
+use plimsoll_sim::{Faults, Sim, SimOptions};
+use support::village::Press;
+use support::village_press::{grow, roomy};
+use support::{Dice, Village, seeds};
+
+const MS: u32 = 1_000_000;
+const PAGES: u32 = 1 << 12;
+/// CPUs that allocate: one exits victims, one reaps.
+const ALLOCATORS: [u32; 2] = [0, 3];
+
+fn village(seed: u64, dice: &mut Dice) -> Rc<Village> {
+    let options = SimOptions {
+        seed,
+        jitter_ns: dice.below(300),
+        faults: Faults {
+            stall_every: Nanos::from_ms(2),
+            stall_for: Nanos(u64::from(dice.below(3 * MS))),
+            ..Faults::default()
+        },
+        ..SimOptions::default()
+    };
+    let exits = dice.chance(70);
+    let exits_after = exits.then(|| Nanos(u64::from(dice.below(20 * MS))));
+    let patience = Patience {
+        delay: Nanos(u64::from(dice.below(20 * MS))),
+        pause: Nanos(u64::from(dice.below(2 * MS))),
+        attempts_max: dice.below(4),
+    };
+    let rules = Rules {
+        selecting: *dice.pick(&Selecting::ALL),
+        ..Rules::default()
+    };
+    let press = Press {
+        pages: PAGES,
+        rules,
+    };
+    let reaping = *dice.pick(&Reaping::ALL);
+    Village::pressed(options, reaping, (exits_after, patience), press)
+}
+
+fn enroll(sim: &Sim, village: &Village, id: u32, kind: Kind, pages: u32) {
+    let space = roomy(sim, village, None, u64::from(pages));
+    village.enroll(sim, id, kind, &space);
+}
+
+/// How many pages each allocator touched, once all have ended.
+fn press(village: &Rc<Village>, wanted: [u32; 2]) -> [u64; 2] {
+    let start = village.small.sim.stats().now;
+    let touched: Rc<[Cell<Option<u64>>; 2]> = Rc::default();
+    for (nth, (id, cpu)) in (1..).zip(ALLOCATORS).enumerate() {
+        let touched = Rc::clone(&touched);
+        village.at(cpu, start, move |sim, village| {
+            let got = grow(sim, village, id, (0, u64::from(wanted[nth])));
+            touched[nth].set(Some(got));
+        });
+    }
+    village.small.sim.run();
+    [0, 1].map(|nth: usize| touched[nth].get().expect("nobody waits for ever"))
+}
+
+#[test]
+fn one_victim_is_enough_if_it_has_enough() {
+    let name = "one_victim_is_enough_if_it_has_enough";
+    seeds::each(name, 120, |seed| {
+        let mut dice = Dice::new(seed, 0);
+        let village = village(seed, &mut dice);
+        let hog = dice.between(2000, 3500);
+        village.run(move |sim, village| {
+            for id in 1..=2 {
+                enroll(sim, village, id, Kind::Process, 0);
+                village
+                    .process(id)
+                    .set_adj(ScoreAdj::new(-500).expect("in range"));
+            }
+            enroll(sim, village, 3, Kind::Process, 100);
+            enroll(sim, village, 4, Kind::Process, hog);
+        });
+        // All that is free and all that the hog has, but for page tables.
+        let most = PAGES - 100 - 200;
+        let one = dice.between(0, most);
+        let wanted = [one, dice.between(0, most - one)];
+        let touched = press(&village, wanted);
+        assert_eq!(touched, wanted.map(u64::from), "all got what they wanted");
+        let killed = village.killer.signals().killed();
+        let needed = wanted.iter().sum::<u32>() + hog + 100 > PAGES;
+        let is_enough = killed == [4] || killed.is_empty() && !needed;
+        assert!(is_enough, "{killed:?} for {wanted:?} of {hog}");
+        village.ends();
+    });
+}
+
+#[test]
+fn whoever_is_killed_in_whatever_order_all_memory_is_back_in_the_end() {
+    let name = "whoever_is_killed_in_whatever_order_all_memory_is_back_in_the_end";
+    seeds::each(name, 120, |seed| {
+        let mut dice = Dice::new(seed, 0);
+        let village = village(seed, &mut dice);
+        let others: Vec<(Kind, i32, u32)> = (0..dice.between(1, 5))
+            .map(|_| {
+                let kind = *dice.pick(&[Kind::Process, Kind::Process, Kind::Init]);
+                (kind, *dice.pick(&[-1000, -500, 0, 0, 700]), dice.below(600))
+            })
+            .collect();
+        village.run(move |sim, village| {
+            (1..=2).for_each(|id| enroll(sim, village, id, Kind::Process, 0));
+            for (id, (kind, adj, pages)) in (3..).zip(others) {
+                enroll(sim, village, id, kind, pages);
+                let adj = ScoreAdj::new(adj).expect("in range");
+                village.process(id).set_adj(adj);
+            }
+        });
+        press(&village, [PAGES; 2].map(|pages| pages + 100));
+        let mut killed = village.killer.signals().killed();
+        assert!(!killed.is_empty(), "there is not so much");
+        killed.sort_unstable();
+        let told = killed.len();
+        killed.dedup();
+        assert_eq!(killed.len(), told, "nobody is killed twice");
+        village.ends();
+    });
+}

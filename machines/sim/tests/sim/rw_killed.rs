@@ -1,0 +1,143 @@
+//! Waiters for the lock that readers share that may be killed, in virtual time.
+
+use crate::common;
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use common::rw_scene::{HANDOVER, OWN, Scene, TICK, TRANSFER, WAKE_UP};
+use plimsoll_mm::machine::Machine;
+use plimsoll_mm::site::Work;
+use plimsoll_mm::units::CpuId;
+
+#[test]
+fn a_killed_waiter_leaves_within_a_tick_and_those_behind_it_get_in() {
+    let scene = Scene::new();
+    let killed = Rc::new(Cell::new(false));
+    scene.reads(0, 10, 10_000);
+    let flag = Rc::clone(&killed);
+    scene.at(1, 20, move |sim, scene| {
+        let outcome = scene.write_unless(sim, 1, || flag.get());
+        assert_eq!(outcome, None, "its closure does not run");
+        let left = sim.now().0;
+        assert!((3_500_000..3_500_000 + TICK + 10_000).contains(&left));
+    });
+    scene.reads(2, 30, 1);
+    scene.at(3, 3500, move |_, _| killed.set(true));
+    let stays = scene.run();
+    let order: Vec<_> = stays.iter().map(|stay| stay.who).collect();
+    assert_eq!(order, [('r', 0), ('r', 2)]);
+    assert!(stays[1].end < stays[0].end, "the reader joined the other");
+    let stats = scene.stats();
+    assert_eq!((stats.acquisitions, stats.failed_tries), (2, 1));
+    assert_eq!(stats.contentions, 1);
+}
+
+#[test]
+fn who_is_killed_before_it_gets_in_hands_on() {
+    let scene = Scene::new();
+    let killed = Rc::new(Cell::new(false));
+    let flag = Rc::clone(&killed);
+    scene.at(0, 10, move |sim, scene| {
+        scene.write(sim, 100);
+        // On its way out already, or on the way of the hand-over.
+        flag.set(true);
+    });
+    scene.at(1, 20, move |sim, scene| {
+        assert_eq!(scene.write_unless(sim, 1, || killed.get()), None);
+    });
+    scene.writes(2, 30, 1);
+    assert_eq!(scene.order(), [('w', 0), ('w', 2)]);
+}
+
+#[test]
+fn who_was_killed_gets_in_if_it_need_not_wait() {
+    let scene = Scene::new();
+    scene.at(0, 10, |sim, scene| {
+        assert_eq!(scene.write_unless(sim, 100, || true), Some(()));
+    });
+    scene.at(1, 20, |sim, scene| {
+        let asked = sim.now().0;
+        assert_eq!(scene.write_unless(sim, 1, || true), None);
+        assert!(sim.now().0 < asked + 100, "it does not wait to be told");
+    });
+    assert_eq!(scene.order(), [('w', 0)]);
+}
+
+#[test]
+fn a_waiter_that_looks_gets_in_when_others_would() {
+    let start = |looks: bool| {
+        let scene = Scene::new();
+        scene.writes(0, 10, 3_300);
+        scene.at(1, 20, move |sim, scene| {
+            if looks {
+                assert_eq!(scene.write_unless(sim, 1, || false), Some(()));
+            } else {
+                scene.write(sim, 1);
+            }
+        });
+        scene.run()[1].start
+    };
+    assert_eq!(start(true), start(false));
+}
+
+/// A writer lets somebody in while it looks whether it was killed, which it does until `late` after
+/// the writer has left. Returns when that was, and when it got in, if it did.
+fn let_in_while_looking(late: u64, killed: bool) -> (u64, Option<u64>) {
+    let scene = Scene::new();
+    let leaves = Rc::new(Cell::new(0));
+    let tell = Rc::clone(&leaves);
+    scene.at(0, 10, move |sim, scene| {
+        tell.set(sim.now().0 + OWN + 100_000);
+        scene.write(sim, 100);
+        scene.writes(2, 2_000, 1);
+    });
+    scene.at(1, 20, move |sim, scene| {
+        let looks = || {
+            let rest = (leaves.get() + late).saturating_sub(sim.now().0);
+            sim.spend(Work::Think, u32::try_from(rest).expect("soon"));
+            killed
+        };
+        assert_eq!(scene.write_unless(sim, 1, looks).is_none(), killed);
+    });
+    let stays = scene.run();
+    assert_eq!(stays.last().map(|last| last.who), Some(('w', 2)));
+    let start = |cpu| stays.iter().find(|it| it.who.1 == cpu).map(|it| it.start);
+    (stays[0].end, start(1))
+}
+
+#[test]
+fn who_is_let_in_while_it_looks_gets_in_once_it_has_looked() {
+    let (left, start) = let_in_while_looking(200_000, false);
+    assert_eq!(start, Some(left + 200_000));
+}
+
+#[test]
+fn who_has_looked_before_the_hand_over_arrives_waits_for_it() {
+    let (left, start) = let_in_while_looking(TRANSFER + 20, false);
+    let arrives = left + TRANSFER + TRANSFER + HANDOVER;
+    assert_eq!(start, Some(arrives + WAKE_UP));
+}
+
+#[test]
+fn who_is_let_in_while_it_learns_that_it_was_killed_hands_on() {
+    assert_eq!(let_in_while_looking(200_000, true).1, None);
+    assert_eq!(let_in_while_looking(TRANSFER + 20, true).1, None);
+}
+
+#[test]
+fn a_waiter_leaves_its_cpu_to_others_and_wakes_up_elsewhere_if_that_goes_away() {
+    let scene = Scene::new();
+    scene.writes(0, 10, 5_000);
+    scene.at(1, 20, |sim, scene| {
+        assert_eq!(scene.write_unless(sim, 1, || false), Some(()));
+        assert_ne!(sim.this_cpu(), CpuId(1));
+    });
+    scene.at(1, 30, |sim, _| {
+        assert!(sim.now().0 < 50_000, "the CPU is free");
+    });
+    scene.at(2, 2_500, |sim, _| sim.set_online(CpuId(1), false));
+    let stays = scene.run();
+    assert_eq!(stays.len(), 2);
+    assert!(stays[1].start > stays[0].end);
+}

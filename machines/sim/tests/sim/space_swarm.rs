@@ -1,0 +1,209 @@
+//! Random machines, random address spaces, random kills: whoever empties them with whom, nothing is
+//! lost, freed twice or left.
+//!
+//! In the first act everybody lives, in the second all end: killed or by themselves, alone or helped.
+//!
+//! Nightly, in release:
+//! `PLIMSOLL_SEEDS=10000 cargo test --release -p plimsoll-sim --test sim space_swarm::`
+
+use crate::support;
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use plimsoll_mm::machine::Machine;
+use plimsoll_mm::space::reap::Reaping;
+use plimsoll_mm::units::{CpuId, Nanos};
+use plimsoll_sim::Sim;
+use support::check_holds::HoldLimit;
+use support::check_owners::Owners;
+use support::check_spaces::{self, Phases};
+use support::space_actor::Actor;
+use support::space_stage::{Met, SpaceStage};
+use support::space_user::User;
+use support::{check_whole, seeds};
+
+/// A stage with everybody on it, and those who watch.
+struct Play {
+    sim: Sim,
+    stage: Rc<SpaceStage>,
+    owners: Rc<RefCell<Owners>>,
+    phases: Rc<RefCell<Phases>>,
+}
+
+impl Play {
+    fn new(seed: u64) -> Self {
+        let (sim, stage) = SpaceStage::new(seed);
+        let owners = Rc::new(RefCell::new(Owners::new(&stage.layout)));
+        let phases: Rc<RefCell<Phases>> = Rc::default();
+        let limit = HoldLimit::new(stage.design.holds);
+        let (watch, notes) = (Rc::clone(&owners), Rc::clone(&phases));
+        sim.observe_pages();
+        sim.observe(move |_, _, _, event| {
+            watch.borrow_mut().note(event);
+            notes.borrow_mut().note(event);
+            limit.note(event);
+        });
+        let stage = Rc::new(stage);
+        let (jobs, idle) = (Rc::clone(&stage), Rc::clone(&stage));
+        sim.on_job(move |sim, job| {
+            if !jobs.over.get() {
+                jobs.mm.run(sim, job);
+            }
+        });
+        sim.on_idle(move |sim| idle.mm.quiet(sim));
+        if stage.plan.vmstat {
+            stage.mm.start(&sim);
+        }
+        Self {
+            sim,
+            stage,
+            owners,
+            phases,
+        }
+    }
+
+    /// Everybody lives.
+    fn first_act(&self) -> Vec<(CpuId, User)> {
+        let cpus: Vec<CpuId> = self.sim.topology().ids().collect();
+        let mut cpus = cpus.iter().copied().cycle();
+        let acting: Rc<RefCell<Vec<(CpuId, User)>>> = Rc::default();
+        for process in 0..self.stage.processes.len() {
+            for number in 0..self.stage.plan.users {
+                let cpu = cpus.next().expect("there are CPUs");
+                let mut user = User::new(&self.stage, &self.sim, process, number);
+                let done = Rc::clone(&acting);
+                self.sim.spawn(cpu, move |sim| {
+                    user.act(sim);
+                    done.borrow_mut().push((cpu, user));
+                });
+            }
+        }
+        self.spawn(0, 1, Actor::swap);
+        self.sim.run();
+        self.run_on();
+        let owners = self.owners.borrow().clone();
+        check_spaces::check_quiet(&self.sim, &self.stage, &owners);
+        acting.take()
+    }
+
+    /// All end.
+    fn second_act(&self, cast: Vec<(CpuId, User)>) {
+        for (cpu, user) in cast {
+            self.sim.spawn(cpu, move |sim| user.act_and_leave(sim));
+        }
+        let plan = self.stage.plan;
+        self.spawn(10, 1, Actor::kill);
+        self.spawn(20, plan.helpers, Actor::help);
+        self.spawn(30, plan.swappers, Actor::swap);
+        self.spawn(40, u32::from(plan.hotplug), Actor::plug);
+        self.sim.run();
+        self.run_on();
+        let which = Reaping::ALL
+            .iter()
+            .position(|reaping| *reaping == self.stage.design.reaping);
+        let which = which.expect("all variants are known");
+        self.stage.note(|met| met.ended_by[which] += 1);
+    }
+
+    /// Actors number `first` and on, from the last CPU down.
+    fn spawn(&self, first: u32, count: u32, act: fn(Actor, &Sim)) {
+        let cpus = self.sim.topology().cpus();
+        for who in first..first + count {
+            let actor = Actor::new(&self.stage, &self.sim, u64::from(who));
+            let cpu = CpuId(cpus - 1 - who % cpus);
+            self.sim.spawn(cpu, move |sim| act(actor, sim));
+        }
+    }
+
+    /// Long enough that kernel work under way is finished.
+    fn run_on(&self) {
+        self.sim.run_until(Nanos(self.sim.now().0 + 5_000_000));
+    }
+
+    fn check(&self) {
+        let (sim, stage) = (&self.sim, &self.stage);
+        stage.over.set(true);
+        self.run_on();
+        check_spaces::check_ended(sim, stage);
+        self.phases.borrow().check(stage.processes.len());
+        for object in &stage.objects {
+            object.empty(sim, stage.mm.pages());
+        }
+        let owners = self.owners.borrow().clone();
+        assert_eq!(owners.blocks(), [], "nobody has a page");
+        check_whole::check(sim, stage.mm.pages(), &stage.layout, &owners);
+    }
+
+    /// Gives the counters back, which have to be zero.
+    fn strike(self) -> Met {
+        let Self { sim, stage, .. } = self;
+        sim.on_job(|_, _| {});
+        sim.on_idle(|_| {});
+        let stage = Rc::into_inner(stage).expect("nobody is on it any more");
+        let mut met = stage.met.into_inner();
+        for process in stage.processes {
+            met.given_up += process.shadow.given_up();
+            assert_eq!(process.space.destroy(&sim), Ok(()));
+        }
+        met
+    }
+
+    fn play(seed: u64) -> Met {
+        let play = Self::new(seed);
+        let cast = play.first_act();
+        play.second_act(cast);
+        play.check();
+        play.strike()
+    }
+}
+
+#[test]
+fn nothing_is_left_of_those_who_end() {
+    seeds::each("nothing_is_left_of_those_who_end", 200, |seed| {
+        Play::play(seed);
+    });
+}
+
+#[test]
+fn a_seed_is_a_run() {
+    for seed in 0..3 {
+        let stats = || {
+            let play = Play::new(seed);
+            let cast = play.first_act();
+            play.second_act(cast);
+            play.sim.stats()
+        };
+        assert_eq!(stats(), stats());
+    }
+}
+
+/// A swarm that never gives way, is never refused and never meets its helpers would prove little.
+#[test]
+fn the_swarm_meets_what_it_is_for() {
+    let mut met = [0_u64; 15];
+    for seed in 0..100 {
+        let run = Play::play(seed);
+        let now = [
+            run.out_of_memory,
+            run.over_budget,
+            run.unstable,
+            run.killed_waiting,
+            run.swapped_in,
+            run.huge,
+            run.gave_way,
+            run.partly,
+            run.busy,
+            run.left_to_helpers,
+            run.given_up,
+        ];
+        let now = now.into_iter().chain(run.ended_by);
+        met.iter_mut()
+            .zip(now)
+            .for_each(|(sum, now)| *sum += u64::from(now > 0));
+    }
+    assert!(
+        met.iter().all(|&runs| runs >= 3),
+        "runs that met each: {met:?}"
+    );
+}

@@ -1,0 +1,48 @@
+//! A machine of more tasks than there can be stacks.
+
+use std::fs;
+use std::panic::{self, AssertUnwindSafe};
+
+use plimsoll_mm::machine::Machine;
+use plimsoll_mm::topology::Topology;
+use plimsoll_mm::units::{CpuId, Nanos};
+use plimsoll_sim::{NoStack, Sim, SimOptions};
+
+use crate::support;
+
+use support::small;
+
+/// More mappings than this test is ready to use up.
+const MAPS_ENOUGH: usize = 100_000;
+
+#[test]
+fn a_task_without_room_for_its_stack_unwinds_with_the_reason() {
+    let maps = fs::read_to_string("/proc/sys/vm/max_map_count");
+    let maps = maps.ok().and_then(|text| text.trim().parse::<usize>().ok());
+    let Some(maps) = maps.filter(|&maps| maps < MAPS_ENOUGH) else {
+        return;
+    };
+    let sim = Sim::new(
+        &small::profile(Topology::flat(2), 1000),
+        SimOptions::default(),
+    );
+    let ran = panic::catch_unwind(AssertUnwindSafe(|| {
+        // From a task, as a workload does.
+        sim.spawn(CpuId(0), move |sim| {
+            for _ in 0..maps {
+                sim.spawn(CpuId(1), |sim| sim.sleep(Nanos::SECOND));
+            }
+        });
+        sim.run();
+    }));
+    let cause = ran.expect_err("there is no room for so many");
+    let refused: &NoStack = cause.downcast_ref().expect("it says why");
+    assert!(refused.stacks < maps / 2, "{refused}");
+    drop(sim);
+    let again = Sim::new(
+        &small::profile(Topology::flat(2), 1000),
+        SimOptions::default(),
+    );
+    again.spawn(CpuId(0), |sim| assert_eq!(sim.this_cpu(), CpuId(0)));
+    again.run();
+}

@@ -1,0 +1,27 @@
+//! What tests of the memory manager on simulated machines share: seeds, machines, checkers.
+//!
+//! A checker is a file of its own, `check_*.rs`, that knows one promise and nothing else.
+
+
+pub(crate) mod actor;
+pub(crate) mod balloon;
+pub(crate) mod check_holds;
+pub(crate) mod check_owners;
+pub(crate) mod check_shepherd;
+pub(crate) mod check_spaces;
+pub(crate) mod check_whole;
+pub(crate) mod dice;
+pub(crate) mod mayor;
+pub(crate) mod scene;
+pub(crate) mod seeds;
+pub(crate) mod shadow;
+pub(crate) mod small;
+pub(crate) mod space_actor;
+pub(crate) mod space_stage;
+pub(crate) mod space_user;
+pub(crate) mod village;
+pub(crate) mod village_press;
+
+pub(crate) use self::dice::Dice;
+pub(crate) use self::small::Small;
+pub(crate) use self::village::Village;

@@ -1,0 +1,179 @@
+//! Random machines, random memory, random designs, random faults: the promises hold.
+//!
+//! Nightly, in release (about two minutes of one core):
+//! `PLIMSOLL_SEEDS=10000 cargo test --release -p plimsoll-sim --test sim swarm::`
+
+use crate::support;
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use plimsoll_mm::machine::Machine;
+use plimsoll_mm::page::{ZoneKind, ZoneView};
+use plimsoll_mm::site::LockClass;
+use plimsoll_mm::units::{CpuId, Nanos, Order};
+use plimsoll_mm::vmstat::Manager;
+use plimsoll_mm::vmstat::counters::{NodeItem, ZoneItem};
+use plimsoll_sim::Sim;
+use support::actor::{Actor, Cache, Shrinker, Stage};
+use support::check_holds::HoldLimit;
+use support::check_owners::Owners;
+use support::scene::Scene;
+use support::{check_shepherd, check_whole, seeds, small};
+
+/// A scene with everybody on it, and those who watch.
+struct Play {
+    sim: Sim,
+    stage: Rc<Stage>,
+    owners: Rc<RefCell<Owners>>,
+}
+
+impl Play {
+    fn new(scene: Scene) -> Self {
+        let sim = Sim::new(&scene.profile, scene.options.clone());
+        let cache = Arc::new(Cache::default());
+        let mut config = scene.config();
+        if scene.odds.reclaim {
+            config
+                .reclaimers
+                .push(Box::new(Shrinker(Arc::clone(&cache))));
+        }
+        let mm = Manager::new(&sim, config).expect("a random layout is possible");
+        let owners = Rc::new(RefCell::new(Owners::new(&scene.layout)));
+        let limit = HoldLimit::new(scene.design.holds);
+        let watch = Rc::clone(&owners);
+        sim.observe_pages();
+        sim.observe(move |_, _, _, event| {
+            watch.borrow_mut().note(event);
+            limit.note(event);
+        });
+        let stage = Rc::new(Stage::new(scene, mm, cache));
+        let (jobs, idle) = (Rc::clone(&stage), Rc::clone(&stage));
+        sim.on_job(move |sim, job| {
+            if !jobs.over.get() {
+                jobs.mm.run(sim, job);
+            }
+        });
+        sim.on_idle(move |sim| idle.mm.quiet(sim));
+        Self { sim, stage, owners }
+    }
+
+    fn run(&self) {
+        let scene = &self.stage.scene;
+        self.stage.fill(&self.sim);
+        if scene.odds.vmstat {
+            self.stage.mm.start(&self.sim);
+        }
+        let cpus = self.sim.topology().cpus();
+        for task in 0..cpus * scene.tasks {
+            let actor = Actor::new(&self.stage, &self.sim, u64::from(task));
+            self.sim.spawn(CpuId(task % cpus), |sim| actor.act(sim));
+        }
+        self.sim.run();
+        self.run_on();
+    }
+
+    /// Long enough that kernel work under way is finished.
+    fn run_on(&self) {
+        self.sim.run_until(Nanos(self.sim.now().0 + 5_000_000));
+    }
+
+    fn check(&self) {
+        let (sim, mm, layout) = (&self.sim, &self.stage.mm, &self.stage.scene.layout);
+        if self.stage.scene.odds.vmstat {
+            check_shepherd::check(sim);
+        }
+        self.stage.over.set(true);
+        self.run_on();
+        check_whole::check(sim, mm.pages(), layout, &self.owners());
+        let [zone, node] = &self.stage.counted;
+        let counted = [
+            mm.pages().counted(sim, ZoneItem::Anon),
+            mm.counted_on_nodes(sim, NodeItem::AnonMapped),
+        ];
+        let sums = [zone, node].map(|sum| u64::try_from(sum.get()).expect("never below zero"));
+        // Each zone or node is clamped at zero on its own, so their sum may only be larger.
+        assert!(
+            counted[0] >= sums[0] && counted[1] >= sums[1],
+            "{counted:?} {sums:?}"
+        );
+        self.everything_comes_back();
+    }
+
+    /// Who has what by now; a copy, as looking at the zones has events too.
+    fn owners(&self) -> Owners {
+        self.owners.borrow().clone()
+    }
+
+    /// Once all is freed the zones are as at the start, and every largest block can be had.
+    fn everything_comes_back(&self) {
+        let (sim, pages) = (&self.sim, self.stage.mm.pages());
+        self.stage.cache.forget();
+        for (pfn, order) in self.owners().blocks() {
+            pages.free(sim, pfn, order).expect("events say who has it");
+        }
+        check_whole::check(sim, pages, &self.stage.scene.layout, &self.owners());
+        let largest = |view: &ZoneView| view.blocks[Order::MAX.index()];
+        let count: u32 = pages.view(sim).iter().map(largest).sum();
+        let mut request = small::any(Order::MAX);
+        request.class = ZoneKind::Movable;
+        for _ in 0..count {
+            pages
+                .alloc(sim, request)
+                .expect("a block of that order exists");
+        }
+        pages.alloc(sim, request).expect_err("all are taken");
+    }
+}
+
+#[test]
+fn promises_hold_on_random_machines() {
+    seeds::each("promises_hold_on_random_machines", 200, |seed| {
+        let play = Play::new(Scene::new(seed));
+        play.run();
+        play.check();
+    });
+}
+
+#[test]
+fn a_seed_is_a_run() {
+    for seed in 0..3 {
+        let stats = || {
+            let play = Play::new(Scene::new(seed));
+            play.run();
+            play.sim.stats()
+        };
+        assert_eq!(stats(), stats());
+    }
+}
+
+/// A swarm that never runs out of memory, or never takes a CPU away, would prove little.
+#[test]
+fn the_swarm_meets_what_it_is_for() {
+    let mut met = [0_u64; 6];
+    for seed in 0..60 {
+        let play = Play::new(Scene::new(seed));
+        play.run();
+        let (stats, scene) = (play.sim.stats(), &play.stage.scene);
+        let pcp = stats.class(LockClass::Pcp);
+        let offline = play
+            .sim
+            .topology()
+            .ids()
+            .any(|cpu| !play.sim.is_online(cpu));
+        let now = [
+            u64::from(play.stage.out_of_memory.get() > 0),
+            u64::from(pcp.failed_tries > 0),
+            u64::from(stats.jobs_run[0] > 0),
+            u64::from(offline),
+            u64::from(stats.migrations > 0 && stats.stalls > 0),
+            u64::from(scene.odds.reclaim),
+        ];
+        met.iter_mut().zip(now).for_each(|(sum, now)| *sum += now);
+    }
+    assert!(
+        met.iter().all(|&runs| runs >= 3),
+        "runs that met each: {met:?}"
+    );
+}

@@ -1,0 +1,68 @@
+//! How far a CPU's differentials run before they are folded, with some CPUs online and with all.
+
+use crate::support;
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use plimsoll_mm::page::{Config, Layout};
+use plimsoll_mm::topology::Topology;
+use plimsoll_mm::units::{CpuId, Pages, Pfn};
+use plimsoll_mm::vmstat::Manager;
+use plimsoll_mm::vmstat::counters::{NodeItem, ZoneItem};
+use plimsoll_mm::vmstat::threshold;
+use plimsoll_sim::Sim;
+use support::Small;
+use support::small::profile;
+
+const CPUS: u32 = 8;
+const PAGES: Pages = Pages(1 << 22);
+
+/// The largest count that stays a differential of CPU 0.
+fn unfolded(small: &Small, count: fn(&Manager<Sim>, &Sim, i64)) -> u32 {
+    let found = Rc::new(Cell::new(0));
+    let note = Rc::clone(&found);
+    small.on(0, move |sim, mm| {
+        for pages in 1..=threshold::THRESHOLD_MAX + 10 {
+            mm.refresh(sim);
+            count(mm, sim, i64::from(pages));
+            if mm.is_dirty(sim, CpuId(0)) {
+                assert_eq!(note.get() + 1, pages, "up to the threshold, not above it");
+                note.set(pages);
+            }
+            count(mm, sim, -i64::from(pages));
+        }
+        mm.refresh(sim);
+    });
+    found.get()
+}
+
+fn check(small: &Small, online: u32) {
+    let expected = threshold::normal(online, PAGES);
+    let zone = unfolded(small, |mm, sim, pages| {
+        mm.pages().count(sim, Pfn(0), ZoneItem::Anon, pages);
+    });
+    let node = unfolded(small, |mm, sim, pages| {
+        mm.count_node(sim, NodeItem::AnonMapped, pages);
+    });
+    assert_eq!((zone, node), (expected, expected), "{online} CPUs online");
+}
+
+#[test]
+fn a_differential_is_folded_beyond_the_threshold_of_the_online_cpus() {
+    let config = Config::new(Layout::arena(PAGES).lazily());
+    let small = Small::new(&profile(Topology::flat(CPUS), 1000), config);
+    check(&small, CPUS);
+    for cpu in (3..CPUS).map(CpuId) {
+        small.on(0, move |sim, mm| {
+            mm.cpu_going(sim, cpu);
+            mm.cpu_dead(sim, cpu);
+        });
+    }
+    check(&small, 3);
+    assert_ne!(threshold::normal(3, PAGES), threshold::normal(CPUS, PAGES));
+    for cpu in (3..CPUS).map(CpuId) {
+        small.on(0, move |sim, mm| mm.cpu_online(sim, cpu));
+    }
+    check(&small, CPUS);
+}
