@@ -203,17 +203,18 @@ impl Follow {
         let home = ListId(it.home);
         let before = self.count(pair.zone, pair.cpu);
         self.add(pair.zone, pair.cpu, home, pages / i64::from(home.pages()));
-        // What the list of unseen pages does not have is missing from the longest ones.
+        // What the list of unseen pages does not have is missing from the longest ones, and what is less than one of its
+        // blocks is on them.
         let mut left = pages + i64::from(before) - i64::from(self.count(pair.zone, pair.cpu));
-        while left < 0 {
+        while left != 0 {
             let lens = self.lens(pair.zone, pair.cpu);
             let single = (0..3).map(ListId).max_by_key(|list| lens[list.index()]);
-            let Some(list) = single.filter(|list| lens[list.index()] > 0) else {
+            let Some(list) = single.filter(|list| left > 0 || lens[list.index()] > 0) else {
                 return;
             };
-            let taken = left.max(-i64::from(lens[list.index()]));
-            self.add(pair.zone, pair.cpu, list, taken);
-            left -= taken;
+            let moved = left.max(-i64::from(lens[list.index()]));
+            self.add(pair.zone, pair.cpu, list, moved);
+            left -= moved;
         }
     }
 }

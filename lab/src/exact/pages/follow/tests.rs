@@ -203,3 +203,16 @@ fn a_list_that_only_the_kernel_refills_was_empty() {
     assert_eq!(follow.lens(0, 0)[..3], [20, 62, 30]);
     assert_eq!(learnt.alloc_factor, Some(1));
 }
+
+#[test]
+fn pages_of_less_than_one_block_of_the_list_of_unseen_pages_are_on_another() {
+    let mut follow = Follow::default();
+    let mut lens = [0; LISTS];
+    lens[..3].copy_from_slice(&[20, 50, 30]);
+    // Blocks of four pages.
+    follow.begin((0, 0), lens, (63, 1000), ListId(6));
+    follow.lengthen(&spill(0, 63), 5);
+    assert_eq!((follow.lens(0, 0)[1], follow.lens(0, 0)[6]), (51, 1));
+    follow.lengthen(&spill(0, 63), -5);
+    assert_eq!(follow.lens(0, 0), lens);
+}
