@@ -14,8 +14,8 @@
 //! 2. Closures run exactly once, on the calling CPU, before the call returns.
 //! 3. A lock's release happens before the next acquisition of it.
 //! 4. [`Word`] operations follow the C11 orderings passed to them.
-//! 5. A deferred job runs once unless it is cancelled or replaced. The machine calls the handler that
-//!    the embedder registered with it, on the CPU the job was deferred to.
+//! 5. A deferred job runs once unless it is cancelled or replaced. The machine calls the handler
+//!    that the embedder registered with it, on the CPU the job was deferred to.
 //!
 //! Nothing here requires `Send` or `Sync`: a machine with real threads makes its types `Send` and
 //! `Sync`, and a simulated one has no need. `PageAllocator<Host>` is `Sync` because `Host`'s types

@@ -27,7 +27,7 @@ impl<M: Machine> PageAllocator<M> {
     /// Takes back a block (Linux: `__free_pages`).
     ///
     /// # Errors
-    /// When `pfn` does not head a block handed out with `order`; nothing is changed then.
+    /// If `pfn` is not the first frame of a block handed out with `order`; nothing is changed then.
     #[inline]
     pub fn free(&self, machine: &M, pfn: Pfn, order: Order) -> Result<(), FreeError> {
         let (zone, page) = self.locate(pfn).ok_or(FreeError::OutsideZones(pfn))?;
@@ -43,7 +43,7 @@ impl<M: Machine> PageAllocator<M> {
     /// difference.
     ///
     /// # Errors
-    /// When `pfn` does not head a block handed out with `order`; nothing is changed then.
+    /// If `pfn` is not the first frame of a block handed out with `order`; nothing is changed then.
     pub fn free_as(
         &self,
         machine: &M,
@@ -97,7 +97,7 @@ impl<M: Machine> PageAllocator<M> {
     /// owns all of them and frees each one separately, in any order.
     ///
     /// # Errors
-    /// When `pfn` does not head a block handed out with `order`; nothing is changed then.
+    /// If `pfn` is not the first frame of a block handed out with `order`; nothing is changed then.
     pub fn split(&self, machine: &M, pfn: Pfn, order: Order) -> Result<(), FreeError> {
         self.split_to(machine, pfn, order, Order::ZERO)?;
         machine.emit(Event::PageSplit { pfn, order });
@@ -108,7 +108,7 @@ impl<M: Machine> PageAllocator<M> {
     /// frees separately. Emits no event. Nothing changes if `to` is not less than `order`.
     ///
     /// # Errors
-    /// When `pfn` does not head a block handed out with `order`; nothing is changed then.
+    /// If `pfn` is not the first frame of a block handed out with `order`; nothing is changed then.
     pub fn split_to(
         &self,
         _machine: &M,

@@ -22,7 +22,7 @@ pub enum ZoneKind {
     Dma,
     /// Below 4 GiB, for 32-bit devices.
     Dma32,
-    /// Everything else.
+    /// All other memory.
     Normal,
     /// Memory for movable pages only.
     Movable,

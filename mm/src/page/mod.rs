@@ -9,8 +9,8 @@
 //! `buddy`, `links`, `tag` and `mobility` are the free lists. `pcp`, `sizing` and `watermark` make
 //! decisions and take no locks. `zone` is one zone; `supply` decides whether it may give a block.
 //! `hold` and `blocks` move pages under one hold of the zone lock. `alloc`, `free` and `drain` are
-//! the three ways in which pages move. `last_resort` is asked when no block is left. `holds` has the
-//! variants of the hold policy.
+//! the three ways in which pages move. `last_resort` is asked when no block is left. `holds` has
+//! the variants of the hold policy.
 
 mod alloc;
 mod blocks;
@@ -97,7 +97,7 @@ pub struct PageAllocator<M: Machine> {
 pub struct Request {
     /// log₂ of the number of pages wanted.
     pub order: Order,
-    /// The highest kind of zone that will do.
+    /// The highest kind of zone that may serve the request.
     pub class: ZoneKind,
     /// How far below a watermark the request may go.
     pub urgency: Urgency,

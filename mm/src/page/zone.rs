@@ -38,7 +38,8 @@ pub(crate) struct Zone<M: Machine> {
     pub(super) slots: Box<[Slot<M>]>,
     pub(super) holds: &'static dyn Holds,
     flush_from: FlushFrom,
-    /// A request asks lower zones of the node before it takes from a block of another type here.
+    /// True if a request asks lower zones of the node before it takes pages from a block of another
+    /// type here.
     pub(super) stays_unmixed: bool,
     pub(crate) counters: Counters<M>,
     pub(super) settings: Settings<M>,
@@ -335,7 +336,8 @@ pub(super) struct Policy {
     pub(super) holds: &'static dyn Holds,
     pub(super) grouping: Grouping,
     pub(super) cache_slice: Pages,
-    /// A request asks lower zones of the node before it takes from a block of another type here.
+    /// True if a request asks lower zones of the node before it takes pages from a block of another
+    /// type here.
     pub(super) stays_unmixed: bool,
 }
 
@@ -391,9 +393,9 @@ pub enum Reclaiming {
 /// Whether kswapd of a node sleeps until an allocation wakes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kswapd {
-    /// It sleeps.
+    /// Kswapd sleeps.
     Asleep,
-    /// It reclaims, or waits a tenth of a second for more work.
+    /// Kswapd reclaims, or waits a tenth of a second for more work.
     Awake,
 }
 

@@ -19,7 +19,7 @@ use crate::units::Pages;
 
 /// A policy for zone-lock holds.
 pub trait Holds: fmt::Debug + Sync {
-    /// Its name on the command line.
+    /// The policy's name on the command line.
     fn name(&self) -> &'static str;
 
     /// The limit of one hold at `site` when the zone's batch is `batch`.
@@ -87,9 +87,9 @@ pub enum Unit {
 /// The fate of the rest of an interrupted spill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leftover {
-    /// It stays on the lists until frees reach `high` again.
+    /// The rest stays on the lists until frees reach `high` again.
     Abandoned,
-    /// It is recorded, and the next spill or decay on that CPU gives it back too.
+    /// The rest is recorded, and the next spill or decay on that CPU gives it back too.
     Owed,
 }
 
@@ -97,11 +97,11 @@ pub enum Leftover {
 /// draining them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MeetsDrain {
-    /// It does not drain, and looks for memory again at once (Linux:
+    /// The allocation does not drain, and looks for memory again at once (Linux:
     /// `mutex_trylock(&pcpu_drain_mutex)`).
     LeavesIt,
-    /// It drains as well, because the other drain may not have reached the lists that have pages
-    /// yet, or may already have passed them.
+    /// The allocation drains as well, because the other drain may not have reached the lists that
+    /// have pages yet, or may already have passed them.
     DrainsToo,
 }
 

@@ -23,7 +23,7 @@ use crate::units::{CpuId, Hz, Jiffies, Nanos};
 
 /// A rule for when periodic per-CPU work fires.
 pub trait Schedule: fmt::Debug + Sync {
-    /// Its name on the command line.
+    /// The schedule's name on the command line.
     fn name(&self) -> &'static str;
 
     /// The time at which the work of `moment.cpu`, which is running now, is to run again.
@@ -33,7 +33,7 @@ pub trait Schedule: fmt::Debug + Sync {
 /// All inputs of a schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moment {
-    /// The CPU's clock.
+    /// The time of the CPU's clock.
     pub now: Nanos,
     /// Ticks per second.
     pub hz: Hz,

@@ -15,7 +15,7 @@ use crate::machine::{Due, WhenIdle};
 
 /// A rule for kicking dormant CPUs.
 pub trait Shepherd: fmt::Debug + Sync {
-    /// Its name on the command line.
+    /// The shepherd's name on the command line.
     fn name(&self) -> &'static str;
 
     /// Returns whether a dormant CPU with these leftovers is kicked.
