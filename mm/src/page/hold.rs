@@ -4,7 +4,7 @@
 //! charges for its work. The free-page counter is changed after the lock is released, because a
 //! counter that folds would lengthen the hold by the transfer of a cache line.
 //!
-//! Locks: the functions here take the zone lock; their callers hold the pcp lock.
+//! Locks: the zone lock is taken here. Callers of `take_hold` and `give_hold` hold the pcp lock.
 
 use core::sync::atomic::Ordering::Relaxed;
 

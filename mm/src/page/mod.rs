@@ -77,8 +77,8 @@ pub struct PageAllocator<M: Machine> {
     zones: Vec<Zone<M>>,
     /// For each node and kind, the indices of the zones to ask, best first.
     zonelists: Vec<[Vec<u32>; ZoneKind::ALL.len()]>,
-    /// For each zone, its own index: a part of this is the zonelist of a request for that zone
-    /// alone.
+    /// For each zone, its own index. The entry at a zone's index is the zonelist of a request for
+    /// that zone alone.
     alone: Vec<u32>,
     /// The index of every zone, the zone with the lowest frame first.
     ascending: Box<[u32]>,

@@ -122,9 +122,9 @@ pub(crate) struct Pcp {
 /// The lists of page numbers, in the order of [`list_of`].
 pub(super) type Lists = [VecDeque<u32>; LISTS];
 
-/// Makes empty lists with room for the most blocks they hold when lists of a zone of `managed`
-/// pages spill at `high`, as far as memory suffices. Unless pages are `grouped`, only lists of
-/// unmovable pages get room. To be called with no lock held.
+/// Makes empty lists for a zone of `managed` pages, with room for the most blocks that they hold if
+/// they spill at `high`. Unless pages are `grouped`, only lists of unmovable pages get room. To be
+/// called with no lock held.
 pub(super) fn lists_for(high: Pages, batch: Pages, managed: Pages, grouped: bool) -> Lists {
     // A refill may leave up to a batch more than `high` on the lists, and a free one block more.
     let pages = high.0.saturating_add(2 * batch.0).min(managed.0);

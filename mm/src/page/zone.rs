@@ -287,8 +287,7 @@ impl<M: Machine> Zone<M> {
             return;
         }
         let grouped = self.types.on();
-        // An eighth is added so that, when CPUs go offline one by one, each does not make all lists
-        // longer.
+        // An eighth is added so that not every CPU that goes offline makes all lists longer.
         let longest = longest + longest / 8;
         let pages = Pages(u32::try_from(longest).unwrap_or(u32::MAX));
         let mut longer = pcp::lists_for(pages, sizes.batch, self.managed, grouped);

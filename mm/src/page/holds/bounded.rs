@@ -3,8 +3,8 @@
 //! Refills and drains are bounded too, a block that would exceed the batch waits for the next hold,
 //! and the rest of an interrupted spill is recorded and given back later. Shorter holds mean that
 //! the lock changes hands more often, and each change costs the transfer of a cache line. To make
-//! up for that, buddies are joined before the lock is taken and split after it is released, so that
-//! a batch takes only a few operations under the lock.
+//! up for that, freed buddies are joined before the lock is taken, and refilled blocks are split
+//! after it is released, so that a batch takes only a few operations under the lock.
 //!
 //! An allocation that finds no memory drains all lists even if another CPU is already draining
 //! them: with short holds that delays other CPUs only briefly, and the other drain may already have

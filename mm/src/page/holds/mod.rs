@@ -26,7 +26,7 @@ pub trait Holds: fmt::Debug + Sync {
     fn limit(&self, site: Site, batch: Pages) -> Limit;
 
     /// The unit that is moved under the lock: single pages, or blocks that are joined before the
-    /// hold and split after it.
+    /// hold or split after it.
     fn unit(&self) -> Unit {
         Unit::Pages
     }
