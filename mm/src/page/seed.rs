@@ -70,9 +70,12 @@ pub enum SeedError {
     NotFresh(u32),
     /// The zone is too small for the requested free blocks.
     TooSmall(u32),
-    /// No list holds blocks of that order, or the list has no room. The numbers of the state were
-    /// set, and the blocks before this one are on the lists.
+    /// No list holds blocks of that order. The numbers of the state were set, and the blocks before
+    /// this one are on the lists.
     NotListed(Order),
+    /// The list for blocks of that order has no room for this one. The numbers of the state were
+    /// set, and the blocks before this one are on the lists.
+    NoRoom(Order),
     /// A block for a list was not handed out with its order. The numbers of the state were set, and
     /// the blocks before this one are on the lists.
     Block(FreeError),
@@ -93,6 +96,13 @@ impl fmt::Display for SeedError {
                 write!(
                     f,
                     "no page list holds blocks of order {order}: use 0 to 3, or 9"
+                )
+            }
+            Self::NoRoom(order) => {
+                write!(
+                    f,
+                    "the page list for blocks of order {order} is full: give it fewer, or set a \
+                     larger `high_max`"
                 )
             }
             Self::Block(error) => error.fmt(f),
@@ -293,7 +303,7 @@ impl<M: Machine> Zone<M> {
         if !pcp.push(list, block.order, page) {
             // The list has no room, so the block stays the caller's.
             self.tags.set(page, tag::allocated(block.order));
-            return Err(SeedError::NotListed(block.order));
+            return Err(SeedError::NoRoom(block.order));
         }
         Ok(())
     }

@@ -388,3 +388,43 @@ fn holds_of_one_operation_are_told_from_those_of_the_next() {
         ]
     );
 }
+
+#[test]
+fn a_list_that_is_full_refuses_a_block_and_leaves_it_with_the_caller() {
+    let (host, _) = watched();
+    let _entered = host.enter(CpuId(0));
+    let pages = allocator(&host, Grouping::Off);
+    let free = [[0; Order::COUNT]; Mobility::COUNT];
+    let in_use = pages.seed_free(&host, 0, &free).expect("it is fresh");
+    let mut outcome = Ok(());
+    let mut given = 0;
+    for block in in_use {
+        pages
+            .split_to(&host, block.pfn, block.order, Order::ZERO)
+            .expect("ours");
+        for nth in 0..block.order.pages().0 {
+            let page = TypedBlock {
+                pfn: Pfn(block.pfn.0 + nth),
+                order: Order::ZERO,
+                mobility: UNMOVABLE,
+            };
+            let one = ListState {
+                high: Pages(3000),
+                blocks: vec![page],
+                ..ListState::default()
+            };
+            outcome = outcome.and_then(|()| {
+                pages.seed_lists(&host, 0, CpuId(1), &one)?;
+                given += 1;
+                Ok(())
+            });
+            if outcome.is_err() {
+                assert_eq!(outcome, Err(SeedError::NoRoom(Order::ZERO)));
+                assert_eq!(pages.listed(&host, CpuId(1)), Pages(given));
+                assert_eq!(pages.free(&host, page.pfn, Order::ZERO), Ok(()));
+                return;
+            }
+        }
+    }
+    panic!("a list took {given} pages");
+}

@@ -128,7 +128,8 @@ fn a_large_area_is_refused() {
 #[test]
 fn without_memory_for_its_slots_there_is_no_area() {
     let itself = env::current_exe().expect("a test is a program");
-    let limited = "ulimit -v 8000000 && exec \"$0\" --exact space_parts::a_large_area_is_refused --ignored";
+    let limited =
+        "ulimit -v 8000000 && exec \"$0\" --exact space_parts::a_large_area_is_refused --ignored";
     let run = Command::new("sh")
         .arg("-c")
         .arg(limited)

@@ -2,7 +2,6 @@
 //!
 //! A checker is a file of its own, `check_*.rs`, that knows one promise and nothing else.
 
-
 pub(crate) mod actor;
 pub(crate) mod balloon;
 pub(crate) mod check_holds;
