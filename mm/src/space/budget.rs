@@ -3,8 +3,8 @@
 //!
 //! ```text
 //! machine   used 700 of 1000
-//!   └─ app  used 500 of  600    killed together: who dies here takes the others along
 //!   └─ app  used 500 of  600    killed together: the death of a member takes the others along
+//!        ├─ tab   used 300, no limit
 //!        └─ tab   used 200 of 200
 //! ```
 //!
