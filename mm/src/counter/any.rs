@@ -111,7 +111,7 @@ impl<M: Machine> Plan<M> {
     /// Makes a group of counters at 0.
     ///
     /// # Errors
-    /// [`InitError::OutOfMemory`].
+    /// [`InitError::OutOfMemory`] if there is no memory.
     pub fn init_many(&self, machine: &M) -> Result<AnyCounters<M>, InitError> {
         let (area, shape) = (&self.area, &self.shape);
         Ok(match self.counting {
@@ -137,7 +137,7 @@ pub enum AnyCounters<M: Machine> {
     Flat(Flat<M>),
     /// The published tree.
     Tree(Tree<M>),
-    /// Our tree.
+    /// Our tree, which begins as one line.
     OneSided(OneSidedTree<M>),
 }
 

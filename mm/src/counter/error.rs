@@ -8,7 +8,7 @@ use core::fmt;
 pub enum ShapeError {
     /// The batch is not a power of two of at least 2.
     Batch(u32),
-    /// A counter needs at least one CPU.
+    /// The number of CPUs is 0.
     NoCpus,
     /// There are more CPUs than the tree's table has entries for.
     TooManyCpus {
@@ -17,7 +17,7 @@ pub enum ShapeError {
         /// The largest number of CPUs that is possible.
         max: u32,
     },
-    /// An item must be shared by two CPUs at least.
+    /// The fan-in is below 2, so no two CPUs would share an item.
     FanIn(u32),
 }
 
@@ -78,7 +78,7 @@ pub enum InitError {
         /// The number of lines given.
         given: usize,
     },
-    /// Memory ran out.
+    /// There is no memory for the counters.
     OutOfMemory,
 }
 

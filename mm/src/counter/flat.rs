@@ -42,7 +42,7 @@ impl<M: Machine> Flat<M> {
     /// Makes as many counters at 0 as `area` has room for in each place.
     ///
     /// # Errors
-    /// [`InitError::OutOfMemory`].
+    /// [`InitError::OutOfMemory`] if there is no memory.
     pub fn init_many(machine: &M, area: &Arc<Area<M>>) -> Result<Self, InitError> {
         let home = machine.this_cpu();
         let shared = |_| SharedPart {

@@ -16,7 +16,7 @@ impl<M: Machine> Items<M> {
     /// Makes `lines` lines of zeros.
     ///
     /// # Errors
-    /// [`InitError::OutOfMemory`].
+    /// [`InitError::OutOfMemory`] if there is no memory.
     pub fn new(machine: &M, lines: usize) -> Result<Self, InitError> {
         let mut all = Vec::new();
         all.try_reserve_exact(lines)

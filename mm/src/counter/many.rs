@@ -158,7 +158,7 @@ impl<'g, M: Machine> Run<'g, M> {
     }
 }
 
-/// Charges the price of reading these rows.
+/// Spends the work of reading these rows.
 fn spend<M: Machine>(machine: &M, rows: &[u64; 64]) {
     let (mut streamed, mut scanned) = (0, 0);
     for groups in rows.iter().map(|row| row.count_ones()) {

@@ -168,7 +168,7 @@ impl<M: Machine> OneSidedTree<M> {
     /// Makes the tree now, if there is none: for an owner that is about to run on many CPUs.
     /// Makes the tree now, if there is none: for an owner that is about to run on many CPUs.
     /// # Errors
-    /// [`InitError::OutOfMemory`].
+    /// [`InitError::OutOfMemory`] if there is no memory.
     pub fn grow(&self, machine: &M) -> Result<(), InitError> {
         if self.is_grown() {
             return Ok(());

@@ -1,10 +1,10 @@
 //! The shape of a tree of counters: which CPUs share an item, and when an item carries.
 //!
 //! Level 0 is a cell per CPU. When a cell's value passes a multiple of the batch, the cell carries
-//! to an item; an item carries to an item of the next level, and the last level to a root. Carries
-//! are floors, so what a cell or item has not carried yet is never negative: at most `batch − 1` in
-//! a cell and, since an item receives multiples of the batch below, at most `batch − batch below`
-//! in an item. The sum of these maxima is `T`, [`Shape::error_max`]; it is attained.
+//! to an item; an item carries to one of the next level, and an item of the last level to a root.
+//! Carries are floors, so what a cell or item has not carried yet is never negative: at most `batch
+//! − 1` in a cell and, since an item receives multiples of the batch below, at most `batch − batch
+//! below` in an item. The sum of these maxima is `T`, [`Shape::error_max`]; it is attained.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -64,7 +64,7 @@ pub struct Shape {
     levels: Box<[Level]>,
     /// For each CPU, level by level, the number of its item; then the number of its root.
     paths: Box<[u32]>,
-    /// Items of all levels, roots last.
+    /// The number of items of all levels, roots included; roots have the last numbers.
     items: u32,
     roots: u32,
 }

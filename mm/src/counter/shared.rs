@@ -1,4 +1,4 @@
-//! One line that all CPUs write: its sums are exact, and an addition waits until the line has come.
+//! One line that all CPUs write: its sums are exact, and each addition may have to fetch the line.
 
 use core::fmt;
 use core::sync::atomic::Ordering::Relaxed;

@@ -54,8 +54,8 @@ impl<M: Machine> Tree<M> {
     /// upper levels (Linux: `percpu_counter_tree_init_many`).
     ///
     /// # Errors
-    /// Fails before anything is written if `shape`, `area` and `items` do not belong together, and
-    /// if there is no memory.
+    /// [`InitError`], before anything is written: if `shape`, `area` and `items` do not belong
+    /// together, or if there is no memory.
     pub fn init_many(
         machine: &M,
         area: &Arc<Area<M>>,

@@ -9,7 +9,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use super::items::Items;
 use crate::machine::{LINE_WORDS, Line, Machine};
 
-/// Bits in a line.
+/// The number of bits in a line.
 const LINE_BITS: usize = LINE_WORDS * 64;
 
 /// Returns the number of lines that hold `bits` bits.
@@ -17,7 +17,7 @@ pub(super) const fn lines(bits: usize) -> usize {
     bits.div_ceil(LINE_BITS)
 }
 
-/// The set of used cells and items, in the first of a tree's lines.
+/// The set of used cells and items, in the first lines of a tree.
 pub(super) struct Used<'a, M: Machine>(pub(super) &'a Items<M>);
 
 // Relaxed: a CPU marks its cell before it adds to it; see the one-sided tree.
@@ -41,7 +41,7 @@ impl<'a, M: Machine> Used<'a, M> {
     pub(super) fn mark(&self, machine: &M, bit: usize) -> bool {
         let (line, word, mask) = self.word_of(bit);
         let mut seen = line.load(machine, word, Relaxed);
-        // The loop ends: an exchange fails only if another bit of the word was set, and it has 64.
+        // The loop ends: an exchange fails only if another of the word's 64 bits was set.
         while seen & mask == 0 {
             match line.compare_exchange(machine, word, seen, seen | mask, Relaxed) {
                 Ok(_) => return true,

@@ -33,7 +33,7 @@ pub struct Budget<M: Machine> {
     group: Group,
 }
 
-/// Which processes die with a member that is killed for want of memory.
+/// The processes that die with a member that is killed for want of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Group {
     /// No other process.

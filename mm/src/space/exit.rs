@@ -29,7 +29,7 @@ use crate::units::Vpn;
 /// The largest number of tables that are claimed together: 128 MiB.
 const SHARE_MAX: u64 = 64;
 
-/// Which walker ends an address space.
+/// The walker that ends an address space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exited {
     /// The last user has ended it: the space is empty.

@@ -11,8 +11,8 @@
 //! page. Only [`Gather::expect`] asks for that memory, with no page table locked. Without it, the 8
 //! records of the gather itself have to suffice.
 //!
-//! Locks: none is held while pages go back; `Lru`, `Pcp` and `Zone` are taken then, one after the
-//! other.
+//! Locks: none but `Mmap` is held while pages go back; `Lru`, `Pcp` and `Zone` are taken then, one
+//! after the other.
 
 use alloc::vec::Vec;
 
@@ -118,7 +118,7 @@ impl<'m, M: Machine> Gather<'m, M> {
     }
 
     /// Adds the page of a page table, and flushes if there is no room for more. Call with no lock
-    /// held.
+    /// held but `Mmap`.
     pub(super) fn add_table_flushing(&mut self, pfn: Pfn) {
         self.expect(1);
         if !self.add_table(pfn) {

@@ -32,7 +32,8 @@ pub struct Spaces<M: Machine> {
 /// `arch_free_page`).
 pub trait Discard<M: Machine>: Send + Sync {
     /// Says that the `1 << order` pages of each of `pfns` are unused and do not yet belong to
-    /// another owner. May be called on any CPU, by several CPUs at once, with no lock held.
+    /// another owner. May be called on any CPU, by several CPUs at once. The caller may hold the
+    /// lock of an address space's mappings, and no other lock.
     fn discard(&self, machine: &M, pfns: &[Pfn], order: Order);
 }
 

@@ -81,7 +81,8 @@ pub struct AddressSpace<M: Machine> {
 /// It hears of every way in which a page leaves: the page is unmapped, reaped, moved to swap,
 /// replaced by a private copy, or given back when the address space ends. A page that is in memory
 /// stays in its frame until the holder hears of its range. During a call the caller may hold the
-/// lock of the mappings as a reader, but no page-table lock.
+/// lock of the mappings, as a reader or, where a mapping replaces others, as a writer. It holds no
+/// page-table lock.
 pub trait Notified<M: Machine>: Send + Sync {
     /// Says that pages of `pages` are about to leave: the holder must use no translation to any of
     /// them until `end`.
@@ -108,21 +109,21 @@ pub struct Refused;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Flag {
-    /// The processes that use it were told to die, so their killable waits end (Linux: `SIGKILL`
-    /// pending).
+    /// The processes that use the space were told to die, so their killable waits end (Linux:
+    /// `SIGKILL` pending).
     Killed,
     /// Private pages may be gone, so touching them is refused (Linux: `MMF_UNSTABLE`).
     Unstable,
-    /// No more memory can be got from it: it is not to be reaped or chosen again (Linux:
+    /// No more memory can be got from the space: it is not to be reaped or chosen again (Linux:
     /// `MMF_OOM_SKIP`).
     Skip,
-    /// It was handed to the reaper once (Linux: `MMF_OOM_REAP_QUEUED`).
+    /// The space was handed to the reaper once (Linux: `MMF_OOM_REAP_QUEUED`).
     ReapQueued,
-    /// The OOM killer chose its owner (Linux: `signal->oom_mm` is set).
+    /// The OOM killer chose the owner of the space (Linux: `signal->oom_mm` is set).
     Victim,
-    /// Its last user is leaving.
+    /// The last user of the space is leaving.
     Exiting,
-    /// It is empty.
+    /// The space is empty and has ended.
     Ended,
 }
 
@@ -137,7 +138,7 @@ impl<M: Machine> AddressSpace<M> {
     /// Makes an address space in which nothing is mapped.
     ///
     /// # Errors
-    /// [`InitError::OutOfMemory`].
+    /// [`InitError::OutOfMemory`] if there is no memory.
     pub fn new(memory: Memory<'_, M>) -> Result<Self, InitError> {
         let machine = memory.machine;
         let (tree, editor) = VmaTree::new(machine).map_err(|NoMemory| InitError::OutOfMemory)?;

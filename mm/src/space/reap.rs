@@ -57,7 +57,7 @@ impl Reaping {
     }
 }
 
-/// How far a helper has emptied an address space.
+/// The outcome of a helper's attempt to empty an address space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reaped {
     /// Nothing is left for a helper to claim. Other walkers may still be emptying their claims.

@@ -50,7 +50,7 @@ impl<M: Machine> Rss<M> {
     ///
     /// # Errors
     /// [`InitError::Width`] if `plan` is for another number of counters;
-    /// [`InitError::OutOfMemory`].
+    /// [`InitError::OutOfMemory`] if there is no memory.
     pub fn new(machine: &M, plan: &Plan<M>) -> Result<Self, InitError> {
         let width = plan.area().width();
         if width != Self::WIDTH {

@@ -19,7 +19,7 @@ impl<M: Machine> AddressSpace<M> {
         }
     }
 
-    /// Returns the number of pages that [`AddressSpace::usage`] estimates, exactly when nothing is
+    /// Returns the number of pages that [`AddressSpace::usage`] estimates; exact when nothing is
     /// under way.
     pub fn usage_precise(&self, machine: &M) -> i64 {
         let pages = self.rss.usage_precise(machine);

@@ -115,7 +115,7 @@ impl<M: Machine> AddressSpace<M> {
         })
     }
 
-    /// Charges the price of the entries taken out, and changes the counters.
+    /// Spends the work of taking the entries out, and changes the counters.
     fn settle(&self, memory: Memory<'_, M>, tally: &mut Tally) {
         let machine = memory.machine;
         machine.spend(Work::Zap, tally.unmapped);

@@ -60,7 +60,7 @@ impl<M: Machine> AddressSpace<M> {
         let request = self.request(machine, Order::HUGE).urgent(Urgency::NoWait);
         let block = memory.manager.pages().alloc(machine, request);
         let outcome = block.map_err(FaultError::OutOfMemory).and_then(|pfn| {
-            // Charge for all 512 pages, because most of the price of a fault is clearing the page.
+            // Spend the work of 512 faults: most of the price of a fault is clearing the page.
             machine.spend(Work::Fault, ENTRIES);
             let whole = Page { pfn, kind };
             let outcome = self.put_whole(machine, spot, (whole, version), &mut spares);

@@ -104,9 +104,9 @@ impl Walker {
 /// The end at which a walker claims tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// From the lowest on.
+    /// The low end: from the lowest table upwards.
     Low,
-    /// From the highest on.
+    /// The high end: from the highest table downwards.
     High,
 }
 
@@ -123,7 +123,7 @@ pub(crate) enum NotJoined {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Left {
-    /// It has no duty: others are at work, or the last user has not come yet.
+    /// It has nothing to do: other walkers are at work, or the last user has not come yet.
     Nothing,
     /// It must finish: no other walker is at work or will come.
     Finish,

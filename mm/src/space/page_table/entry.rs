@@ -16,7 +16,7 @@ pub(in crate::space) enum Entry {
 /// A page in memory, with what a page table records about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::space) struct Page {
-    /// Its frame.
+    /// The frame of the page.
     pub(in crate::space) pfn: Pfn,
     /// The counter that includes the page, and the owner of the page.
     pub(in crate::space) kind: PageKind,

@@ -48,12 +48,12 @@ pub(in crate::space) struct Entries {
 /// The state of the place of a table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::space) enum What {
-    /// Nothing.
+    /// The place is empty.
     #[default]
     Nothing,
-    /// A table.
+    /// A table is there.
     Table,
-    /// A huge page.
+    /// A huge page is there.
     Huge(Page),
 }
 

@@ -46,7 +46,7 @@ impl<'t, M: Machine> Cursor<'t, M> {
     /// Returns the next mapping that ends above the position, and moves the position behind it.
     ///
     /// # Errors
-    /// [`Busy`]; the position has not moved.
+    /// [`Busy`] if the tree changed during every try; the position has not moved.
     #[inline]
     pub fn forward(&mut self) -> Result<Option<Vma>, Busy> {
         if let Some(vma) = self.leaf.vma_if_used(self.slot & SLOTS)
@@ -62,7 +62,7 @@ impl<'t, M: Machine> Cursor<'t, M> {
     /// Returns the last mapping that begins below the position, and moves the position before it.
     ///
     /// # Errors
-    /// [`Busy`]; the position has not moved.
+    /// [`Busy`] if the tree changed during every try; the position has not moved.
     #[inline]
     pub fn backward(&mut self) -> Result<Option<Vma>, Busy> {
         if let Some(slot) = self.slot.checked_sub(1) {
@@ -179,7 +179,7 @@ impl<'t, M: Machine> Finder<'t, M> {
     /// Returns the mapping that `page` is in.
     ///
     /// # Errors
-    /// [`Busy`].
+    /// [`Busy`] if the tree changed during every try.
     #[inline]
     pub fn find(&mut self, page: Vpn) -> Result<Option<Vma>, Busy> {
         if self.last.contains(page) && self.tree.version.get() == self.version {

@@ -22,7 +22,7 @@ impl<M: Machine> VmaTree<M> {
     /// Adds a mapping (Linux: `vma_iter_store` into a hole).
     ///
     /// # Errors
-    /// [`VmaError`] if `new` is not a valid mapping, overlaps another, or there is no memory.
+    /// [`VmaError`] if `new` is not a valid mapping or overlaps another, or if there is no memory.
     pub fn insert(&self, machine: &M, editor: &mut Editor, new: Vma) -> Result<(), VmaError> {
         check(new)?;
         let mut path = Path::new();

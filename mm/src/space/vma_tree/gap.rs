@@ -24,8 +24,8 @@ impl<M: Machine> VmaTree<M> {
         let mut path = self.path(low.min(PAGE_MAX));
         let mut free_from = low;
         loop {
-            // Of a gap that begins below `low` only a part counts, so no gap is wider than
-            // recorded.
+            // If a gap begins below `low`, only a part of it counts. So the recorded gap is wide
+            // enough wherever a gap fits.
             if path.gap >= pages.min(GAP_MAX) {
                 let leaf = self.node(path.leaf);
                 free_from = free_from.max(self.end_before(leaf, 0));

@@ -102,7 +102,7 @@ impl<M: Machine> VmaTree<M> {
     /// Returns the mapping that `page` is in.
     ///
     /// # Errors
-    /// [`Busy`].
+    /// [`Busy`] if the tree changed during every try.
     #[inline]
     pub fn find(&self, page: Vpn) -> Result<Option<Vma>, Busy> {
         Ok(self.prev(page)?.filter(|vma| vma.contains(page)))
@@ -111,7 +111,7 @@ impl<M: Machine> VmaTree<M> {
     /// Returns the first mapping that ends above `page` (Linux: `find_vma`).
     ///
     /// # Errors
-    /// [`Busy`].
+    /// [`Busy`] if the tree changed during every try.
     #[inline]
     pub fn next(&self, page: Vpn) -> Result<Option<Vma>, Busy> {
         self.read(|| Some(self.look_up(page)?.map(|place| place.vma)))
@@ -120,7 +120,7 @@ impl<M: Machine> VmaTree<M> {
     /// Returns the last mapping that begins at or below `page`.
     ///
     /// # Errors
-    /// [`Busy`].
+    /// [`Busy`] if the tree changed during every try.
     #[inline]
     pub fn prev(&self, page: Vpn) -> Result<Option<Vma>, Busy> {
         self.read(|| Some(self.look_down(page)?.map(|place| place.vma)))

@@ -1,4 +1,4 @@
-//! The path to a leaf, for the holder of the editor, beside whom no other CPU changes the tree.
+//! The path to a leaf, for the holder of the editor: no other CPU changes the tree meanwhile.
 
 use super::VmaTree;
 use super::node::{self, GAP_MAX, NONE, Node};
@@ -17,8 +17,8 @@ pub(super) struct Path {
     steps: [Step; LEVELS_MAX],
     len: usize,
     pub(super) leaf: u32,
-    /// The largest gap in the leaf, as its parent records it; meaningless where the leaf is the
-    /// root.
+    /// The largest gap in the leaf, as its parent records it; [`GAP_MAX`] where the leaf is the
+    /// root, whose gap is not recorded.
     pub(super) gap: u64,
 }
 
