@@ -18,7 +18,7 @@
 //!     Candidates, Facts, Outcome, Reading, Scope, Selecting, Slot, TotalPages,
 //! };
 //!
-//! /// Tenants whose exact memory is slow to read, and cheap to read to 100 pages.
+//! /// Tenants whose memory is slow to read exactly, and cheap to read to within 100 pages.
 //! struct Tenants([i64; 3]);
 //!
 //! impl Candidates for Tenants {
