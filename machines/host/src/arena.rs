@@ -65,8 +65,8 @@ impl Arena {
     /// It is valid for reads and writes of the frame, and of those after it up to [`Arena::pages`],
     /// for as long as the arena lives. The arena itself touches the memory only in
     /// [`Arena::give_back`], whose caller guarantees that the frame is not in use. Accesses through
-    /// the pointer must be ordered by those who have it; with the page allocator, that is only the
-    /// owner of the frame.
+    /// the pointer must be ordered by its holders; with the page allocator, that is only the owner
+    /// of the frame.
     ///
     /// # Panics
     /// If the arena has no such frame.

@@ -133,8 +133,8 @@ impl Workers {
         let mut threads = self.threads.drain(..);
         for desk in desks {
             match threads.next() {
-                // A handler that drops its own workers cannot wait for itself. Its thread ends when
-                // it returns, and its desk stays closed so that the thread does.
+                // A handler that drops its own workers cannot wait for itself. Its desk stays
+                // closed, so its thread ends once the handler returns.
                 Some(own) if own.thread().id() == thread::current().id() => served = true,
                 Some(thread) => {
                     outcome = outcome.and(thread.join());

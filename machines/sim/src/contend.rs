@@ -50,7 +50,7 @@ pub(crate) struct Queue {
     holder: Cell<(CpuId, Site)>,
     pub(crate) home: CpuId,
     pub(crate) class: LockClass,
-    /// Whether `waiters` has entries, stale ones included.
+    /// True if `waiters` has entries, stale ones included.
     queued: Cell<bool>,
     waiters: Box<RefCell<VecDeque<Waiter>>>,
 }
@@ -317,7 +317,7 @@ impl Queue {
             self.hand_over(sim);
         }
         if self.class.sleeps() {
-            // A sleeper may wake up elsewhere.
+            // The task keeps this count, because a task that holds a sleeping lock may sleep.
             let stays = &sim.tasks.get(sim.cpu().current.get()).stays;
             stays.set(stays.get() - 1);
         } else {

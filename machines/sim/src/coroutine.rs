@@ -69,8 +69,8 @@ impl Fiber {
             self.coroutine.try_borrow().is_err(),
             "a fiber suspends itself only"
         );
-        // SAFETY: `exit` lives on the coroutine's stack from `enter` until the coroutine ends,
-        // when it is set to null; both assertions above say that we are in between.
+        // SAFETY: `exit` lives on the coroutine's stack from `enter` until the coroutine ends, when
+        // it is set to null. The two assertions above establish that this call is in between.
         let exit = unsafe { &*exit };
         exit.suspend(());
     }

@@ -22,7 +22,7 @@ impl Sim {
     /// tasks move to other CPUs once they are neither pinned nor hold a sleeping lock.
     ///
     /// # Panics
-    /// When the last CPU with tasks on it goes offline.
+    /// If the last online CPU goes offline while it has tasks.
     pub fn set_online(&self, cpu: CpuId, online: bool) {
         self.0.order();
         let index = cpu.index();
@@ -41,7 +41,8 @@ impl Sim {
         let asleep = state.sleepers.take().into_sorted_vec();
         let now = self.0.now();
         let awake = std::collections::VecDeque::into_iter(move_on).map(|id| (now, id));
-        // Sorted by descending `Reverse`: latest first; sequence numbers keep the order.
+        // Sorted by `Reverse`, so the latest comes first. `rev` and new sequence numbers keep the
+        // order of time.
         let asleep = asleep
             .into_iter()
             .rev()

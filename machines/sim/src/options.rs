@@ -12,9 +12,9 @@ pub struct SimOptions {
     /// If true, accesses that normally run ahead wait for their turn as well: owner accesses of
     /// per-CPU locks, relaxed loads, per-CPU words. Slower, and free of causality slips.
     pub strict: bool,
-    /// How long a task runs while other tasks want its CPU.
+    /// The time that a task runs while other tasks want its CPU.
     pub slice: Nanos,
-    /// How far a CPU runs ahead on short local work before it lets earlier CPUs go first.
+    /// The time that a CPU runs ahead on short local work before it lets earlier CPUs go first.
     pub run_ahead: Nanos,
     /// The most random nanoseconds added before each ordered step, to vary interleavings.
     pub jitter_ns: u32,

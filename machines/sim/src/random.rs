@@ -26,7 +26,7 @@ pub(crate) fn stream(seed: u64, cpu: usize, purpose: Purpose) -> Xoshiro256PlusP
     Xoshiro256PlusPlus::seed_from_u64(mixed ^ (lane + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15))
 }
 
-/// The random stream of the CPU the caller runs on, at each draw.
+/// Random numbers, each from the stream of the CPU on which the caller runs when it draws.
 #[derive(Debug)]
 pub struct CpuRng<'sim>(pub(crate) &'sim Sim);
 

@@ -1,4 +1,4 @@
-//! The promises of a [`Frontier`] to the walkers that empty an address space from both ends.
+//! The promises of a frontier to the walkers that empty an address space from both ends.
 //!
 //! The work on a table is a mark, which the walker that claimed the table makes by relaxed loads
 //! and stores: only the frontier orders the marks.
@@ -20,13 +20,13 @@ pub struct FewTables<M: Machine> {
     frontier: Frontier<M>,
     /// Number of tables claimed at a time when other walkers are at work too.
     share: u64,
-    /// For each table, how often it was emptied.
+    /// For each table, the number of times it was emptied.
     emptied: Box<[M::Word]>,
-    /// For each table, how often the mappings that begin in it were forgotten.
+    /// For each table, the number of times the mappings that begin in it were forgotten.
     forgotten: Box<[M::Word]>,
     /// For each CPU, 1 while its walker is at work.
     at_work: Box<[M::Word]>,
-    /// How often a walker was told to finish.
+    /// Number of times a walker was told to finish.
     finished: M::Word,
 }
 

@@ -1,7 +1,7 @@
 //! The promises when pages are touched that are about to go, because they are unmapped or reaped.
 //!
-//! Where the touch itself makes the page table, whoever empties the space has to find that table
-//! too. Those laws are small enough for loom.
+//! Where the touch itself makes the page table, the CPU that empties the space has to find that
+//! table too. Those laws are small enough for loom.
 
 use alloc::vec;
 

@@ -49,10 +49,9 @@ pub trait Candidates {
         }
     }
 
-    /// How many times cheaper it is to sum all candidates by one call of
-    /// [`Candidates::precise_many`] than by calls of [`Candidates::precise`] in no particular
-    /// order, which does not read memory sequentially. With 1, a batch gains nothing, and none is
-    /// taken.
+    /// The factor by which one call of [`Candidates::precise_many`] for all candidates is cheaper
+    /// than calls of [`Candidates::precise`] in no particular order, which do not read memory
+    /// sequentially. With 1, a batch gains nothing, and none is taken.
     fn batch_gain(&self) -> u32 {
         1
     }
@@ -67,9 +66,9 @@ pub trait Candidates {
 /// The properties of a candidate that a selection looks at, apart from its memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Facts {
-    /// Whether the candidate is a process, the first process or a kernel thread.
+    /// The kind of candidate: a process, the first process or a kernel thread.
     pub kind: Kind,
-    /// Whose memory it uses, and whether a kill would bring that back.
+    /// The owner and the state of the memory that the candidate uses.
     pub memory: Memory,
     /// The adjustment that makes it more or less likely to be killed than others.
     pub adj: ScoreAdj,
@@ -108,7 +107,7 @@ pub enum Kind {
     KernelThread,
 }
 
-/// Whose memory a candidate uses.
+/// The owner and the state of the memory that a candidate uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Memory {
     /// Its own, perhaps shared with processes that would be killed with it.

@@ -60,10 +60,10 @@ pub struct Killed {
     pub aftermath: Aftermath,
 }
 
-/// Tells whether the reaper will empty the memory that a victim leaves.
+/// The fate of the memory that a victim leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Aftermath {
-    /// The reaper empties the memory after the delay, if the victim has not ended it by then.
+    /// The reaper empties the memory after the delay, unless the victim has done so by then.
     Queued,
     /// The address space was handed to the reaper before.
     QueuedBefore,

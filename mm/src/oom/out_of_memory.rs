@@ -1,7 +1,7 @@
 //! Making room when nothing more can be reclaimed (Linux: `out_of_memory`).
 //!
 //! ```text
-//! lock ── busy ──> is the caller a victim? reserves ── else pause, try the allocation again
+//! lock ── busy ──> a victim gets the reserves; others pause, then try the allocation again
 //!   ├─ plenty of memory by now? did a notifier free some? is the caller dying anyway?
 //!   ├─ select ── a victim is still dying ──> pause, try again
 //!   ├─ plenty of memory by now?

@@ -90,7 +90,7 @@ impl<M: Machine> Process<M> {
         self.id
     }
 
-    /// Whether this is a process, the first process or a kernel thread.
+    /// The kind of process: an ordinary one, the first process or a kernel thread.
     pub const fn kind(&self) -> Kind {
         self.kind
     }

@@ -88,11 +88,11 @@ struct Entry<M: Machine> {
 pub struct Stepped {
     /// The victim that the reaper finished with in this step, if any.
     pub done: Option<Done>,
-    /// When to call [`Reaper::step`] again.
+    /// The time at which to call [`Reaper::step`] again.
     pub next: Next,
 }
 
-/// When the reaper has something to do.
+/// The time at which the reaper next has something to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// At this time, which may have passed already.

@@ -16,7 +16,7 @@ use crate::machine::Machine;
 use crate::space::reap::Reaped;
 use crate::space::{Flag, Memory};
 
-/// The outcome of a successful [`release`].
+/// The outcome of a successful [`release()`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Released {
     /// All that can be reaped has been emptied, by this call or meanwhile by others.

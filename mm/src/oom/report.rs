@@ -34,7 +34,7 @@ pub enum Verdict {
 pub struct Row {
     /// The process.
     pub process: ProcessId,
-    /// Its memory.
+    /// The memory of the process.
     pub pages: Pages,
     /// Its adjustment, which makes it more or less likely to be killed than others.
     pub adj: ScoreAdj,

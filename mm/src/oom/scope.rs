@@ -73,7 +73,7 @@ impl NodeSet {
     }
 }
 
-/// How a selection treats a candidate, whatever its memory.
+/// The way in which a selection treats a candidate, whatever its memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
     /// The candidate is passed over.

@@ -58,7 +58,7 @@ pub fn lock_waits(pair: Pair, load: Load, duration: Duration) -> Result<Waits, C
     summarize(&kept, samples.len(), |ticks| rate.ns(ticks), reading_ns)
 }
 
-/// One acquisition.
+/// One acquisition of the lock.
 #[derive(Clone, Copy, Debug)]
 struct Sample {
     /// The time at which the lock was asked for.

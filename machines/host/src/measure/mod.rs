@@ -111,7 +111,7 @@ pub struct Waits {
     /// The real length of a hold, on average: its end is noticed only at the next look at the
     /// clock.
     pub hold_ns: f64,
-    /// How much longer than planned a think took, on average, for the same reason.
+    /// The time by which a think was longer than planned, on average, for the same reason.
     pub late_ns: f64,
     /// Number of acquisitions that were kept.
     pub kept: usize,
@@ -160,8 +160,8 @@ impl Prices {
         self.remote.middle_ns < self.entry.middle_ns + TWO_LINES_NS
     }
 
-    /// How far two sets of prices are apart: the largest ratio between the two values of any price,
-    /// 1 if all are equal.
+    /// The distance between two sets of prices: the largest ratio between the two values of any
+    /// price, 1 if all are equal.
     ///
     /// A hypervisor moves its virtual CPUs between cores as it likes. A measurement made between
     /// two sets of prices that differ belongs to neither.

@@ -1,4 +1,4 @@
-//! How far the patch's choice drifts among many similar candidates, compared with ours.
+//! The drift of the patch's choice among many similar candidates, compared with our selector.
 //!
 //! Candidates are counted as the published tree counts them on 256 CPUs with a batch of 32. By its
 //! accuracy each of four counters may be 24,576 pages too small and 23,808 too large; here each is

@@ -13,7 +13,7 @@ impl Key {
         Self { points, candidate }
     }
 
-    /// How many points a victim with at least these points may be behind `other`.
+    /// The number of points that a victim with at least these points may be behind `other`.
     pub(super) fn behind(self, other: Option<Self>) -> u64 {
         match other {
             Some(other) if other > self => other.points.abs_diff(self.points),

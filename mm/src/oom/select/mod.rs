@@ -4,7 +4,7 @@
 //! |---|---|---|---|
 //! | [`Approximate`], Linux before 6.18 | one each | none | the largest estimate |
 //! | [`Precise`], Linux now | none | one each | the maximum |
-//! | [`TwoPass`], the proposed patch | two each | at most 16 | the maximum, if at most 16 are near |
+//! | [`TwoPass`], the proposed patch | two each | at most 16 | the maximum if at most 16 are near |
 //! | [`Bounded`], ours | one each | as few as can be known to be enough | the maximum |
 //!
 //! All of them report how far from the maximum their victim may be ([`Victim::behind`]), by the
@@ -203,7 +203,7 @@ fn look<C: Candidates + ?Sized>(
     }
 }
 
-/// A candidate's points, as far as a cheap look can tell.
+/// A candidate's points according to a cheap look.
 #[derive(Clone, Copy, Debug)]
 struct Read {
     standing: Standing,

@@ -180,7 +180,8 @@ impl Population {
         self.keys().into_iter().map(|(_, key, _)| key).max()
     }
 
-    /// How many points the victim of `selection` is short of the maximum; `None` if there is none.
+    /// The number of points by which the victim of `selection` is short of the maximum; `None` if
+    /// there is no victim.
     pub(super) fn regret(&self, selection: &Selection) -> Option<u64> {
         let Outcome::Victim(victim) = selection.outcome else {
             return None;

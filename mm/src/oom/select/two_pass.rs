@@ -35,7 +35,7 @@ pub struct TwoPass {
 struct Chosen {
     key: Key,
     standing: Standing,
-    /// How many points too small its estimate may be; 0 once it is summed.
+    /// The number of points by which its estimate may be too small; 0 once it is summed.
     under: u64,
     range: Range,
 }
