@@ -90,7 +90,8 @@ impl Recorder {
             });
     }
 
-    /// The recorded run, in order of time; `release` says what ran, `command` what it did.
+    /// The recorded run, in order of time; `release` names the system that ran, `command` the
+    /// workload.
     #[must_use]
     pub fn finish(&self, sim: &Sim, release: String, command: String) -> Recording {
         let mut notes = self.0.borrow_mut();

@@ -34,7 +34,7 @@ impl Sample {
     }
 }
 
-/// Every design on every seed, measured.
+/// The samples of every design on every seed.
 #[derive(Clone, Debug)]
 pub struct Comparison {
     designs: Vec<String>,

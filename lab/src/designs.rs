@@ -63,7 +63,7 @@ pub fn find_different(names: &[&str]) -> Result<Vec<Named>, Error> {
     Ok(all)
 }
 
-/// Every base and variant with one line about it.
+/// Tables of every base and every variant, with one line about each variant.
 #[must_use]
 pub fn list() -> Vec<Table> {
     let bases = Design::BASES

@@ -8,7 +8,7 @@ use std::fmt;
 use plimsoll_recording::ReadError;
 use plimsoll_sim::profile::ProfileError;
 
-/// Why there is no report.
+/// The reason why there is no report.
 #[derive(Debug)]
 pub enum Error {
     /// A name that nothing of its kind has.

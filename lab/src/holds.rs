@@ -1,4 +1,4 @@
-//! How many pages each zone-lock hold moved, in the buckets of the batching thread.
+//! The pages that each hold of a zone lock moved, in the buckets of the batching thread.
 
 use plimsoll_mm::site::Site;
 
@@ -29,12 +29,12 @@ pub struct HoldLog {
     pub over_batch: u64,
 }
 
-/// Holds at one call site.
+/// The holds at one call site.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SiteHolds {
     /// The number of holds.
     pub holds: u64,
-    /// Pages moved by all of them.
+    /// The pages moved by all of these holds.
     pub pages: u64,
     /// The most pages that one hold moved.
     pub max: u32,

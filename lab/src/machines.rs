@@ -9,7 +9,7 @@ use crate::metric::Unit;
 use crate::report::Table;
 use crate::report::value::human;
 
-/// Every built-in machine and variant with one line about it.
+/// A table of every built-in machine and variant, with one line about each.
 #[must_use]
 pub fn list() -> Table {
     let machines = Profile::list().into_iter();

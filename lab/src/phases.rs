@@ -1,5 +1,5 @@
-//! Where time goes while address spaces are emptied: a tree of phases, as `perf report` draws one
-//! of functions.
+//! A tree of phases, which shows where time goes while address spaces are emptied, as `perf report`
+//! draws one of functions.
 //!
 //! ```text
 //! exit_mmap ─┬─ unmap_page_range ─┬─ __pte_offset_map_lock
@@ -176,7 +176,7 @@ impl PhaseTree {
     /// Returns whether the node `nth` is inside a node of `phase`.
     fn is_in(&self, nth: usize, phase: Phase) -> bool {
         let mut above = self.nodes[nth].parent;
-        // Ends: a parent comes before its children.
+        // The loop ends because a parent comes before its children.
         while let Some(parent) = above {
             if self.nodes[parent].phase == phase {
                 return true;

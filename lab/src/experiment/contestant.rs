@@ -1,5 +1,5 @@
-//! What the experiments about dying address spaces share: the ways to empty one, the metrics of a
-//! race, and the tables that both reports have.
+//! The parts that the experiments about dying address spaces share: the ways to empty one, the
+//! metrics of a race, and the tables that both reports have.
 
 use std::fmt;
 
@@ -136,8 +136,9 @@ pub(super) fn waited_for(raced: &Raced) -> Vec<LockClass> {
     classes
 }
 
-/// What limits a race besides its work, with its share of the time that all tasks ran: the spinlock
-/// with the longest waits, or taking free locks and moving cache lines if that takes more time.
+/// The limit of a race besides its work, with its share of the time that all tasks ran: the
+/// spinlock with the longest waits, or taking free locks and moving cache lines if that takes more
+/// time.
 pub(super) fn limiter(raced: &Raced) -> String {
     let ran = both(raced, Raced::ran).max(1.0);
     let spun: Vec<LockClass> = waited_for(raced)

@@ -15,7 +15,7 @@ pub struct Figures {
     pub name: &'static str,
     /// The table's title.
     pub title: &'static str,
-    /// How to read the table, and what the recording does not say; may be empty.
+    /// Advice on how to read the table, and on what the recording does not say; may be empty.
     pub note: String,
     /// The heads of the key columns, which say what a row is about.
     pub keys: Vec<&'static str>,

@@ -35,7 +35,7 @@ pub struct Report {
     pub rows: Vec<Row>,
     /// The comparisons of designs with each other.
     pub verdicts: Vec<VerdictRow>,
-    /// Whatever the experiment shows beyond design × metric.
+    /// Tables of results that do not fit `rows`.
     pub tables: Vec<Table>,
     /// The conclusion, in one paragraph.
     pub finding: String,
@@ -94,7 +94,7 @@ pub struct VerdictRow {
 pub struct Table {
     /// The caption.
     pub title: String,
-    /// How to read it; may be empty.
+    /// Advice on how to read the table; may be empty.
     pub note: String,
     /// The head of each column.
     pub columns: Vec<String>,

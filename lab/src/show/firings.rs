@@ -180,7 +180,7 @@ impl Firings {
         same.map(<[_]>::len).max().unwrap_or(0)
     }
 
-    /// The shepherd's rounds.
+    /// A table of the shepherd's rounds.
     #[must_use]
     pub fn shepherd(&self) -> Figures {
         let between = self

@@ -96,7 +96,7 @@ struct Finder {
     moves: Vec<Move>,
 }
 
-/// What is known of one CPU.
+/// The state of one CPU, as far as the recording has shown it.
 #[derive(Default)]
 struct Cpu {
     /// The move in progress.

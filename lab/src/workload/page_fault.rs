@@ -3,9 +3,9 @@
 //!
 //! Resident pages are counted as in Linux: one by one when they are faulted in, a page table at a
 //! time when they are unmapped. Mapping and unmapping take the mmap lock of the address space.
-//! Linux downgrades it to a reader's before it removes the pages: readers get in, but no other task
-//! maps or unmaps until the pages are gone, so here unmapping holds the whole lock. Faults take the
-//! lock of their own mapping, which no other task uses, and therefore none here.
+//! Linux downgrades it to a reader's lock before it removes the pages: readers get in, but no other
+//! task maps or unmaps until the pages are gone, so here unmapping holds the whole lock. Faults
+//! take the lock of their own mapping, which no other task uses, and therefore none here.
 //!
 //! A task's rate is taken over its whole rounds, so it does not depend on where in a round the run
 //! ends. Each task's first round does not count, because it fills the page lists. All tasks go on
@@ -65,13 +65,13 @@ pub struct Mark {
     pub now: Nanos,
     /// The machine's statistics up to then.
     pub stats: Stats,
-    /// How long the tasks that were waiting for an mmap lock had waited so far. `stats` has no such
-    /// wait, because it has not ended.
+    /// The time that tasks in a wait for an mmap lock had waited so far, all together. `stats` does
+    /// not have these waits, because they have not ended.
     pub waited: Nanos,
 }
 
-/// The time of one fault, about. Tasks start within about a round of each other, which is this per
-/// page.
+/// The nanoseconds of one fault, about. Tasks start within this time per page of each other, which
+/// is about a round.
 const STAGGER_NS_PER_PAGE: u64 = 1500;
 
 /// Pages that a task faults in before it checks whether the run is over; as many as a page table
@@ -86,7 +86,7 @@ struct Space {
     left: RefCell<Vec<Pfn>>,
 }
 
-/// What all tasks of a run share.
+/// The state that all tasks of a run share.
 #[derive(Default)]
 struct Shared {
     spaces: RefCell<Vec<Rc<Space>>>,

@@ -15,7 +15,7 @@ use rand::RngExt;
 use super::{Mapping, about, around, think};
 use crate::room::Room;
 
-/// What each worker does in a round.
+/// The work of each worker in a round.
 #[derive(Clone, Copy, Debug)]
 pub struct StressVm {
     /// The bytes that a worker maps in a round (stress-ng: `--vm-bytes`).

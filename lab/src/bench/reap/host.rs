@@ -281,7 +281,8 @@ fn pass(gate: &AtomicUsize, threads: usize) {
     // Release and Acquire: the usual pair of a barrier, though no data is passed through it.
     gate.fetch_add(1, Release);
     let mut spins = 0_u32;
-    // The loop ends because the other threads arrive too; it yields because they may need this CPU.
+    // The loop ends because the other threads arrive, too; it yields because they may need this
+    // CPU.
     while gate.load(Acquire) < threads {
         spins += 1;
         if spins.is_multiple_of(1 << 12) {

@@ -41,8 +41,8 @@ impl Shape {
     }
 }
 
-/// The frames that a machine needs for a victim of `pages`, its page tables, and enough free pages
-/// above the watermarks; a multiple of 1024.
+/// The number of frames that a machine needs for a victim of `pages`: enough for its page tables,
+/// and for free pages above the watermarks. It is a multiple of 1024.
 pub(super) fn frames(pages: Pages) -> Pages {
     Pages((pages.0 + pages.0 / 8 + 4096).next_multiple_of(1024))
 }

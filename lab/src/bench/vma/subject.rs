@@ -75,7 +75,7 @@ impl Tree for Ours {
     fn up(&self) -> u32 {
         let mut cursor = Cursor::at(&self.tree, Vpn(0));
         let mut sum = 0_u32;
-        // Ends at the last mapping.
+        // The loop ends at the last mapping.
         while let Some(vma) = cursor.forward().expect(SURE) {
             sum = sum.wrapping_add(vma.id);
         }
@@ -85,7 +85,7 @@ impl Tree for Ours {
     fn down(&self) -> u32 {
         let mut cursor = Cursor::end(&self.tree);
         let mut sum = 0_u32;
-        // Ends at the first mapping.
+        // The loop ends at the first mapping.
         while let Some(vma) = cursor.backward().expect(SURE) {
             sum = sum.wrapping_add(vma.id);
         }

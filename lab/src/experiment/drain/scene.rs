@@ -1,10 +1,10 @@
 //! The workload of the drain experiment and its metrics.
 //!
-//! `stress-ng --vm` as in the thread: 50 workers on 176 CPUs; one per CPU on 316. The thread's 50 ×
-//! 5 GB fill that machine's memory. Here a worker maps 128 or 32 MiB, so that rounds end within a
-//! run, and the scene takes other memory beforehand, so that the workers fill the rest just as
-//! well. Nothing is reclaimed, so the scene leaves the zone where kswapd would keep it: mostly
-//! between its low and its high watermark.
+//! `stress-ng --vm` as in the thread: 50 workers on 176 CPUs; one per CPU on 316. The thread's
+//! workers of 5 GB each fill that machine's memory. Here a worker maps 128 or 32 MiB, so that
+//! rounds end within a run, and the scene takes other memory beforehand, so that the workers fill
+//! the rest just as well. Nothing is reclaimed, so the scene leaves the zone where kswapd would
+//! keep it: mostly between its low and its high watermark.
 
 use plimsoll_mm::design::Design;
 use plimsoll_mm::site::{LockClass, Site};
@@ -68,7 +68,7 @@ impl Scene {
         let cpus = profile.topology.cpus();
         let large = cpus >= 300;
         let ms = match (effort, large) {
-            // A run lasts longer than the first second, so that vmstat work takes part.
+            // The run goes beyond the first second, so that vmstat work takes part.
             (Effort::Full, false) => 1200,
             (Effort::Full, true) => 400,
             (Effort::Quick, _) => 150,
@@ -181,7 +181,7 @@ impl Scene {
     }
 }
 
-/// Workers spread evenly over the machine, as a scheduler would spread them.
+/// The CPUs of workers that are spread evenly over the machine, as a scheduler would spread them.
 fn room_cpus(profile: &Profile, workers: u32) -> impl Iterator<Item = CpuId> + use<> {
     let cpus = profile.topology.cpus();
     (0..workers).map(move |worker| CpuId(worker * cpus / workers))

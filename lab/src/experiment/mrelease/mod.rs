@@ -139,7 +139,7 @@ impl Ran {
         samples.filter_map(|sample| sample.value(metric)).collect()
     }
 
-    /// The limit of a contestant, in words.
+    /// The limit of a contestant's race, in words.
     fn limit(&self, contestant: usize) -> String {
         contestant::limiter(&self.raced[contestant])
     }

@@ -396,7 +396,7 @@ fn finding(runs: &Comparison, crowds: &[Crowd]) -> String {
     )
 }
 
-/// From this share of the loss of a choice by lot on, a way is as good as one.
+/// A way that loses this share of what a choice by lot loses, or more, is as good as drawing lots.
 const NEAR_LOT: f64 = 0.75;
 
 /// Says whether the patch chooses as if by lot among many processes that are alike.

@@ -17,9 +17,9 @@ pub(super) struct Truth {
 /// A judgement on a choice.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Judged {
-    /// The pages that the largest candidate has more than the chosen one.
+    /// The points, in pages, that the largest candidate has more than the chosen one.
     pub(super) regret: u64,
-    /// The pages that a choice by lot would lose on average.
+    /// The points, in pages, that a choice by lot would lose on average.
     pub(super) by_lot: f64,
     /// The fewest precise sums that prove which candidate has the most, if a selector guesses it
     /// right.
@@ -39,9 +39,10 @@ pub(super) fn judge(truths: &[Truth], chosen: u32) -> Judged {
     }
 }
 
-/// A proof needs the sum of every other candidate whose range reaches above the largest candidate.
-/// It needs the sum of the largest one too, unless it takes the sums of all candidates whose range
-/// reaches above the low end of the largest one's range instead.
+/// One proof takes the sums of all other candidates whose range reaches above the largest
+/// candidate, and of the largest candidate itself unless its range is a single number. Another
+/// proof spares the largest candidate: it takes the sums of all others whose range reaches above
+/// the low end of the largest one's range, and holds if all others are below that end.
 fn least_sums(truths: &[Truth], largest: Key) -> u64 {
     let others = || {
         let all = truths.iter().zip(0..);

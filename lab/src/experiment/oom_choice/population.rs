@@ -1,7 +1,7 @@
 //! The processes on a machine that is out of memory, and the CPUs on which each touched its pages.
 //!
-//! A population is a function of its kind, its size and a seed: every design gets the same pages added on the
-//! same CPUs.
+//! A population is a function of its kind, its size and a seed: every design gets the same pages
+//! added on the same CPUs.
 
 use plimsoll_mm::oom::ScoreAdj;
 use plimsoll_mm::space::rss::RssKind;
@@ -19,7 +19,7 @@ const HOG: i64 = 64 << 18;
 /// A number of pages that every tree here carries up to its root whole.
 pub(super) const WHOLE: i64 = 1 << 15;
 
-/// What the processes of a population have in common.
+/// The kind of a population: what its processes have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// One has 64 GiB and grows; all others are small daemons that ran on 1 to 4 CPUs.

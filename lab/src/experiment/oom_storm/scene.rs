@@ -192,8 +192,8 @@ impl Scene {
 pub(super) mod metrics {
     use crate::metric::{Metric, Unit};
 
-    /// The time of all stalls of an allocator together, as the mean over allocators. Stalls of
-    /// allocators that are killed are left out.
+    /// The time of all stalls of an allocator together, as the mean over allocators. Stalls in
+    /// which the allocator is killed are left out.
     pub(in super::super) const WAITED: Metric = Metric::lower("waited_ns", Unit::Nanos);
     /// The median length of a stall.
     pub(in super::super) const MEDIAN: Metric = Metric::lower("stall_median_ns", Unit::Nanos);

@@ -18,10 +18,10 @@ const ONE_MIN: f64 = 0.97;
 
 /// All targets, judged on `runs`.
 ///
-/// Work and speed have a target each without memory left, which is when a process is killed for it,
-/// and one with memory left. The difference is what lists of pages keep: exit alone, on the CPU
-/// that touched all pages, may leave most of them on its lists, and has not worked for returning
-/// these to the zone.
+/// Work and speed have two targets each: one for a machine without memory left, which is when a
+/// process is killed for it, and one for a machine with memory left. The two cases differ in what
+/// page lists keep: exit alone, on the CPU that touched all pages, may leave most of them on its
+/// lists, and has not yet done the work of returning them to the zone.
 pub(super) fn of(runs: &Comparison, scenes: &Scenes) -> Vec<Target> {
     let equal = |metric| scenes.equal().metric(metric);
     let waits = 100.0 * ratio(runs, ASCENDING, OURS, &equal(TABLE_WAIT));

@@ -1,5 +1,5 @@
-//! How the choice of program changes the errors, and what it takes for a counter to be a gigabyte
-//! off.
+//! The effect of the choice of program on the errors, and what it takes for a counter to be a
+//! gigabyte off.
 
 use plimsoll_mm::counter::{Counting, flat_batch};
 use plimsoll_mm::units::PAGE_SIZE;
@@ -22,7 +22,7 @@ const PART_MAX: u64 = 767;
 /// and 16 MiB.
 const SIZES: [u64; 4] = [16, 256, 683, 4096];
 
-/// Where a program maps and unmaps, and how many mappings it keeps.
+/// The paths of a program: where it maps and unmaps, and how many mappings it keeps.
 const PATHS: [(Hops, usize); 6] = [
     (Hops::Random, 64),
     (Hops::Next, 64),

@@ -21,7 +21,7 @@ use crate::workload::spend_unmapping;
 /// The pages of one page table; pages that are unmapped in one table go to the counter at once.
 const TABLE: u64 = 512;
 
-/// What the program repeats: it maps, touches, and unmaps its oldest mapping if it has more than
+/// A program that over and over maps, touches, and unmaps its oldest mapping if it has more than
 /// `kept`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Program {

@@ -31,7 +31,7 @@ pub(super) const SAMPLES: u64 = 40;
 /// The published batch for resident pages.
 pub(super) const BATCH: Batch = Batch::RSS;
 
-/// What the watcher saw of one run.
+/// The observations of one run.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Seen {
     /// The approximate sum less the true one, at each of [`SAMPLES`] moments.

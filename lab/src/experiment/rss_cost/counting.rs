@@ -55,8 +55,8 @@ const WARM_UP_ADDS: u64 = 4 << 10;
 /// The additions per CPU that are measured: on 384 CPUs, the flat counter folds ten times.
 const ADDS: u64 = 8 << 10;
 
-/// The most additions that a CPU makes without pausing at its start. Each CPU draws another number,
-/// so that their batches do not end together.
+/// The end of a random range. Each CPU draws a number below it, thinks for as many nanoseconds, and
+/// makes as many additions without the work of a fault, so that batches do not end together.
 const HEAD_START_MAX: u32 = 1 << 10;
 
 /// The results of one run.

@@ -132,7 +132,7 @@ fn times(mode: Mode, designs: &[Named], measured: &[Measured]) -> Table {
     }
 }
 
-/// Two decimals, and `0` for a value that would show none.
+/// Two decimals, or `0` for a value that rounds to none.
 fn percent(value: f64) -> String {
     if value.abs() < 0.005 {
         "0".to_owned()

@@ -51,7 +51,7 @@ pub(super) struct Measured {
     pub(super) counting: [Counted; PACES.len()],
 }
 
-/// What tasks spent their time on while they were measured, in ns. All but `total` are parts of it.
+/// The time of tasks while they were measured, in ns: `total`, and its parts.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Times {
     pub(super) total: f64,

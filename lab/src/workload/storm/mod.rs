@@ -65,7 +65,7 @@ pub struct Weathered {
     pub stalls: Vec<Stall>,
     /// The deaths of all processes that were told to die.
     pub deaths: Vec<Death>,
-    /// What was true of the processes at each kill.
+    /// The state of the processes at each kill.
     pub kills: Vec<Kill>,
     /// The number of allocators that were not killed.
     pub survivors: usize,

@@ -28,7 +28,7 @@ pub struct Headcount {
     pub hogs: Vec<u32>,
 }
 
-/// What a process does once the storm begins.
+/// The behaviour of a process once the storm begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     Sleeper,

@@ -36,7 +36,7 @@ pub(super) enum What {
     Kill(u32),
     /// A task begins to empty the memory of this victim.
     Empty(u32),
-    /// Pages of a victim have gone back.
+    /// Pages of this victim have gone back.
     Back(u32),
     /// All memory that can be had of this victim is free.
     Free(u32),
@@ -57,7 +57,7 @@ pub enum Part {
     /// Running: the last resort looks for memory at the high mark, before and after it selects, and
     /// kills.
     Looks,
-    /// Running or pausing while a victim is looked for.
+    /// Running or pausing while a victim is being selected.
     Select,
     /// Pausing while no task selects and no process is dying: the lock was busy.
     Busy,
@@ -191,7 +191,7 @@ pub(super) fn stalls(notes: &[Note], deaths: &[Death]) -> Vec<Stall> {
     stalls.iter().map(of).collect()
 }
 
-/// What tells the part of a stall at any moment.
+/// The spans and deaths that tell which part a stall is in at any moment.
 struct Story<'a> {
     asks: Vec<Range<u64>>,
     selects: Vec<Range<u64>>,

@@ -57,7 +57,7 @@ pub(super) struct Citizen {
     leaves: Cell<bool>,
 }
 
-/// What was observed since [`Town::watch`].
+/// The events since [`Town::watch`].
 #[derive(Default)]
 pub(super) struct Seen {
     pub(super) notes: RefCell<Vec<Note>>,
@@ -68,7 +68,7 @@ pub(super) struct Seen {
     looked: RefCell<Vec<bool>>,
 }
 
-/// What was true when a process was told to die, by the pages that each process had touched.
+/// The state of the processes when one was told to die, by the pages that each had touched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kill {
     /// The process that was told to die.

@@ -21,7 +21,7 @@ pub struct KilledApps {
     pub mappings: u32,
 }
 
-/// The interval at which an app that has left looks whether its reaper is done.
+/// The interval at which an app that has left checks whether its reaper is done.
 const LOOK_EVERY: Nanos = Nanos(10_000);
 
 impl KilledApps {

@@ -18,8 +18,8 @@ pub enum Victim {
     ///   unmapped pages in front of it.
     /// * 53 % are anonymous (allocators), 35 % private files (code and its data), 10 % shared
     ///   (graphics, caches), 2 % stacks of 256 pages of which 16 are touched.
-    /// * Of any other small mapping, the first half to all is touched, evenly distributed; of the
-    ///   touched pages of a private file, the first quarter is written to.
+    /// * Of any other small mapping, the first pages are touched: from half to all of them, evenly
+    ///   distributed. Of the touched pages of a private file, the first quarter is written to.
     /// * A fifth of the heap and of the anonymous mappings is in swap.
     ///
     /// The published measurements give no such figures of a real app; these are ours, chosen before
@@ -34,7 +34,8 @@ pub enum Victim {
         pages: u64,
     },
     /// A process like a database: anonymous memory in 8 mappings of somewhat different sizes, all
-    /// resident. Threads of one node touch each mapping, and every node has as much.
+    /// resident. The threads of one node touch a mapping, and every node has as many pages as any
+    /// other.
     Server {
         /// The pages of all mappings together.
         pages: u64,

@@ -94,7 +94,7 @@ pub struct Raced {
     pub wall: Nanos,
     /// The phases of all tasks, and how long they took.
     pub tree: PhaseTree,
-    /// What the victim had mapped.
+    /// The mappings and pages of the victim.
     pub contents: Contents,
     /// Pages that are on lists of CPUs when all is free: free, but not in their zones yet.
     pub listed: u64,

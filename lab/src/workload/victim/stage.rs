@@ -46,7 +46,8 @@ impl Stage {
         Memory::new(sim, &self.mm, &self.spaces)
     }
 
-    /// Maps and touches `parts`: each on a CPU of its node, which is `home` on the node of `home`.
+    /// Maps and touches `parts`, each on a CPU of its node; on the node of `home`, that CPU is
+    /// `home`.
     pub(super) fn build(self: &Rc<Self>, sim: &Sim, home: CpuId, parts: Vec<Part>) {
         let topology = sim.topology();
         let parts: Rc<[Part]> = parts.into();
