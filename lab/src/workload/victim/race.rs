@@ -32,7 +32,7 @@ pub const START_WITHIN: Nanos = Nanos(50_000);
 /// The time from the last touched page to the kill.
 const REST: Nanos = Nanos::from_ms(1);
 
-/// The victim of a race, and the CPUs of all who empty it.
+/// The victim of a race, and the CPUs of the tasks that empty it.
 #[derive(Clone, Debug)]
 pub struct Race {
     /// The process that is killed.
