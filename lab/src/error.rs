@@ -1,6 +1,6 @@
 //! Everything that can go wrong between a request and its report.
 //!
-//! [`Error::is_bad_input`] separates what the user can mend from what we must.
+//! [`Error::is_bad_input`] separates errors that the user can mend from those that only we can.
 
 use std::error;
 use std::fmt;
@@ -8,16 +8,16 @@ use std::fmt;
 use plimsoll_recording::ReadError;
 use plimsoll_sim::profile::ProfileError;
 
-/// Why there is no report.
+/// The reason why there is no report.
 #[derive(Debug)]
 pub enum Error {
-    /// A name that nothing has.
+    /// A name that nothing of its kind has.
     Unknown {
-        /// What was looked for: `experiment`, `machine`, `design`.
+        /// The kind of thing that was looked for, such as `machine` or `variant`.
         kind: &'static str,
         /// The name as given.
         name: String,
-        /// Whether `offers` are names that may have been meant.
+        /// True if `offers` are names that the user may have meant.
         near: bool,
         /// The nearest names, or all if none is near.
         offers: Vec<String>,
@@ -40,7 +40,8 @@ pub enum Error {
 }
 
 impl Error {
-    /// Nothing is called `name`; offers the nearest of `names`.
+    /// The error for a `name` that nothing has. It offers the nearest of `names`, or all of them if
+    /// none is near.
     #[must_use]
     pub fn unknown(kind: &'static str, name: &str, names: &[&str]) -> Self {
         let near = crate::experiment::nearest(name, names);
@@ -54,7 +55,7 @@ impl Error {
         }
     }
 
-    /// Whether another input would have worked.
+    /// Returns whether another input would have worked.
     #[must_use]
     pub const fn is_bad_input(&self) -> bool {
         matches!(
