@@ -150,7 +150,8 @@ pub enum What {
     ContentionBegin {
         /// The lock's address.
         lock: u64,
-        /// The kind of lock, as bits (1: spinning, 2: reader, 4: writer, 8: real-time, 16: per-CPU, 32: mutex).
+        /// The kind of lock, as bits (1: spinning, 2: reader, 4: writer, 8: real-time, 16: per-CPU,
+        /// 32: mutex).
         flags: u32,
         /// The call chain, innermost function first; empty if none was recorded.
         stack: Vec<Symbol>,

@@ -19,7 +19,8 @@ pub struct Header {
     /// The command that was run, as a person would type it.
     pub command: String,
     /// Texts of the recorded computer, by name and moment: `zoneinfo before`, `zoneinfo after`,
-    /// `pagetypeinfo before`, `min_free_kbytes`, `percpu_pagelist_high_fraction`, `stat_interval`, and so on.
+    /// `pagetypeinfo before`, `min_free_kbytes`, `percpu_pagelist_high_fraction`, `stat_interval`,
+    /// and so on.
     pub texts: Vec<(String, String)>,
     /// The tracepoints and probes that were on.
     pub recorded: Vec<String>,

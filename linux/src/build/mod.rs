@@ -1,5 +1,5 @@
-//! Builds kernels to record: Debian's packaged source, configured for recordings at a chosen HZ, with
-//! or without semantic patches.
+//! Builds kernels to record: Debian's packaged source, configured for recordings at a chosen HZ,
+//! with or without semantic patches.
 //!
 //! ```text
 //! build/source/6.12/            the packaged source, unpacked; patched in place, packaged files kept beside

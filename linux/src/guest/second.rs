@@ -65,9 +65,9 @@ fn start(what: extern "C" fn(*mut c_void) -> c_int, flags: c_int) -> io::Result<
     let top = stack.as_mut_ptr_range().end.cast::<c_void>();
     // The second process may outlive every reference to its stack, so the stack is never unmapped.
     mem::forget(stack);
-    // SAFETY: `what` runs on a stack of its own that is never unmapped, takes no argument, calls only
-    // `write` and `pause`, and never returns. `errno`, which both processes share, is set by these
-    // calls only if a signal has a handler, which no signal has in a worker.
+    // SAFETY: `what` runs on a stack of its own that is never unmapped, takes no argument, calls
+    // only `write` and `pause`, and never returns. `errno`, which both processes share, is set by
+    // these calls only if a signal has a handler, which no signal has in a worker.
     let pid = unsafe { libc::clone(what, top, flags | libc::SIGCHLD, ptr::null_mut()) };
     if pid < 0 {
         return Err(io::Error::last_os_error());
