@@ -50,8 +50,8 @@ fn live(time: Duration) -> Result<(), Box<dyn Error>> {
     let goes_on = || Instant::now() < until || all.kills() < KILLS || all.reaped() < REAPED;
     let rounds = thread::scope(|scope| -> Result<u64, Box<dyn Error>> {
         let reaper = scope.spawn(|| all.reap(&stop));
-        // The test has one thread of each kind: if other programs need the CPUs too, threads that
-        // take locks in the order of arrival hardly get on.
+        // A run without a time, such as the test, has one thread of each kind: if other programs
+        // need the CPUs too, threads that take locks in the order of arrival hardly get on.
         let many = if time.is_zero() { 1 } else { 2 };
         let (mut tenants, mut workers) = (Vec::new(), Vec::new());
         for nth in 0..many {
