@@ -25,7 +25,7 @@ pub(super) enum Line<'a> {
     Blank,
 }
 
-/// The largest number of CPUs that is accepted, which is more than Linux can be built for.
+/// The largest number of CPUs that is accepted, which is the most that Linux can be built for.
 const CPUS_MAX: u64 = 8192;
 
 /// The error of a line: what was expected where it stopped making sense.
