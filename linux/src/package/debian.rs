@@ -23,7 +23,7 @@ pub fn kernel(series: &str, said: &mut dyn FnMut(&str)) -> Result<Kernel, Error>
     let kernels = cache::kernels()?;
     let known = match names(series) {
         Ok(names) => newest(series, names.lines()),
-        // Without `apt-cache`, a kernel that was fetched before is used.
+        // If `apt-cache` fails, a kernel that was fetched before is used.
         Err(error) => return newest_in(series, &kernels).ok_or(error)?,
     };
     let Some(package) = known else {

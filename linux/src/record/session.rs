@@ -142,7 +142,8 @@ impl Session<'_> {
             None => readers(setup)?,
         };
         let read = readers.finish().map_err(system("read the ring buffers"));
-        // The converter ends when no reader and not this function can send any more.
+        // The converter ends once all senders are dropped: those of the readers, which have ended,
+        // and this one.
         drop(sender);
         let converted = converter.join();
         let converted = converted.map_err(|_| RecordError::Formats("a panic".to_owned()))?;

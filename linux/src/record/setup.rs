@@ -12,7 +12,7 @@ use crate::tracefs::{Instance, NoProbe, Probe, Tracefs};
 /// The largest default size of a CPU's ring buffer, in MiB: about half a million events.
 const BUFFER_MIB: u64 = 16;
 
-/// All buffers together take at most one part in this many of free memory by default.
+/// By default all buffers together take at most the free memory divided by this number.
 const MEMORY_PART: u64 = 8;
 
 /// The prepared kernel, in which only tracing must be switched on. The fields are dropped in this

@@ -77,7 +77,7 @@ pub struct Summary {
     pub damaged: Option<(u64, String)>,
     /// What could not be recorded, and why.
     pub missing: Vec<String>,
-    /// The command and its exit status; `None` if it did not end by itself or there was none.
+    /// The command and its exit status; `None` if there was none or the recording ended before it.
     pub command: Option<(String, ExitStatus)>,
 }
 

@@ -101,8 +101,8 @@ pub(crate) struct Marker {
 
 impl Marker {
     pub(crate) fn note(&mut self, text: &str) {
-        // A lost note is no reason to stop a recording, so an error is ignored; a reader that needs
-        // the note reports that it is missing.
+        // A lost note is no reason to stop a recording, so an error is ignored. A program that
+        // reads the recording and needs the note will not find it.
         let _ = self
             .file
             .write_all(format!("plimsoll: {text}\n").as_bytes());
