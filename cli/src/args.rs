@@ -1,4 +1,4 @@
-//! Arguments as typed. Each command turns its own into what the lab takes.
+//! The arguments as typed. Each command turns its own into the options of the lab or the recorder.
 
 #[cfg(target_os = "linux")]
 use std::ffi::OsString;
@@ -189,7 +189,7 @@ pub(crate) struct Record {
     pub(crate) command: Vec<OsString>,
 }
 
-/// A time in seconds, with a fraction or without.
+/// Parses a time in seconds, with or without a fraction.
 #[cfg(target_os = "linux")]
 fn seconds(text: &str) -> Result<Duration, String> {
     let seconds: Option<f64> = text.parse().ok();
@@ -225,7 +225,8 @@ pub(crate) struct Bench {
 }
 
 impl Bench {
-    /// What the user chose, if anything; the rest as usual.
+    /// Returns the size that the user chose, with defaults for the rest; `None` if the user chose
+    /// nothing.
     pub(crate) fn size(&self) -> Option<Size> {
         let chosen = [self.mib, self.helpers, self.rounds];
         let usual = Size::default();

@@ -1,4 +1,4 @@
-//! Arguments of `plimsoll linux`, and of what it runs inside the guest.
+//! The arguments of `plimsoll linux`, and of the roles of this program inside the guest.
 
 use std::path::PathBuf;
 

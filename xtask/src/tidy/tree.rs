@@ -1,4 +1,5 @@
-//! Small trees for the tests of the rules: a good one, and the same with one file changed.
+//! Small repositories for the tests of the rules: a good one, and copies of it with one file
+//! changed.
 
 use std::fs;
 
@@ -36,7 +37,8 @@ const GOOD: [(&str, &str); 9] = [
     ("lab/src/lib.rs", "//! Experiments.\n"),
 ];
 
-/// What `rule` says of the good tree with `path` holding `text`; an empty text removes it.
+/// Returns what `rule` finds in the good repository if `path` holds `text`; an empty text removes
+/// the file.
 pub(super) fn broken_by(rule: super::Rule, path: &str, text: &str) -> Vec<String> {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let changed = [(path, text)];
