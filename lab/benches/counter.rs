@@ -50,7 +50,7 @@ impl Subject for FastCounter {
     }
 }
 
-/// The same, with more kinds of counters around it.
+/// A signed counter of `contatori`, the crate of [`FastCounter`]'s kind with more kinds of counters.
 struct Contatori(Signed);
 
 impl Subject for Contatori {

@@ -59,13 +59,13 @@ impl Metric {
 pub enum Unit {
     /// A count of events.
     Count,
-    /// Nanoseconds.
+    /// A time in nanoseconds.
     Nanos,
     /// 4 KiB pages.
     Pages,
-    /// Bytes.
+    /// A size in bytes.
     Bytes,
-    /// CPUs.
+    /// A number of CPUs.
     Cpus,
     /// Hundredths of a whole.
     Percent,

@@ -14,7 +14,7 @@ pub struct CpuPlace {
     pub llc: u32,
     /// Memory node.
     pub node: NodeId,
-    /// Socket.
+    /// The number of its socket.
     pub socket: u32,
 }
 

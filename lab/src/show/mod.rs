@@ -138,7 +138,7 @@ impl Shown {
     #[must_use]
     pub fn tables(&self) -> Vec<Table> {
         let mut tables: Vec<Table> = self.figures.iter().map(|of| of.summary.clone()).collect();
-        // The summary counts events; their table is for a user who asks for it.
+        // The summary counts events; their table is printed only on request.
         let listed = |figures: &&Figures| self.with_events || figures.name != "events";
         match self.figures.as_slice() {
             [a, b] => {

@@ -32,7 +32,7 @@ pub use self::tools::Tools;
 pub enum Rate {
     /// 250, as in Debian's own kernels.
     Hz250,
-    /// 1000.
+    /// 1000 timer interrupts a second.
     Hz1000,
 }
 

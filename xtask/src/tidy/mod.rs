@@ -1,5 +1,6 @@
 //! Rules of this repository that no other tool checks. Every rule says what to do.
 
+mod comments;
 mod docs;
 mod edges;
 mod licences;
@@ -14,12 +15,13 @@ use std::path::{Path, PathBuf};
 /// A rule takes the files of a repository and returns an error for each violation.
 type Rule = fn(&Tree) -> Vec<String>;
 
-const RULES: [(&str, Rule); 10] = [
+const RULES: [(&str, Rule); 11] = [
     ("dependency edges", edges::check),
     ("files are small", sources::small),
     ("files say what they are", sources::headers),
     ("mm has no hidden inputs", sources::hidden_inputs),
     ("lints are suppressed with a reason", sources::suppressions),
+    ("comments are plain", comments::plain),
     ("links lead somewhere", docs::links),
     ("README maps every crate", docs::readme_map),
     ("docs/locks.md names every lock class", docs::lock_classes),

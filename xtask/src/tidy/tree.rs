@@ -23,7 +23,7 @@ const GOOD: [(&str, &str); 9] = [
     ("mm/src/lib.rs", "//! The memory manager.\n"),
     (
         "mm/src/site.rs",
-        "//! Locks.\n\npub enum LockClass {\n    /// The zone.\n    Zone,\n    Pcp,\n}\n",
+        "//! Classes of locks.\n\npub enum LockClass {\n    /// The zone.\n    Zone,\n    Pcp,\n}\n",
     ),
     (
         "machines/sim/Cargo.toml",
@@ -34,7 +34,7 @@ const GOOD: [(&str, &str); 9] = [
         "[package]\nname = \"plimsoll-lab\"\n[dependencies]\nplimsoll-sim.workspace = true\n\
          plimsoll-mm.workspace = true\nserde = \"1\"\n",
     ),
-    ("lab/src/lib.rs", "//! Experiments.\n"),
+    ("lab/src/lib.rs", "//! The experiments.\n"),
 ];
 
 /// Returns what `rule` finds in the good repository if `path` holds `text`; an empty text removes
