@@ -1,5 +1,10 @@
 //! The header of a recording: what was recorded, where, and how complete it is.
 
+/// The most events that [`Header::lost`] counts for one CPU; larger counts are read as this one.
+/// The count comes from a ring buffer or a file, either of which may be damaged, and the sum over
+/// all CPUs has to fit 64 bits.
+pub const LOST_MAX: u64 = 1 << 40;
+
 /// What was recorded, where, and how complete it is. Empty strings and zeros mean that the
 /// recording does not say; the text of `perf script` says none of it but the symbols.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -28,7 +33,7 @@ pub struct Header {
     pub missing: Vec<String>,
     /// Functions of the kernel that events refer to.
     pub symbols: Vec<String>,
-    /// Number of events that the kernel dropped, by CPU.
+    /// Number of events that the kernel dropped, by CPU, each at most [`LOST_MAX`].
     pub lost: Vec<(u32, u64)>,
 }
 

@@ -163,6 +163,9 @@ mod tests {
 
     use flate2::Compression;
     use flate2::write::GzEncoder;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+    use proptest::sample::Index;
     use ruzstd::encoding::{CompressionLevel, compress_to_vec};
 
     use super::*;
@@ -224,6 +227,31 @@ mod tests {
         assert!(cut.contains("damaged or cut zstd data"), "{cut}");
         let gzip = gzip("some text");
         text_of(gzip[..gzip.len() - 9].to_vec()).expect_err("its end is missing");
+    }
+
+    proptest! {
+        #[test]
+        fn no_change_of_packed_data_makes_it_panic(
+            edits in vec((any::<Index>(), any::<u8>()), 0..4),
+            length: Index,
+            cut: bool,
+        ) {
+            let text = "some text that packs, and 1234567890 that does not ".repeat(20);
+            let skippable = [&[0x50, 0x2a, 0x4d, 0x18, 3, 0, 0, 0][..], b"abc"].concat();
+            for mut packed in [gzip(&text), zstd(&text), [skippable, zstd(&text)].concat()] {
+                for (at, to) in &edits {
+                    let at = at.index(packed.len());
+                    packed[at] = *to;
+                }
+                if cut {
+                    packed.truncate(length.index(packed.len()));
+                }
+                if let Ok(read) = text_of(packed) {
+                    // A changed back reference repeats at most what a block may hold.
+                    prop_assert!(read.len() <= 1 << 20, "{}", read.len());
+                }
+            }
+        }
     }
 
     #[test]

@@ -7,11 +7,9 @@ use flate2::read::DeflateDecoder;
 use flate2::write::DeflateEncoder;
 use flate2::{Compression, Crc};
 
+use super::CHUNK_BYTES_MAX;
 use super::columns::Column;
 use super::varint::{put, take};
-
-/// The largest body that the writer writes and the reader accepts, in bytes.
-const BODY_BYTES_MAX: usize = 1 << 26;
 
 /// Bytes before a body: tag, length, checksum.
 pub(super) const HEAD_BYTES: usize = 12;
@@ -45,7 +43,7 @@ pub(super) enum ChunkError {
 /// Writes a chunk in one piece.
 pub(super) fn write(out: &mut impl Write, tag: [u8; 4], body: &[u8]) -> io::Result<()> {
     let length = u32::try_from(body.len()).ok();
-    let length = length.filter(|_| body.len() <= BODY_BYTES_MAX);
+    let length = length.filter(|_| body.len() <= CHUNK_BYTES_MAX);
     let length = length.ok_or_else(|| io::Error::other("a chunk is larger than 64 MiB"))?;
     let mut whole = Vec::with_capacity(HEAD_BYTES + body.len());
     whole.extend_from_slice(&tag);
@@ -67,7 +65,7 @@ pub(super) fn read(input: &mut impl Read, offset: u64) -> Result<Option<Chunk>, 
     let cut = |bytes: usize| ChunkError::Cut(bytes as u64);
     let [tag, length, sum] = words(&head).ok_or(cut(head.len()))?;
     let (length, sum) = (u32::from_le_bytes(length), u32::from_le_bytes(sum));
-    if length as usize > BODY_BYTES_MAX {
+    if length as usize > CHUNK_BYTES_MAX {
         return Err(ChunkError::Damaged("its length is over 64 MiB"));
     }
     // The buffer grows with the bytes that are really there, so a false length costs no memory.
@@ -111,18 +109,17 @@ pub(super) fn put_column(body: &mut Vec<u8>, column: Column, plain: &[u8]) {
     body.extend_from_slice(bytes);
 }
 
-/// Takes the next column off a body; returns its number and its uncompressed bytes.
-pub(super) fn take_column(body: &mut &[u8]) -> Option<(usize, Vec<u8>)> {
+/// Takes the next column off a body; returns its number and its uncompressed bytes. `room` is the
+/// number of bytes to which the rest of the chunk may unpack; `None` if it is exceeded.
+pub(super) fn take_column(body: &mut &[u8], room: &mut usize) -> Option<(usize, Vec<u8>)> {
     let column = usize::try_from(take(body)?).ok()?;
     let plain = usize::try_from(take(body)?).ok()?;
     let packed = usize::try_from(take(body)?).ok()?;
     let (bytes, rest) = body.split_at_checked(packed)?;
     *body = rest;
+    *room = room.checked_sub(plain)?;
     if packed == plain {
         return Some((column, bytes.to_vec()));
-    }
-    if plain > BODY_BYTES_MAX {
-        return None;
     }
     let mut unpacked = Vec::new();
     let decoder = DeflateDecoder::new(bytes);

@@ -1,7 +1,7 @@
 //! A header as pairs of a name and a value, so that a reader can skip names it does not know.
 
 use super::varint::{put_text, take_text};
-use crate::header::Header;
+use crate::header::{Header, LOST_MAX};
 
 /// The prefix of the name of a pair that holds one of [`Header::texts`]; the rest is the text's
 /// name.
@@ -74,7 +74,8 @@ pub(super) fn unpack(mut bytes: &[u8], header: &mut Header) -> Option<()> {
 
 fn lost(value: &str) -> Option<(u32, u64)> {
     let (cpu, events) = value.split_once(' ')?;
-    Some((cpu.parse().ok()?, events.parse().ok()?))
+    let events: u64 = events.parse().ok()?;
+    Some((cpu.parse().ok()?, events.min(LOST_MAX)))
 }
 
 /// Returns what `last` has and `first` lacks, which is what the last chunk of a recording adds to

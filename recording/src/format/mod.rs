@@ -39,6 +39,14 @@ const VERSION: u16 = 3;
 /// Bytes before the first chunk.
 const PREAMBLE_BYTES: usize = 16;
 
+/// The most events of one `EVNT` chunk, and the most names of one `NAME` chunk. The writer ends a
+/// chunk before that, and the reader refuses a chunk with more.
+pub const CHUNK_EVENTS_MAX: u64 = 1 << 17;
+
+/// The most bytes that one chunk may have, and the most that all columns of one chunk may unpack
+/// to. The reader refuses a chunk beyond that, because a few KiB can be made to unpack to any size.
+pub const CHUNK_BYTES_MAX: usize = 1 << 26;
+
 const HEAD: [u8; 4] = *b"HEAD";
 const NAME: [u8; 4] = *b"NAME";
 const EVENTS: [u8; 4] = *b"EVNT";

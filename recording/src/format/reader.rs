@@ -5,7 +5,10 @@ use std::io::Read;
 use super::chunk::{self, Chunk, ChunkError};
 use super::columns::{Column, Memory, Side, Unpack};
 use super::varint::{take, take_text, unfold};
-use super::{DONE, EVENTS, HEAD, MAGIC, MARK, NAME, PREAMBLE_BYTES, VERSION, fields, layout};
+use super::{
+    CHUNK_BYTES_MAX, CHUNK_EVENTS_MAX, DONE, EVENTS, HEAD, MAGIC, MARK, NAME, PREAMBLE_BYTES,
+    VERSION, fields, layout,
+};
 use crate::error::{ReadError, Warning};
 use crate::event::Event;
 use crate::header::Header;
@@ -178,8 +181,9 @@ impl<R: Read> Reader<R> {
     fn fields(&mut self, chunk: &Chunk, mut body: &[u8]) -> Result<(), ReadError> {
         let header = &mut self.header;
         let mut unpack = || {
+            let mut room = CHUNK_BYTES_MAX;
             while !body.is_empty() {
-                let (column, bytes) = chunk::take_column(&mut body)?;
+                let (column, bytes) = chunk::take_column(&mut body, &mut room)?;
                 if column == Column::Fields as usize {
                     fields::unpack(&bytes, header)?;
                 }
@@ -191,8 +195,8 @@ impl<R: Read> Reader<R> {
     }
 
     fn names(&mut self, mut body: &[u8]) -> Option<()> {
-        let count = take(&mut body)?;
-        let (_, names) = chunk::take_column(&mut body)?;
+        let count = take(&mut body).filter(|count| *count <= CHUNK_EVENTS_MAX)?;
+        let (_, names) = chunk::take_column(&mut body, &mut { CHUNK_BYTES_MAX })?;
         let mut names = &names[..];
         for _ in 0..count {
             self.header.symbols.push(take_text(&mut names)?);
@@ -202,11 +206,12 @@ impl<R: Read> Reader<R> {
 
     fn unpack(&mut self, mut body: &[u8]) -> Option<Vec<Event>> {
         let cpu = u32::try_from(take(&mut body)?).ok()?;
-        let count = take(&mut body)?;
+        let count = take(&mut body).filter(|count| *count <= CHUNK_EVENTS_MAX)?;
         let mut time_ns = take(&mut body)?;
         let mut columns: [Vec<u8>; Column::COUNT] = Default::default();
+        let mut room = CHUNK_BYTES_MAX;
         while !body.is_empty() {
-            let (column, bytes) = chunk::take_column(&mut body)?;
+            let (column, bytes) = chunk::take_column(&mut body, &mut room)?;
             if let Some(place) = columns.get_mut(column) {
                 *place = bytes;
             }

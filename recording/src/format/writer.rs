@@ -5,13 +5,19 @@ use std::io::{self, Write};
 
 use super::columns::{Column, Memory, Pack, Side};
 use super::varint::{put, put_text};
-use super::{DONE, EVENTS, HEAD, MAGIC, MARK, NAME, VERSION, chunk, fields, layout};
+use super::{
+    CHUNK_EVENTS_MAX, DONE, EVENTS, HEAD, MAGIC, MARK, NAME, VERSION, chunk, fields, layout,
+};
 use crate::error::WriteError;
 use crate::event::{Event, Symbol, What};
 use crate::header::Header;
 
 /// The number of events, of all CPUs together, that are held back before their chunks are written.
-const ROUND_EVENTS: usize = 1 << 17;
+const ROUND_EVENTS: u64 = CHUNK_EVENTS_MAX;
+
+/// The most bytes of texts and call chains that are held back. The other fields of an event take
+/// less than 128 bytes, so a chunk unpacks to less than `CHUNK_BYTES_MAX`.
+const HELD_BYTES_MAX: usize = 1 << 25;
 
 /// Writes a recording to any [`Write`]; it never seeks.
 ///
@@ -23,7 +29,9 @@ pub struct Writer<W> {
     header: Header,
     symbols: usize,
     held: BTreeMap<u32, Vec<Event>>,
-    held_events: usize,
+    held_events: u64,
+    /// Bytes of texts and call chains in `held`.
+    held_bytes: usize,
     memory: Memory,
     totals: Totals,
 }
@@ -50,6 +58,7 @@ impl<W: Write> Writer<W> {
             symbols: 0,
             held: BTreeMap::new(),
             held_events: 0,
+            held_bytes: 0,
             memory: Memory::default(),
             totals: Totals::default(),
         };
@@ -75,28 +84,41 @@ impl<W: Write> Writer<W> {
         let Some(new @ [_, ..]) = all.get(self.symbols..) else {
             return Ok(());
         };
-        let mut names = Vec::new();
-        for name in new {
-            put_text(&mut names, name);
+        let most = usize::try_from(CHUNK_EVENTS_MAX).unwrap_or(usize::MAX);
+        for new in new.chunks(most) {
+            let mut names = Vec::new();
+            for name in new {
+                put_text(&mut names, name);
+            }
+            let mut body = Vec::new();
+            put(&mut body, new.len() as u64);
+            chunk::put_column(&mut body, Column::Text, &names);
+            self.chunk(NAME, &body)?;
         }
-        let mut body = Vec::new();
-        put(&mut body, new.len() as u64);
-        chunk::put_column(&mut body, Column::Text, &names);
         self.symbols = all.len();
-        self.chunk(NAME, &body)
+        Ok(())
     }
 
     /// Takes one event and holds it back until the next round of chunks.
     ///
     /// # Errors
-    /// If the file cannot be written, or the event refers to a symbol that
-    /// [`Writer::symbols`] has not set.
+    /// If the file cannot be written, if the event refers to a symbol that [`Writer::symbols`] has
+    /// not set, or if its text or call chain is larger than 32 MiB.
     pub fn push(&mut self, event: Event) -> Result<(), WriteError> {
         if symbols_of(&event.what).any(|symbol| symbol.0 as usize >= self.symbols) {
             let untold = "an event refers to a symbol that the writer was not told";
             return self.check(Err(io::Error::new(io::ErrorKind::InvalidInput, untold)));
         }
+        let bytes = bytes_of(&event.what);
+        if bytes > HELD_BYTES_MAX {
+            let long = "the text or call chain of an event is larger than 32 MiB";
+            return self.check(Err(io::Error::new(io::ErrorKind::InvalidInput, long)));
+        }
+        if self.held_bytes + bytes > HELD_BYTES_MAX {
+            self.flush()?;
+        }
         self.held.entry(event.cpu).or_default().push(event);
+        self.held_bytes += bytes;
         self.held_events += 1;
         if self.held_events >= ROUND_EVENTS {
             self.flush()?;
@@ -111,6 +133,7 @@ impl<W: Write> Writer<W> {
     pub fn flush(&mut self) -> Result<(), WriteError> {
         let held = std::mem::take(&mut self.held);
         self.held_events = 0;
+        self.held_bytes = 0;
         for (cpu, events) in held {
             let count = events.len() as u64;
             let body = pack(cpu, events, &mut self.memory);
@@ -181,6 +204,16 @@ fn pack(cpu: u32, events: Vec<Event>, memory: &mut Memory) -> Vec<u8> {
         chunk::put_column(&mut body, column, bytes);
     }
     body
+}
+
+/// Returns the most bytes that the text or the call chain of an event takes in its column.
+fn bytes_of(what: &What) -> usize {
+    match what {
+        What::Mark(text) => text.len(),
+        // A zero and a new number below 2³².
+        What::ContentionBegin { stack, .. } => stack.len() * 6,
+        _ => 0,
+    }
 }
 
 fn symbols_of(what: &What) -> impl Iterator<Item = Symbol> {

@@ -27,7 +27,7 @@ use self::fields::Record;
 use self::meaning::Meaning;
 use crate::Recording;
 use crate::event::{Event, Symbol, What};
-use crate::header::Header;
+use crate::header::{Header, LOST_MAX};
 use crate::symbols::{Kallsyms, Symbols};
 
 pub use self::formats::{FormatError, Formats};
@@ -94,7 +94,8 @@ impl Decoder {
         let wrong = |(at, what)| RingError { cpu, at, what };
         let sub_buffer = SubBuffer::read(bytes, self.formats.page()).map_err(wrong)?;
         if sub_buffer.lost > 0 {
-            *self.lost.entry(cpu).or_default() += sub_buffer.lost;
+            let lost = self.lost.entry(cpu).or_default();
+            *lost = lost.saturating_add(sub_buffer.lost).min(LOST_MAX);
         }
         let begin = out.len();
         for entry in Entries::new(&sub_buffer) {

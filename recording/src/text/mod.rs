@@ -11,4 +11,4 @@ mod line;
 mod number;
 mod reader;
 
-pub use reader::Reader;
+pub use reader::{LINE_BYTES_MAX, Reader};

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::io::BufRead;
+use std::io::{BufRead, Read};
 
 use super::line::{Expected, Line, parse};
 use crate::error::{ReadError, Warning};
@@ -17,6 +17,10 @@ use crate::symbols::Symbols;
 /// The largest step back in time that a late buffer explains, in nanoseconds: perf flushes its
 /// buffers at least once in this time.
 const BACKWARDS_NS_MAX: u64 = 1_000_000_000;
+
+/// The most bytes of a line, with its newline. A packed file of a few KiB can hold a line of any
+/// length, and a line is kept in memory until it is parsed.
+pub const LINE_BYTES_MAX: usize = 1 << 20;
 
 /// The number of characters of a bad line that an error shows.
 const SHOWN_CHARS: usize = 120;
@@ -102,7 +106,8 @@ impl Reader {
         loop {
             self.buffer.clear();
             self.line += 1;
-            let read = self.input.read_until(b'\n', &mut self.buffer);
+            let mut limited = self.input.by_ref().take(LINE_BYTES_MAX as u64 + 1);
+            let read = limited.read_until(b'\n', &mut self.buffer);
             let (file, line) = (&self.file, self.line);
             let count = read.map_err(|source| ReadError::Read {
                 file: file.clone(),
@@ -112,6 +117,9 @@ impl Reader {
             if count == 0 {
                 self.line -= 1;
                 return Ok(None);
+            }
+            if count > LINE_BYTES_MAX {
+                return Err(self.bad_line("a line of at most 1 MiB"));
             }
             let whole = self.buffer.last() == Some(&b'\n');
             match parse(self.buffer.trim_ascii_end(), &mut self.symbols) {
