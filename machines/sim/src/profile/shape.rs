@@ -13,6 +13,9 @@ use super::speed::{self, Cluster};
 /// The most CPUs of a machine. A larger number is taken for a typing error.
 const CPUS_MAX: u64 = 4096;
 
+/// The largest number of a last-level cache: the simulator packs it into 16 bits.
+const LLC_MAX: u32 = 0xffff;
+
 /// One physical core, before it is split into CPUs.
 #[derive(Clone, Copy, Debug)]
 struct Core {
@@ -67,7 +70,9 @@ fn counts(section: &Section<'_>) -> Result<Vec<Core>, ProfileError> {
     };
     let llcs_per_node = cores_per_node.div_ceil(cores_per_llc);
     let nodes = sockets.saturating_mul(nodes_per_socket);
-    let cpus = u64::from(nodes) * u64::from(cores_per_node) * u64::from(smt);
+    // Three numbers of 32 bits do not fit 64; a wrapped product could look like a small machine.
+    let cores = u64::from(nodes) * u64::from(cores_per_node);
+    let cpus = cores.saturating_mul(u64::from(smt));
     limit(section, cpus)?;
     let core = |node: u32, nth: u32| Core {
         smt,
@@ -90,7 +95,7 @@ fn clusters(section: &Section<'_>) -> Result<(Vec<Core>, Vec<Cluster>), ProfileE
     })?;
     let value = section.need("cluster", LIST)?;
     let list = value.list().ok_or_else(|| value.absurd(LIST.to_owned()))?;
-    let (mut cores, mut clusters) = (Vec::new(), Vec::new());
+    let (mut cores, mut clusters, mut cpus) = (Vec::new(), Vec::new(), 0);
     for cluster in list {
         let cluster = cluster.section(LIST)?;
         cluster.only(&["name", "cores", "smt", "llc", "node", "socket", "speed"])?;
@@ -100,16 +105,17 @@ fn clusters(section: &Section<'_>) -> Result<(Vec<Core>, Vec<Cluster>), ProfileE
         let count_here = count(&cluster, "cores", None)?;
         let core = Core {
             smt: count(&cluster, "smt", Some(1))?,
-            llc: cluster
-                .need("llc", "write the number of its last-level cache")?
-                .number()?,
+            llc: llc(&cluster)?,
             node: cluster.get("node").map_or(Ok(0), |node| node.number())?,
             socket: cluster
                 .get("socket")
                 .map_or(Ok(0), |socket| socket.number())?,
             cluster: clusters.len(),
         };
-        limit(&cluster, u64::from(count_here) * u64::from(core.smt))?;
+        cpus = u64::from(count_here)
+            .saturating_mul(u64::from(core.smt))
+            .saturating_add(cpus);
+        limit(&cluster, cpus)?;
         cores.extend(std::iter::repeat_n(core, count_here as usize));
         clusters.push(Cluster {
             name: name.to_owned(),
@@ -118,6 +124,18 @@ fn clusters(section: &Section<'_>) -> Result<(Vec<Core>, Vec<Cluster>), ProfileE
         });
     }
     Ok((cores, clusters))
+}
+
+/// Reads the number of a cluster's last-level cache.
+fn llc(cluster: &Section<'_>) -> Result<u32, ProfileError> {
+    let value = cluster.need("llc", "write the number of its last-level cache")?;
+    let number = value.number()?;
+    if number > LLC_MAX {
+        return Err(value.absurd(format!(
+            "{number} is too high; number caches from 0 to {LLC_MAX}"
+        )));
+    }
+    Ok(number)
 }
 
 /// Reads a count of at least 1.

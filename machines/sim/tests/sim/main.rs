@@ -11,6 +11,7 @@ mod decay;
 mod dormancy;
 mod dying;
 mod fallbacks;
+mod fuzzed_profiles;
 mod hotplug;
 mod inputs;
 mod late_ticks;
