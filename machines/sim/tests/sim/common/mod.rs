@@ -7,7 +7,7 @@ use plimsoll_mm::topology::{CpuPlace, Topology};
 use plimsoll_mm::units::{Hz, NodeId};
 use plimsoll_sim::profile::{Card, Costs, Profile};
 
-/// Prices that are different enough to tell apart.
+/// Prices that differ enough for a test to tell which of them was paid.
 pub(crate) fn costs() -> Costs {
     let mut work_ns = [50; Work::ALL.len()];
     work_ns[Work::ContextSwitch as usize] = 1000;
