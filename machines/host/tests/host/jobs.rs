@@ -15,14 +15,14 @@ use plimsoll_mm::units::{CpuId, Jiffies, Nanos};
 
 const CPU: CpuId = CpuId(1);
 const JOB: Job = Job::VmstatUpdate;
-/// Long enough for any job that will run at all.
+/// How long the tests wait for a job: longer than any job that runs at all takes to start.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn host() -> Host {
     Host::with_topology(Topology::flat(3))
 }
 
-/// Workers that report each run: where, what, when.
+/// Starts workers that report the CPU, the job and the time of each run.
 fn start(host: &Host) -> (Workers, Receiver<(CpuId, Job, Nanos)>) {
     let (sender, runs) = mpsc::channel();
     let report = move |host: &Host, job| {
