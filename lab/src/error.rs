@@ -1,6 +1,7 @@
 //! Everything that can go wrong between a request and its report.
 //!
-//! [`Error::is_bad_input`] separates errors that the user can mend from those that only we can.
+//! [`Error::is_bad_input`] separates errors that the user can fix from those that need a change of
+//! Plimsoll.
 
 use std::error;
 use std::fmt;

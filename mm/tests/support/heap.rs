@@ -121,13 +121,13 @@ fn may() -> bool {
     }
 }
 
-// SAFETY: every block is one of `System`'s, or null, which any allocator may return.
+// SAFETY: every block comes from `System` or is null, which any allocator may return.
 unsafe impl GlobalAlloc for Watched {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if !may() {
             return std::ptr::null_mut();
         }
-        // SAFETY: the caller keeps the contract, which is the same.
+        // SAFETY: the caller keeps the contract of `alloc`, and `System` has the same.
         unsafe { System.alloc(layout) }
     }
 
@@ -141,7 +141,7 @@ unsafe impl GlobalAlloc for Watched {
         if !may() {
             return std::ptr::null_mut();
         }
-        // SAFETY: as above; on null the block stays as it is.
+        // SAFETY: the block came from `System`, as in `dealloc`; on null it stays as it is.
         unsafe { System.realloc(block, layout, size) }
     }
 }

@@ -11,8 +11,8 @@ use proptest::prelude::*;
 /// More groups than two chunks of the per-CPU memory hold.
 const GROUPS_MAX: usize = 150;
 
-/// An addition: the group, the counter in it, the CPU, and the amount. All but the last are taken
-/// modulo how many there are.
+/// An addition: the group, the counter in it, the CPU, and the amount. All except the amount are
+/// taken modulo their number.
 type Addition = (usize, usize, u32, i64);
 
 fn additions() -> impl Strategy<Value = Vec<Addition>> {

@@ -228,7 +228,7 @@ fn a_writer_that_is_killed_before_the_lock_is_free_does_not_get_in() {
                 while !lock.writer_waits(&host) {
                     thread::yield_now();
                 }
-                // It waits for the lock now, in the middle of a slice.
+                // The waiter waits for the lock now, in the middle of a slice.
                 thread::sleep(Duration::from_micros(1500));
                 killed.store(true, Relaxed);
                 waiter

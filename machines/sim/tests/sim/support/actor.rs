@@ -62,7 +62,7 @@ impl Cache {
     }
 }
 
-/// Frees cached pages when asked.
+/// A reclaimer that frees cached pages.
 #[derive(Debug)]
 pub(crate) struct Shrinker(pub(crate) Arc<Cache>);
 
@@ -210,7 +210,7 @@ impl Actor {
         }
     }
 
-    /// Holds the pages of a block one by one from now on.
+    /// Splits a block, and holds its pages one by one from now on.
     fn split(&mut self, sim: &Sim, (pfn, order): Block) {
         let pages = self.stage.mm.pages();
         pages.split(sim, pfn, order).expect("it was handed out");

@@ -31,9 +31,9 @@ pub(crate) struct Scene {
     pub(crate) steps: u32,
     /// The most blocks that one task asks for in a row.
     pub(crate) burst: u32,
-    /// About how many pages are left to the tasks; the rest is taken before they start.
+    /// The approximate number of pages left to the tasks; the rest is taken before they start.
     pub(crate) left: u32,
-    /// The largest order asked for.
+    /// The largest order that tasks ask for.
     pub(crate) order_max: u8,
     pub(crate) odds: Odds,
 }
@@ -53,7 +53,7 @@ pub(crate) struct Odds {
     pub(crate) migrate: u32,
     pub(crate) sleep: u32,
     pub(crate) count: u32,
-    /// Whether vmstat works run.
+    /// Whether vmstat work runs.
     pub(crate) vmstat: bool,
     /// Whether a reclaimer is registered that has pages to give back.
     pub(crate) reclaim: bool,

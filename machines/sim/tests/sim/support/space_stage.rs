@@ -36,7 +36,7 @@ pub(crate) struct SpaceStage {
     pub(crate) budgets: Vec<Arc<Budget<Sim>>>,
     pub(crate) objects: Vec<Arc<Object<Sim>>>,
     pub(crate) listeners: Arc<Listeners>,
-    /// How many times each rare case was met in this run.
+    /// Counts of the rare cases that this run has met.
     pub(crate) met: RefCell<Met>,
     pub(crate) plan: Plan,
     /// True once the run is over: jobs that come due from then on do nothing.
@@ -54,7 +54,7 @@ pub(crate) struct Plan {
     pub(crate) swappers: u32,
     pub(crate) hotplug: bool,
     pub(crate) vmstat: bool,
-    /// How often a listener refuses a range if it may not wait, in percent.
+    /// The share of ranges that a listener refuses if it may not wait, in percent.
     pub(crate) refusals: u32,
 }
 
@@ -70,7 +70,7 @@ pub(crate) struct Process {
     pub(crate) exits: Cell<u32>,
 }
 
-/// How many times each case was met that the swarm exists for; see `space_swarm`.
+/// Counts of the cases that the swarm is meant to meet; see `space_swarm`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Met {
     pub(crate) out_of_memory: u64,

@@ -48,7 +48,7 @@ pub(crate) struct Village {
     /// The notifier that is asked for memory before a process is killed.
     pub(crate) balloon: Balloon,
     pub(crate) processes: RefCell<Vec<Arc<Process<Sim>>>>,
-    /// What the reaper was done with, and when.
+    /// The end of each reaping and its time.
     pub(crate) done: RefCell<Vec<(Nanos, Done)>>,
     reaper_runs: Cell<bool>,
     free_at_first: Pages,
@@ -64,8 +64,8 @@ pub(crate) struct Press {
 /// The [`Signals`] of the tests: records what the OOM killer asks for, and lets processes exit.
 pub(crate) struct Calls {
     pub(crate) log: RefCell<Vec<Call>>,
-    /// How long after the kill a process begins to exit; `None` for never. A frozen process does
-    /// not exit before it is thawed.
+    /// The time from the kill until a process begins to exit; `None` for never. A frozen process
+    /// does not exit before it is thawed.
     exits_after: Option<Nanos>,
     /// The processes that a task of the test runs: they notice the kill themselves, and exit.
     awake: RefCell<Vec<u32>>,
