@@ -26,8 +26,8 @@ use support::heap;
 use support::machine::Plain;
 use support::world::{CPUS, World};
 
-/// Runs `scenario` on new worlds, in each of which one more allocation succeeds, until all
-/// allocations do. Returns how many that are.
+/// Runs `scenario` on new worlds, in each of which one more allocation succeeds, until no
+/// allocation is refused. Returns the number of allocations that succeeded then.
 fn whichever_fails(
     cpus: u32,
     design: Design,

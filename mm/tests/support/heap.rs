@@ -33,7 +33,7 @@ static WATCHED: Watched = Watched;
 const ALLOWED: u32 = 1 << LockClass::Mmap as u32;
 
 /// Runs `f` while this thread gets no memory from allocation number `nth` on, counted from 0.
-/// Returns the number of allocations that were refused, after the result of `f`.
+/// Returns the result of `f` and the number of allocations that were refused.
 pub(crate) fn failing_from<R>(nth: u64, f: impl FnOnce() -> R) -> (R, u64) {
     REFUSED.set(0);
     LEFT.set(Some(nth));

@@ -30,7 +30,8 @@ fn times(pages: u64) -> u32 {
     let spaces = Spaces::new(&host, &Design::OURS, 0).expect("countable");
     let memory = Memory::new(&host, &mm, &spaces);
     let space = AddressSpace::new(memory).expect("there is memory");
-    // The neighbours on both sides keep their page tables, which would otherwise count, too.
+    // The neighbours keep the page tables that they share with the mapping in between; otherwise
+    // those tables would count, too.
     for (start, pages) in [(512, 1), (513, pages), (513 + pages, 1)] {
         let request = MapRequest {
             place: Place::Fixed(Vpn(start)),

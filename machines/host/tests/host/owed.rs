@@ -86,8 +86,8 @@ impl Owing {
         }
     }
 
-    /// Frees single pages onto the lists of the owner, neighbours at different times, until some
-    /// have spilled. Returns the number of pages on the lists afterwards.
+    /// Frees single pages onto the lists of the owner, from the middle and the end of `held` in
+    /// turns, until some have spilled. Returns the number of pages on the lists afterwards.
     fn spill(&mut self) -> u32 {
         mem::forget(self.host.enter(OWNER));
         self.spills.lock().expect("no test panicked").clear();
