@@ -45,6 +45,8 @@ pub const CHUNK_EVENTS_MAX: u64 = 1 << 17;
 
 /// The most bytes that one chunk may have, and the most that all columns of one chunk may unpack
 /// to. The reader refuses a chunk beyond that, because a few KiB can be made to unpack to any size.
+/// Besides a chunk, a reader keeps up to 25 MB of tables from which it predicts pages, and the
+/// numbers that the file's tables have named so far.
 pub const CHUNK_BYTES_MAX: usize = 1 << 26;
 
 const HEAD: [u8; 4] = *b"HEAD";

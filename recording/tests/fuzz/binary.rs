@@ -304,8 +304,8 @@ pub(crate) fn text_of(text: &str) -> Vec<u8> {
     [varint(text.len() as u64), text.as_bytes().to_vec()].concat()
 }
 
-// A reader allocates 25 MB for its predictions when it meets the first pages, so this test reads few
-// files.
+// A reader allocates 25 MB for its predictions when it meets the first pages, so this test reads
+// few files.
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(80))]
 

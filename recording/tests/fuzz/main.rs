@@ -1,4 +1,4 @@
-//! Readers of bytes that nobody vouches for: damaged files, foreign texts, ring buffers of another
+//! Readers of bytes that may be anything: damaged files, foreign texts, ring buffers of another
 //! kernel. A reader returns events or a typed error. It never panics, and its limits hold.
 //!
 //! Each module makes good input, changes it where a reader has to decide, and reads it. Bytes at

@@ -87,7 +87,7 @@ enum Edit {
     Cut(Index),
 }
 
-/// Mostly numbers that a topology may have, so that not each is refused.
+/// Mostly numbers that a topology may have, so that not every topology is refused.
 fn number() -> impl Strategy<Value = &'static str> {
     prop_oneof![3 => select(PIECES[..5].to_vec()), 1 => select(PIECES[..22].to_vec())]
 }
