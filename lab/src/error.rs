@@ -8,6 +8,8 @@ use std::fmt;
 use plimsoll_recording::ReadError;
 use plimsoll_sim::profile::ProfileError;
 
+use crate::names::nearest;
+
 /// The reason why there is no report.
 #[derive(Debug)]
 pub enum Error {
@@ -44,7 +46,7 @@ impl Error {
     /// none is near.
     #[must_use]
     pub fn unknown(kind: &'static str, name: &str, names: &[&str]) -> Self {
-        let near = crate::experiment::nearest(name, names);
+        let near = nearest(name, names);
         let offers = if near.is_empty() { names } else { &near };
         let offers = offers.iter().map(|offer| (*offer).to_owned()).collect();
         Self::Unknown {

@@ -16,6 +16,7 @@ pub mod holds;
 pub mod locks;
 pub mod machines;
 pub mod metric;
+mod names;
 pub mod phases;
 pub mod progress;
 pub mod replay;
