@@ -17,6 +17,7 @@ pub mod locks;
 pub mod machines;
 pub mod metric;
 mod names;
+pub mod options;
 pub mod phases;
 pub mod progress;
 pub mod replay;

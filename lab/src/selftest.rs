@@ -11,8 +11,9 @@ use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use crate::cases::Case;
 use crate::compare::{Comparison, Sample, fold_hashes};
 use crate::error::Error;
-use crate::experiment::{Experiment, Options};
+use crate::experiment::Experiment;
 use crate::metric::{Metric, Unit};
+use crate::options::Options;
 use crate::progress::Progress;
 use crate::report::{Report, Table};
 

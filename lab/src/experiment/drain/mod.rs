@@ -11,12 +11,13 @@ mod scene;
 use plimsoll_sim::profile::{Card, Profile};
 
 use self::scene::{Measured, Scene, metrics};
-use super::{Effort, Experiment, Options};
+use super::Experiment;
 use crate::compare::Comparison;
 use crate::designs::{self, Named};
 use crate::error::Error;
 use crate::holds::{self, BUCKETS};
 use crate::metric::{Metric, Unit};
+use crate::options::{Effort, Options};
 use crate::progress::Progress;
 use crate::report::value::{human, human_ratio};
 use crate::report::{Report, Table};

@@ -12,12 +12,13 @@ use plimsoll_mm::space::reap::Reaping;
 use plimsoll_sim::profile::{Card, Profile};
 
 use self::scene::{CURVE, EXIT, HEADLINE, Scene, contestants, helpers};
+use super::Experiment;
 use super::contestant::metrics::{RAN, TABLE_WAIT, WALL};
 use super::contestant::{self, Contestant, Target};
-use super::{Effort, Experiment, Options};
 use crate::compare::Comparison;
 use crate::error::Error;
 use crate::metric::{Metric, Unit};
+use crate::options::{Effort, Options};
 use crate::progress::Progress;
 use crate::report::value::{human, human_ratio};
 use crate::report::{Report, Table};

@@ -15,10 +15,11 @@ mod tables;
 use plimsoll_sim::profile::{Card, Profile};
 
 use self::scene::{CROWD, Contestant, EXITS, REAPINGS, Scene, metrics};
-use super::{Effort, Experiment, Options};
+use super::Experiment;
 use crate::compare::Comparison;
 use crate::error::Error;
 use crate::metric::Metric;
+use crate::options::{Effort, Options};
 use crate::progress::Progress;
 use crate::report::Report;
 use crate::stats::{self, Comparison as Compared, Estimate};

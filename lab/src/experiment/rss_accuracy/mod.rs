@@ -19,11 +19,12 @@ use plimsoll_sim::profile::{Card, Profile};
 
 use self::program::{Hops, Program, Sizes};
 use self::scene::{SAMPLES, Seen, metrics};
-use super::{Effort, Experiment, Options};
+use super::Experiment;
 use crate::cases::Case;
 use crate::compare::Comparison;
 use crate::error::Error;
 use crate::metric::{Metric, Unit};
+use crate::options::{Effort, Options};
 use crate::progress::Progress;
 use crate::report::spark::spark;
 use crate::report::value::{human, human_estimate};

@@ -16,11 +16,12 @@ use plimsoll_sim::profile::{Card, Profile};
 
 use self::counting::{Counted, FAR, Pace, metrics};
 use self::scene::{Measured, PARTS, Scene, name, rate};
-use super::{Effort, Experiment, Options};
+use super::Experiment;
 use crate::compare::Comparison;
 use crate::designs::{self, Named};
 use crate::error::Error;
 use crate::metric::{Metric, Unit};
+use crate::options::{Effort, Options};
 use crate::progress::Progress;
 use crate::report::value::{human, human_ratio};
 use crate::report::{Report, Table, VerdictRow};

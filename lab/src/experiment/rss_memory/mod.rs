@@ -15,10 +15,11 @@ use std::num::NonZeroUsize;
 use plimsoll_mm::counter::Counting;
 use plimsoll_sim::profile::Card;
 
-use super::{Determinism, Experiment, Options};
+use super::Experiment;
 use crate::compare::{Comparison, Sample, fold_hashes};
 use crate::error::Error;
 use crate::metric::{Metric, Unit};
+use crate::options::{Determinism, Options};
 use crate::progress::Progress;
 use crate::report::value::{human, human_estimate, human_ratio};
 use crate::report::{Report, Table};
@@ -278,7 +279,7 @@ impl fmt::Display for Owner {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::Effort;
+    use crate::options::Effort;
 
     fn size(owner: usize, cpus: u32) -> usize {
         owners::bytes(OWNERS[owner], cpus).expect("memory for one owner")

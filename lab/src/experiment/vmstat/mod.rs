@@ -17,11 +17,12 @@ mod scene;
 use plimsoll_sim::profile::{Card, Profile};
 
 use self::scene::{Scene, metrics};
-use super::{Effort, Experiment, Options};
+use super::Experiment;
 use crate::compare::Comparison;
 use crate::designs::{self, Named};
 use crate::error::Error;
 use crate::metric::Metric;
+use crate::options::{Effort, Options};
 use crate::progress::Progress;
 use crate::report::{Report, Table, VerdictRow};
 use crate::stats;
