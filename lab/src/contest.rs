@@ -126,7 +126,13 @@ pub fn run(options: &ContestOptions, progress: &Progress) -> Result<(Report, Rec
         measure(workload, &profile, workers, length, case, record)
     })?;
 
-    let mut report = Report::new(workload.name, &profile.name, options.card, &runs);
+    let mut report = Report::new(
+        workload.name,
+        &profile.name,
+        options.card,
+        runs.seeds(),
+        runs.hash(),
+    );
     report.rows = runs.rows(|_, _| None);
     report.verdicts = runs.verdicts(0);
     let mut lists = Vec::new();

@@ -32,7 +32,7 @@ fn run(options: &Options, progress: &Progress) -> Result<Vec<Report>, Error> {
     progress.start("selftest");
     let runs = Comparison::run(&DESIGNS, options, progress, measure)?;
     let card = options.card.unwrap_or(Card::Mid);
-    let mut report = Report::new("selftest", "no machine", card, &runs);
+    let mut report = Report::new("selftest", "no machine", card, runs.seeds(), runs.hash());
     report.rows = runs
         .rows(|design, metric| (design == "baseline" && metric.name == "waits").then_some(1000.0));
     report.verdicts = runs.verdicts(0);

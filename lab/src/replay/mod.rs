@@ -106,7 +106,13 @@ pub fn run(options: &ReplayOptions, progress: &Progress) -> Result<(Report, Reco
         .zip(performed)
         .collect();
 
-    let mut report = Report::new("replay", &profile.name, options.card, &runs);
+    let mut report = Report::new(
+        "replay",
+        &profile.name,
+        options.card,
+        runs.seeds(),
+        runs.hash(),
+    );
     report.rows = runs.rows(|_, _| None);
     report.verdicts = runs.verdicts(0);
     report.tables = recording.summary.tables();

@@ -52,7 +52,7 @@ fn report(machine: &str, options: &Options, progress: &Progress) -> Result<Repor
     let (runs, measured) = Comparison::run_keeping(&designs, options, progress, |case| {
         scene.measure(&profile, &case.design.design, case.seed)
     })?;
-    let mut report = Report::new("drain", machine, card, &runs);
+    let mut report = Report::new("drain", machine, card, runs.seeds(), runs.hash());
     report.rows = runs.rows(|design, metric| published(machine, design, metric));
     report.verdicts = runs.verdicts(0);
     report.verdicts.extend(runs.verdicts_between(1, 3));

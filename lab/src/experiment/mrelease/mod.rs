@@ -60,7 +60,13 @@ fn run(options: &Options, progress: &Progress) -> Result<Vec<Report>, Error> {
         progress,
     )?;
 
-    let mut report = Report::new("mrelease", MACHINE, card, &headline.runs);
+    let mut report = Report::new(
+        "mrelease",
+        MACHINE,
+        card,
+        headline.runs.seeds(),
+        headline.runs.hash(),
+    );
     report.rows = headline.runs.rows(|_, _| None);
     report.verdicts = headline.runs.verdicts(0);
     for number in HEADLINE {

@@ -169,7 +169,7 @@ fn run(options: &Options, progress: &Progress) -> Result<Vec<Report>, Error> {
     let runs = Comparison::run(&ALL, options, progress, |case| {
         measure(&profile, &crowds, case)
     })?;
-    let mut report = Report::new("oom-accuracy", MACHINE, card, &runs);
+    let mut report = Report::new("oom-accuracy", MACHINE, card, runs.seeds(), runs.hash());
     let headline = headline(options.effort);
     report.rows = runs.rows(|_, _| None);
     report.rows.retain(|row| headline.contains(&row.metric));

@@ -88,7 +88,7 @@ fn run(options: &Options, progress: &Progress) -> Result<Vec<Report>, Error> {
             case.seed,
         )
     })?;
-    let mut report = Report::new("oom-latency", MACHINE, card, &runs);
+    let mut report = Report::new("oom-latency", MACHINE, card, runs.seeds(), runs.hash());
     report.rows = runs.rows(published);
     let compared = [hog(FEW), hog(HEADLINE), band(band_count(effort))];
     report.verdicts = [

@@ -59,7 +59,13 @@ fn run(options: &Options, progress: &Progress) -> Result<Vec<Report>, Error> {
     let two = [scenes[EXITS].clone(), scenes[CROWD].clone()];
     let swapped = Ran::new(Contestant::swapped(), &two, &profile, options, progress)?;
 
-    let mut report = Report::new("oom-storm", MACHINE, card, &ran.runs);
+    let mut report = Report::new(
+        "oom-storm",
+        MACHINE,
+        card,
+        ran.runs.seeds(),
+        ran.runs.hash(),
+    );
     let shown: Vec<Metric> = scenes
         .iter()
         .flat_map(|scene| SHOWN.map(|metric| scene.metric(&metric)))

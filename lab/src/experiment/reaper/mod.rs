@@ -65,7 +65,7 @@ fn report(machine: &str, options: &Options, progress: &Progress) -> Result<Repor
     let (runs, raced) = Comparison::run_keeping(&contestants, options, progress, |case| {
         scenes.measure(&profile, case)
     })?;
-    let mut report = Report::new("reaper", machine, card, &runs);
+    let mut report = Report::new("reaper", machine, card, runs.seeds(), runs.hash());
     report.rows = runs.rows(|design, metric| published(machine, design, metric));
     report.verdicts = runs.verdicts_between(ASCENDING, BY_VMA);
     for other in [3, OURS] {

@@ -74,7 +74,7 @@ fn run(options: &Options, progress: &Progress) -> Result<Vec<Report>, Error> {
         let seen = scene::run(&profile, program, case.design.0, case.seed);
         (seen.sample(), seen)
     })?;
-    let mut report = Report::new("rss-accuracy", MACHINE, card, &runs);
+    let mut report = Report::new("rss-accuracy", MACHINE, card, runs.seeds(), runs.hash());
     report.rows = runs.rows(published);
     let compared = [metrics::WORST, metrics::FINAL, metrics::BOUND];
     report.verdicts = [(1, 2), (1, 3), (2, 3)]

@@ -52,7 +52,7 @@ fn run(options: &Options, progress: &Progress) -> Result<Vec<Report>, Error> {
     let (runs, measured) = Comparison::run_keeping(&designs, options, progress, |case| {
         scene.measure(&profile, &case.design.design, case.seed)
     })?;
-    let mut report = Report::new("rss-cost", MACHINE, card, &runs);
+    let mut report = Report::new("rss-cost", MACHINE, card, runs.seeds(), runs.hash());
     report.rows = runs.rows(published);
     report.verdicts = runs.verdicts(0);
     for mode in scene::MODES {

@@ -100,7 +100,13 @@ fn run(options: &Options, progress: &Progress) -> Result<Vec<Report>, Error> {
         costs_of(case.design, options)
     })?;
     let card = options.card.unwrap_or(Card::Mid);
-    let mut report = Report::new("rss-memory", "this computer", card, &runs);
+    let mut report = Report::new(
+        "rss-memory",
+        "this computer",
+        card,
+        runs.seeds(),
+        runs.hash(),
+    );
     report.rows = runs.rows(published);
     // Thirty columns would hide what matters, so a table has the other cold times.
     let shown = cold(HEADLINE);
