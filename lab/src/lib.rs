@@ -23,7 +23,6 @@ pub mod progress;
 pub mod replay;
 pub mod report;
 pub mod room;
-mod selftest;
 pub mod show;
 pub mod stats;
 pub mod trace;

@@ -12,13 +12,13 @@ mod reaper;
 mod rss_accuracy;
 mod rss_cost;
 mod rss_memory;
+mod selftest;
 mod vmstat;
 
 use crate::error::Error;
 use crate::options::Options;
 use crate::progress::Progress;
 use crate::report::Report;
-use crate::selftest;
 
 /// One question, and the function that answers it.
 #[derive(Clone, Copy, Debug)]

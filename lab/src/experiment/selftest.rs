@@ -18,7 +18,7 @@ use crate::progress::Progress;
 use crate::report::{Report, Table};
 
 /// The self-test, which runs only when it is named.
-pub(crate) const EXPERIMENT: Experiment = Experiment {
+pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "selftest",
     title: "does the lab see a difference that is there, and none where none is?",
     run,
