@@ -19,6 +19,7 @@ mod future;
 mod infer;
 pub(crate) mod lists;
 mod machine;
+mod marks;
 pub(crate) mod memory;
 pub(crate) mod op;
 mod pair;
