@@ -106,3 +106,29 @@ impl Topology {
         }
     }
 }
+
+/// A set of nodes, out of the first 128.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NodeSet(u128);
+
+impl NodeSet {
+    /// No node.
+    pub const NONE: Self = Self(0);
+    /// Every node there can be.
+    pub const ALL: Self = Self(u128::MAX);
+
+    /// This set and `node`; `None` if `node` is 128 or above.
+    #[must_use]
+    pub const fn with(self, node: NodeId) -> Option<Self> {
+        match 1_u128.checked_shl(node.0) {
+            Some(bit) => Some(Self(self.0 | bit)),
+            None => None,
+        }
+    }
+
+    /// Returns whether some node is in both sets.
+    #[must_use]
+    pub const fn meets(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+}

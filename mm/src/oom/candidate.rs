@@ -2,9 +2,9 @@
 
 use core::fmt;
 
-use super::scope::NodeSet;
 use super::select::Slot;
 use crate::counter::Range;
+use crate::topology::NodeSet;
 
 /// The processes or tenants of which one may be killed, numbered from 0 in the order in which they
 /// were made.

@@ -8,13 +8,13 @@ use core::iter;
 
 use super::candidate::{Candidates, Facts, GroupId, Reading};
 use super::process::Process;
-use super::scope::NodeSet;
 use super::select::Slot;
 use crate::counter::{Counters, Range};
 use crate::machine::Machine;
 use crate::space::budget::Budget;
 use crate::space::rss::{Rss, RssKind};
 use crate::space::{AddressSpace, Flag};
+use crate::topology::NodeSet;
 
 /// The group of the processes under the budget that ran out.
 pub(super) const INSIDE: GroupId = GroupId(1);

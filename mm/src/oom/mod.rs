@@ -76,7 +76,7 @@ pub use self::process::{Parted, Process, State};
 pub use self::reaper::{Done, How, Next, Patience, Reaper, Stepped};
 pub use self::release::{ReleaseError, Released, release};
 pub use self::report::{Report, Row, Verdict};
-pub use self::scope::{Constraint, NodeSet, Scope, Standing, Trigger};
+pub use self::scope::{Constraint, Scope, Standing, Trigger};
 pub use self::select::{
     Approximate, Bounded, NoVictim, Outcome, Precise, SelectError, Selecting, Selection, Slot,
     TwoPass, Victim,

@@ -31,7 +31,7 @@ use super::census::Census;
 use super::kill::{Aftermath, OomKiller, Signals};
 use super::process::{Process, State};
 use super::report::{Report, Row, Verdict};
-use super::scope::{Constraint, NodeSet, Scope, Standing};
+use super::scope::{Constraint, Scope, Standing};
 use super::select::{NoVictim, Outcome, SelectError, Selecting, Slot};
 use super::shortage::Shortage;
 use crate::design::Design;
@@ -42,6 +42,7 @@ use crate::room::{self, NoRoom};
 use crate::site::{LockClass, Site};
 use crate::space::budget::Budget;
 use crate::space::vma_tree::NoMemory;
+use crate::topology::NodeSet;
 use crate::units::Pages;
 
 /// A function that looks at all processes of an [`Owner`].

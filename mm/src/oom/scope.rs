@@ -2,7 +2,7 @@
 
 use super::badness::{self, TotalPages};
 use super::candidate::{Candidates, Facts, GroupId, Kind, Memory, ScoreAdj};
-use crate::units::NodeId;
+use crate::topology::NodeSet;
 
 /// The extent of a shortage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,32 +45,6 @@ pub enum Trigger {
     Shortage,
     /// An operator wants a process to be killed now (Linux: sysrq-f).
     Operator,
-}
-
-/// A set of nodes, out of the first 128.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NodeSet(u128);
-
-impl NodeSet {
-    /// No node.
-    pub const NONE: Self = Self(0);
-    /// Every node there can be.
-    pub const ALL: Self = Self(u128::MAX);
-
-    /// This set and `node`; `None` if `node` is 128 or above.
-    #[must_use]
-    pub const fn with(self, node: NodeId) -> Option<Self> {
-        match 1_u128.checked_shl(node.0) {
-            Some(bit) => Some(Self(self.0 | bit)),
-            None => None,
-        }
-    }
-
-    /// Returns whether some node is in both sets.
-    #[must_use]
-    pub const fn meets(self, other: Self) -> bool {
-        self.0 & other.0 != 0
-    }
 }
 
 /// The way in which a selection treats a candidate, whatever its memory.
@@ -123,6 +97,7 @@ fn may_help<C: Candidates + ?Sized>(candidates: &C, constraint: Constraint, fact
 mod tests {
     use super::*;
     use crate::oom::candidate::Reading;
+    use crate::units::NodeId;
 
     /// Groups 10 to 19 are within 1, 20 to 29 within 2.
     struct Nested;
