@@ -6,7 +6,8 @@ use alloc::sync::Arc;
 use core::fmt;
 use core::iter;
 
-use super::candidate::{Candidates, Facts, GroupId, Reading};
+use super::candidate::Candidates;
+use super::facts::{Facts, GroupId, Reading};
 use super::process::Process;
 use super::select::Slot;
 use crate::counter::{Counters, Range};

@@ -54,6 +54,7 @@
 mod badness;
 mod candidate;
 mod census;
+mod facts;
 mod kill;
 mod out_of_memory;
 mod over_budget;
@@ -66,10 +67,9 @@ mod select;
 mod shortage;
 
 pub use self::badness::{NoPages, POINTS_MAX, POINTS_MIN, TotalPages, Usage, badness, oom_score};
-pub use self::candidate::{
-    AdjOutOfRange, Candidates, Facts, GroupId, Kind, Memory, Reading, ScoreAdj,
-};
+pub use self::candidate::Candidates;
 pub use self::census::{Census, Pages};
+pub use self::facts::{AdjOutOfRange, Facts, GroupId, Kind, Memory, Reading, ScoreAdj};
 pub use self::kill::{Aftermath, Killed, OomKiller, Signals};
 pub use self::out_of_memory::{First, Look, OutOfMemory, Owner, Rules};
 pub use self::process::{Parted, Process, State};

@@ -1,7 +1,8 @@
 //! The extent of a shortage, and which candidates may be killed for it.
 
 use super::badness::{self, TotalPages};
-use super::candidate::{Candidates, Facts, GroupId, Kind, Memory, ScoreAdj};
+use super::candidate::Candidates;
+use super::facts::{Facts, GroupId, Kind, Memory, ScoreAdj};
 use crate::topology::NodeSet;
 
 /// The extent of a shortage.
@@ -96,7 +97,7 @@ fn may_help<C: Candidates + ?Sized>(candidates: &C, constraint: Constraint, fact
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::oom::candidate::Reading;
+    use crate::oom::facts::Reading;
     use crate::units::NodeId;
 
     /// Groups 10 to 19 are within 1, 20 to 29 within 2.

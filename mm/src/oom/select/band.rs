@@ -14,7 +14,7 @@ use core::cmp::Reverse;
 use super::Read;
 use super::key::Key;
 use crate::counter::Range;
-use crate::oom::candidate::ScoreAdj;
+use crate::oom::facts::ScoreAdj;
 use crate::oom::scope::Standing;
 
 /// The number of slots that the first sort puts in order.

@@ -68,7 +68,8 @@ use super::key::Key;
 use super::{NoVictim, Outcome, SelectError, Selection, Stop, Victim};
 use super::{look, nobody, read};
 use crate::oom::badness::{self, POINTS_OF_ORIGIN};
-use crate::oom::candidate::{Candidates, ScoreAdj};
+use crate::oom::candidate::Candidates;
+use crate::oom::facts::ScoreAdj;
 use crate::oom::scope::{Scope, Standing};
 
 /// The most rounds a selection takes. A second is due to a giant that exits while it is looked at.

@@ -29,7 +29,8 @@ pub use self::bounded::Bounded;
 pub use self::precise::Precise;
 pub use self::two_pass::TwoPass;
 use super::badness::{self, POINTS_OF_ORIGIN};
-use super::candidate::{Candidates, Reading, ScoreAdj};
+use super::candidate::Candidates;
+use super::facts::{Reading, ScoreAdj};
 use super::scope::{Scope, Standing};
 use crate::counter::Range;
 

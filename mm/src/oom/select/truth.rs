@@ -7,7 +7,8 @@ use core::cell::{Cell, RefCell};
 use super::key::Key;
 use super::{Slot, badness};
 use crate::counter::Range;
-use crate::oom::candidate::{Candidates, Facts, Memory, Reading, ScoreAdj};
+use crate::oom::candidate::Candidates;
+use crate::oom::facts::{Facts, Memory, Reading, ScoreAdj};
 use crate::oom::scope::{Scope, Standing};
 use crate::oom::{Outcome, Selection, TotalPages};
 
