@@ -65,6 +65,7 @@ mod report;
 mod scope;
 mod select;
 mod shortage;
+mod standing;
 
 pub use self::badness::{NoPages, POINTS_MAX, POINTS_MIN, TotalPages, Usage, badness, oom_score};
 pub use self::candidate::Candidates;
@@ -76,8 +77,9 @@ pub use self::process::{Parted, Process, State};
 pub use self::reaper::{Done, How, Next, Patience, Reaper, Stepped};
 pub use self::release::{ReleaseError, Released, release};
 pub use self::report::{Report, Row, Verdict};
-pub use self::scope::{Constraint, Scope, Standing, Trigger};
+pub use self::scope::{Constraint, Scope, Trigger};
 pub use self::select::{
     Approximate, Bounded, NoVictim, Outcome, Precise, SelectError, Selecting, Selection, Slot,
     TwoPass, Victim,
 };
+pub use self::standing::Standing;

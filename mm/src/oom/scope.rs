@@ -2,7 +2,8 @@
 
 use super::badness::{self, TotalPages};
 use super::candidate::Candidates;
-use super::facts::{Facts, GroupId, Kind, Memory, ScoreAdj};
+use super::facts::{Facts, GroupId, Kind, Memory};
+use super::standing::Standing;
 use crate::topology::NodeSet;
 
 /// The extent of a shortage.
@@ -48,19 +49,6 @@ pub enum Trigger {
     Operator,
 }
 
-/// The way in which a selection treats a candidate, whatever its memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
-    /// The candidate is passed over.
-    Exempt,
-    /// The candidate is dying already: no other is chosen before it is gone.
-    Dying,
-    /// The candidate is chosen before all that are counted.
-    Origin,
-    /// The candidate's points are counted, with this adjustment.
-    Counted(ScoreAdj),
-}
-
 impl Standing {
     /// The standing of a candidate (Linux: the order of tests in `oom_evaluate_task`). `candidates`
     /// is asked which groups are within which.
@@ -97,7 +85,7 @@ fn may_help<C: Candidates + ?Sized>(candidates: &C, constraint: Constraint, fact
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::oom::facts::Reading;
+    use crate::oom::facts::{Reading, ScoreAdj};
     use crate::units::NodeId;
 
     /// Groups 10 to 19 are within 1, 20 to 29 within 2.

@@ -15,7 +15,7 @@ use super::Read;
 use super::key::Key;
 use crate::counter::Range;
 use crate::oom::facts::ScoreAdj;
-use crate::oom::scope::Standing;
+use crate::oom::standing::Standing;
 
 /// The number of slots that the first sort puts in order.
 const SORTED_FIRST: usize = 32;

@@ -70,7 +70,8 @@ use super::{look, nobody, read};
 use crate::oom::badness::{self, POINTS_OF_ORIGIN};
 use crate::oom::candidate::Candidates;
 use crate::oom::facts::ScoreAdj;
-use crate::oom::scope::{Scope, Standing};
+use crate::oom::scope::Scope;
+use crate::oom::standing::Standing;
 
 /// The most rounds a selection takes. A second is due to a giant that exits while it is looked at.
 const ROUNDS_MAX: u32 = 3;

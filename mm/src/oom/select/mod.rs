@@ -31,7 +31,8 @@ pub use self::two_pass::TwoPass;
 use super::badness::{self, POINTS_OF_ORIGIN};
 use super::candidate::Candidates;
 use super::facts::{Reading, ScoreAdj};
-use super::scope::{Scope, Standing};
+use super::scope::Scope;
+use super::standing::Standing;
 use crate::counter::Range;
 
 /// The variants of victim selection, as a design names them.

@@ -6,7 +6,8 @@ use super::{look, nobody, sum};
 use crate::counter::Range;
 use crate::oom::badness::POINTS_OF_ORIGIN;
 use crate::oom::candidate::Candidates;
-use crate::oom::scope::{Scope, Standing};
+use crate::oom::scope::Scope;
+use crate::oom::standing::Standing;
 
 /// Chooses the candidate with the most points.
 #[derive(Clone, Copy, Debug)]
