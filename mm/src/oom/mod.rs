@@ -56,6 +56,7 @@ mod candidate;
 mod census;
 mod facts;
 mod kill;
+mod membership;
 mod out_of_memory;
 mod over_budget;
 mod process;

@@ -11,7 +11,7 @@ use core::fmt;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
 use super::facts::{Facts, Kind, Memory as Whose, ScoreAdj};
-use super::reaper::Membership;
+use super::membership::Membership;
 use crate::machine::{Field, Machine, Word};
 use crate::space::{AddressSpace, ExitError, Exited, Flag, Memory};
 use crate::units::ProcessId;
