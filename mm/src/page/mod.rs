@@ -30,6 +30,7 @@ mod kept;
 mod last_resort;
 mod layout;
 mod links;
+mod list_state;
 mod mobility;
 mod pcp;
 #[cfg(test)]
@@ -53,8 +54,9 @@ pub(crate) use self::free::FREE_BATCH;
 pub use self::last_resort::{LastResort, Relief};
 pub use self::layout::{Layout, LayoutError, NODES_MAX, ZONE_PAGES_MAX, ZoneKind, ZoneLayout};
 pub use self::links::Metadata;
+pub use self::list_state::{ListState, TypedBlock};
 pub use self::mobility::{Grouping, Mobility};
-pub use self::seed::{ListState, SeedError, TypedBlock};
+pub use self::seed::SeedError;
 pub use self::setup::Config;
 use self::sizing::Sizes;
 use self::watermark::{Urgency, Watermarks};

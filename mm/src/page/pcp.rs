@@ -18,8 +18,8 @@ use core::mem;
 use super::free::FREE_BATCH;
 use super::holds::FlushFrom;
 use super::links::Metadata;
+use super::list_state::{ListState, TypedBlock};
 use super::mobility::Mobility;
-use super::seed::{ListState, TypedBlock};
 use super::sizing::Sizes;
 use crate::units::{Order, Pages, Pfn};
 
