@@ -50,12 +50,12 @@ use core::sync::atomic::Ordering::Relaxed;
 
 pub use self::carve::FreeBlocks;
 pub use self::error::{AllocError, FreeError, NoKill, Tried};
-pub(crate) use self::free::FREE_BATCH;
 pub use self::last_resort::{LastResort, Relief};
 pub use self::layout::{Layout, LayoutError, NODES_MAX, ZONE_PAGES_MAX, ZoneKind, ZoneLayout};
 pub use self::links::Metadata;
 pub use self::list_state::{ListState, TypedBlock};
 pub use self::mobility::{Grouping, Mobility};
+pub(crate) use self::pcp::FREE_BATCH;
 pub use self::seed::SeedError;
 pub use self::setup::Config;
 use self::sizing::Sizes;

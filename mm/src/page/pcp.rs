@@ -15,7 +15,6 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::mem;
 
-use super::free::FREE_BATCH;
 use super::holds::FlushFrom;
 use super::links::Metadata;
 use super::list_state::{ListState, TypedBlock};
@@ -27,6 +26,10 @@ use crate::units::{Order, Pages, Pfn};
 /// two for huge pages, movable and not. Without grouping by mobility only the lists of unmovable
 /// pages are used.
 pub(super) const LISTS: usize = 14;
+
+/// The most pages that [`PageAllocator::free_pages`](super::PageAllocator::free_pages) puts on a
+/// list under one hold of the pcp lock (Linux: the size of a folio batch).
+pub(crate) const FREE_BATCH: usize = 31;
 
 const HUGE_UNMOVABLE: usize = 12;
 const HUGE_MOVABLE: usize = 13;
