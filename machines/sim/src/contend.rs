@@ -22,9 +22,9 @@ use plimsoll_mm::site::{LockClass, Site};
 use plimsoll_mm::units::{CpuId, Nanos};
 
 use crate::cpu::NO_CPU;
+use crate::cpu::cpu_id;
 use crate::engine::Inner;
 use crate::options::LockModel;
-use crate::random::cpu_id;
 use crate::record::LOCK;
 use crate::stats::LongestWait;
 use crate::tree::{NEVER, key, time_of};

@@ -65,6 +65,13 @@ pub(crate) enum Waits {
     Turn(u64),
 }
 
+/// The id of the `index`-th CPU.
+#[inline]
+#[expect(clippy::cast_possible_truncation, reason = "at most 4096 CPUs")]
+pub(crate) const fn cpu_id(index: usize) -> CpuId {
+    CpuId(index as u32)
+}
+
 impl Cpu {
     pub(crate) fn new(seed: u64, index: usize) -> Self {
         Self {

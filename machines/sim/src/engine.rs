@@ -16,12 +16,12 @@ use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{CpuId, Hz, Nanos};
 
 use crate::arena::Arena;
+use crate::cpu::cpu_id;
 use crate::cpu::{Cpu, NO_CPU, NOBODY};
 use crate::handle::Sim;
 use crate::options::{LockModel, SimOptions};
 use crate::price::Prices;
 use crate::profile::Profile;
-use crate::random::cpu_id;
 use crate::record::Record;
 use crate::task::Task;
 use crate::tick::PERCENT_MAX;

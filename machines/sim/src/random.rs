@@ -5,7 +5,6 @@
 
 use std::convert::Infallible;
 
-use plimsoll_mm::units::CpuId;
 use rand::{Rng, SeedableRng, TryRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -56,13 +55,6 @@ pub(crate) fn around(rng: &mut Xoshiro256PlusPlus, mean_ns: u64) -> u64 {
 pub(crate) fn below(rng: &mut Xoshiro256PlusPlus, cpus: usize) -> usize {
     let drawn = rng.next_u64() % cpus as u64;
     usize::try_from(drawn).expect("smaller than a usize")
-}
-
-/// The id of the `index`-th CPU.
-#[inline]
-#[expect(clippy::cast_possible_truncation, reason = "at most 4096 CPUs")]
-pub(crate) const fn cpu_id(index: usize) -> CpuId {
-    CpuId(index as u32)
 }
 
 /// A random number that depends only on the seed, a tick and a lane.

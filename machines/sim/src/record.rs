@@ -13,9 +13,9 @@ use plimsoll_mm::site::{LockClass, Site, Work};
 use plimsoll_mm::topology::Distance;
 use plimsoll_mm::units::Nanos;
 
+use crate::cpu::cpu_id;
 use crate::engine::Inner;
 use crate::handle::Sim;
-use crate::random::cpu_id;
 use crate::stats::{CpuWaits, HIST_BINS, LockStats, LongestWait, Stats};
 
 /// Event kinds in the hash; the low bits carry details.
