@@ -12,10 +12,10 @@ use plimsoll_mm::event::Event;
 use plimsoll_mm::machine::Job;
 use plimsoll_mm::units::{CpuId, Nanos};
 
+use crate::cpu_rng::CpuRng;
 use crate::engine::Inner;
 use crate::options::SimOptions;
 use crate::profile::Profile;
-use crate::random::CpuRng;
 use crate::stats::Stats;
 use crate::tree::{NEVER, TIME_MAX_NS, key};
 

@@ -3,12 +3,8 @@
 //! A stream is a function of the run's seed, the CPU and the purpose, so a draw on one CPU never
 //! shifts another's numbers, and faults never shift the program's.
 
-use std::convert::Infallible;
-
-use rand::{Rng, SeedableRng, TryRng};
+use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-
-use crate::handle::Sim;
 
 /// The use of a stream.
 #[derive(Clone, Copy)]
@@ -23,27 +19,6 @@ pub(crate) fn stream(seed: u64, cpu: usize, purpose: Purpose) -> Xoshiro256PlusP
     let lane = (cpu as u64) << 1 | purpose as u64;
     let mixed = Xoshiro256PlusPlus::seed_from_u64(seed).next_u64();
     Xoshiro256PlusPlus::seed_from_u64(mixed ^ (lane + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15))
-}
-
-/// Random numbers, each from the stream of the CPU on which the caller runs when it draws.
-#[derive(Debug)]
-pub struct CpuRng<'sim>(pub(crate) &'sim Sim);
-
-impl TryRng for CpuRng<'_> {
-    type Error = Infallible;
-
-    fn try_next_u32(&mut self) -> Result<u32, Infallible> {
-        Ok(self.0.0.cpu().rng.borrow_mut().next_u32())
-    }
-
-    fn try_next_u64(&mut self) -> Result<u64, Infallible> {
-        Ok(self.0.0.cpu().rng.borrow_mut().next_u64())
-    }
-
-    fn try_fill_bytes(&mut self, bytes: &mut [u8]) -> Result<(), Infallible> {
-        self.0.0.cpu().rng.borrow_mut().fill_bytes(bytes);
-        Ok(())
-    }
 }
 
 /// A random number with mean `mean_ns`, at least 1.
