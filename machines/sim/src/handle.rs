@@ -12,6 +12,7 @@ use plimsoll_mm::event::Event;
 use plimsoll_mm::machine::Job;
 use plimsoll_mm::units::{CpuId, Nanos};
 
+use crate::cpu::NOBODY;
 use crate::cpu_rng::CpuRng;
 use crate::engine::Inner;
 use crate::options::SimOptions;
@@ -84,6 +85,13 @@ impl Sim {
     #[must_use]
     pub fn rng(&self) -> CpuRng<'_> {
         CpuRng(self)
+    }
+
+    /// The task that runs on this CPU, kernel work included; `None` if the CPU is idle.
+    #[must_use]
+    pub fn this_task(&self) -> Option<u32> {
+        let task = self.0.cpu().current.get();
+        (task != NOBODY).then_some(task)
     }
 
     /// All that has been counted so far.

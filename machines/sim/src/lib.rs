@@ -22,6 +22,7 @@ mod law;
 mod line;
 mod lock;
 mod machine;
+mod observe;
 mod once;
 mod options;
 mod price;
