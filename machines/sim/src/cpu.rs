@@ -23,7 +23,7 @@ pub(crate) const NO_CPU: CpuId = CpuId(u32::MAX);
 #[repr(C, align(128))]
 pub(crate) struct Cpu {
     /// The clock, the deadline and the pins are stale while the CPU runs: see
-    /// [`Inner`](crate::engine::Inner).
+    /// [`Inner`](crate::state::Inner).
     pub(crate) clock: Cell<u64>,
     pub(crate) deadline: Cell<u64>,
     pub(crate) pins: Cell<u32>,

@@ -4,7 +4,7 @@ use std::convert::Infallible;
 
 use rand::{Rng, TryRng};
 
-use crate::handle::Sim;
+use crate::state::Sim;
 
 /// Random numbers, each from the stream of the CPU on which the caller runs when it draws.
 #[derive(Debug)]

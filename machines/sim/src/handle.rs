@@ -14,17 +14,11 @@ use plimsoll_mm::units::{CpuId, Nanos};
 
 use crate::cpu::NOBODY;
 use crate::cpu_rng::CpuRng;
-use crate::engine::Inner;
 use crate::options::SimOptions;
 use crate::profile::Profile;
+use crate::state::{Inner, Sim};
 use crate::stats::Stats;
 use crate::tree::{NEVER, TIME_MAX_NS, key};
-
-/// A simulated machine. Clones are cheap handles on the same machine.
-///
-/// Handlers and observers, which the machine keeps, must not own a handle on it: neither would ever
-/// be dropped.
-pub struct Sim(pub(crate) Rc<Inner>);
 
 impl Sim {
     /// Makes the machine of `profile` with `options`.

@@ -12,9 +12,8 @@ use plimsoll_mm::units::{CpuId, Jiffies, Nanos};
 use plimsoll_mm::wheel::Wheel;
 
 use crate::cpu::{Cpu, Waits};
-use crate::engine::Inner;
-use crate::handle::Sim;
 use crate::record::{JOB, bump};
+use crate::state::{Inner, Sim};
 use crate::tree::TIME_MAX_NS;
 
 impl Inner {

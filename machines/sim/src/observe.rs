@@ -7,9 +7,8 @@ use plimsoll_mm::site::{LockClass, Site};
 use plimsoll_mm::units::Nanos;
 
 use crate::cpu::{Cpu, cpu_id};
-use crate::engine::Inner;
-use crate::handle::Sim;
 use crate::record::EMIT;
+use crate::state::{Inner, Sim};
 use crate::stats::{CpuWaits, LongestWait, Stats};
 use crate::wait::{Access, Wait};
 

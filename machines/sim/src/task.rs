@@ -7,64 +7,20 @@
 //! A task that wakes up always does so through its CPU's list of sleepers, whichever CPU wakes it.
 //! So it never runs at a time before it was woken.
 
-use std::cell::{Cell, OnceCell};
 use std::cmp::Reverse;
-use std::fmt;
 
-use plimsoll_mm::machine::Job;
 use plimsoll_mm::site::Work;
 use plimsoll_mm::units::{CpuId, Nanos};
 
 use crate::coroutine::Fiber;
 use crate::cpu::{Cpu, NOBODY};
-use crate::engine::Inner;
-use crate::handle::Sim;
 use crate::record::{MIGRATE, bump};
+use crate::state::{Body, Inner, Kind, Sim, Task};
 use crate::tree::{NEVER, TIME_MAX_NS, key};
 
 /// The number of a task. Numbers of ended tasks are used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TaskId(u32);
-
-/// A coroutine and its present use.
-#[derive(Default)]
-#[repr(C, align(64))]
-pub(crate) struct Task {
-    fiber: OnceCell<Fiber>,
-    pub(crate) cpu: Cell<usize>,
-    pub(crate) kind: Cell<Kind>,
-    /// Number of nested sections in which the task must stay on its CPU, though it may be
-    /// preempted.
-    pub(crate) stays: Cell<u32>,
-    body: Cell<Option<Body>>,
-}
-
-/// The kind of work that a coroutine runs.
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// Kernel work: not preempted, does not migrate.
-    #[default]
-    Kernel,
-    /// A task that a run waits for.
-    Program,
-    /// A task that a run does not wait for.
-    Daemon,
-}
-
-/// The work that a coroutine does next.
-enum Body {
-    Task(Box<dyn FnOnce(&Sim)>),
-    Job(Job),
-    Idle,
-}
-
-impl fmt::Debug for Task {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Task")
-            .field("cpu", &self.cpu)
-            .finish_non_exhaustive()
-    }
-}
 
 impl Sim {
     /// Starts a task on `cpu`. [`Sim::run`] waits for it.
