@@ -19,14 +19,15 @@ mod band;
 mod bounded;
 mod key;
 mod precise;
+mod slot;
 mod two_pass;
 
 use core::fmt;
 
 pub use self::approximate::Approximate;
-pub use self::band::Slot;
 pub use self::bounded::Bounded;
 pub use self::precise::Precise;
+pub use self::slot::Slot;
 pub use self::two_pass::TwoPass;
 use super::badness::{self, POINTS_OF_ORIGIN};
 use super::candidate::Candidates;
