@@ -1,6 +1,7 @@
 //! Everything that can go wrong between a request and its report.
 //!
-//! [`Error::is_bad_input`] separates errors that the user can mend from those that only we can.
+//! [`Error::is_bad_input`] separates errors that the user can fix from those that need a change of
+//! Plimsoll.
 
 use std::error;
 use std::fmt;
@@ -13,7 +14,7 @@ use crate::names::nearest;
 /// The reason why there is no report.
 #[derive(Debug)]
 pub enum Error {
-    /// A name that nothing of its kind has.
+    /// A name that is not known for this kind of thing.
     Unknown {
         /// The kind of thing that was looked for, such as `machine` or `variant`.
         kind: &'static str,
@@ -21,14 +22,14 @@ pub enum Error {
         name: String,
         /// True if `offers` are names that the user may have meant.
         near: bool,
-        /// The nearest names, or all if none is near.
+        /// The nearest known names, or all of them if none is near.
         offers: Vec<String>,
     },
-    /// Input that cannot be used; the text says where and what was expected.
+    /// Input that cannot be used. The text says where it is wrong and what was expected.
     Invalid(String),
     /// A recording that could not be read.
     Trace(ReadError),
-    /// Two runs of one case differed: our bug, never the user's.
+    /// Two runs of one case differed. This is a bug in Plimsoll, never the user's fault.
     NotDeterministic {
         /// The case, with its design and seed.
         case: String,
@@ -42,8 +43,8 @@ pub enum Error {
 }
 
 impl Error {
-    /// The error for a `name` that nothing has. It offers the nearest of `names`, or all of them if
-    /// none is near.
+    /// Returns the error for a `name` that is not known. It offers the nearest of `names`, or all
+    /// of them if none is near.
     #[must_use]
     pub fn unknown(kind: &'static str, name: &str, names: &[&str]) -> Self {
         let near = nearest(name, names);
@@ -57,7 +58,7 @@ impl Error {
         }
     }
 
-    /// Returns whether another input would have worked.
+    /// Returns whether the error is due to the input, so that another input may work.
     #[must_use]
     pub const fn is_bad_input(&self) -> bool {
         matches!(
@@ -117,5 +118,5 @@ impl fmt::Display for Error {
     }
 }
 
-// The text already tells the cause, so no error names another as its source.
+// The text already says the cause, so no error names another as its source.
 impl error::Error for Error {}

@@ -15,9 +15,9 @@ use crate::error::ReadError;
 /// Size of the buffers for packed and unpacked data, in bytes.
 const BUFFER_BYTES: usize = 1 << 18;
 
-/// The largest window that zstd can be told to use (`--long=31`), in bytes; memory grows only as
-/// the window is filled.
-const WINDOW_BYTES_MAX: u64 = 1 << 31;
+/// The largest window of a zstd frame, in bytes: that of `zstd --long=27`, and what `zstd -d` accepts
+/// without being told. A few crafted kilobytes could otherwise fill 2 GiB of memory.
+const WINDOW_BYTES_MAX: u64 = 1 << 27;
 
 /// Opens `file`, or standard input for `-`.
 pub(crate) fn open(file: &str) -> Result<Box<dyn BufRead + Send>, ReadError> {
@@ -153,6 +153,14 @@ impl<R: BufRead> Read for Zstd<R> {
 }
 
 fn corrupt(error: &FrameDecoderError) -> io::Error {
+    if let FrameDecoderError::WindowSizeTooBig { requested, max } = error {
+        let cause = format!(
+            "zstd data with a window of {} MiB, more than {} MiB; unpack it first: zstd -d --long=31",
+            requested >> 20,
+            max >> 20
+        );
+        return io::Error::new(io::ErrorKind::InvalidData, cause);
+    }
     let cause = format!("damaged or cut zstd data ({error}); copy or record it again");
     io::Error::new(io::ErrorKind::InvalidData, cause)
 }
@@ -224,6 +232,18 @@ mod tests {
         assert!(cut.contains("damaged or cut zstd data"), "{cut}");
         let gzip = gzip("some text");
         text_of(gzip[..gzip.len() - 9].to_vec()).expect_err("its end is missing");
+    }
+
+    #[test]
+    fn a_window_that_would_take_gigabytes_is_refused() {
+        // A frame header with a window of 2 to the power of `log`, and an empty last block.
+        let frame = |log: u8| [0x28, 0xb5, 0x2f, 0xfd, 0, (log - 10) << 3, 1, 0, 0].to_vec();
+        assert_eq!(text_of(frame(27)).unwrap(), "");
+        let error = text_of(frame(28)).expect_err("256 MiB");
+        assert!(
+            error.contains("a window of 256 MiB, more than 128 MiB"),
+            "{error}"
+        );
     }
 
     #[test]
