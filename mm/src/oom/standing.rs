@@ -1,4 +1,4 @@
-//! The standing of a candidate in a selection. `scope` finds it out.
+//! The standing of a candidate in a selection. `Standing::of` in `scope.rs` finds it out.
 
 use super::facts::ScoreAdj;
 
