@@ -38,8 +38,6 @@ pub enum Error {
         /// The hash of the second run.
         second: u64,
     },
-    /// A part of Plimsoll that is not built yet.
-    Unimplemented(&'static str),
 }
 
 impl Error {
@@ -84,11 +82,6 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unknown {
-                kind, name, offers, ..
-            } if offers.is_empty() => {
-                write!(f, "no {kind} is called `{name}`, and none is built yet")
-            }
-            Self::Unknown {
                 kind,
                 name,
                 near,
@@ -113,7 +106,6 @@ impl fmt::Display for Error {
                 "two runs of {case} differ: hash {first:016x}, then {second:016x}; \
                  this is a bug in Plimsoll, please report it with this line"
             ),
-            Self::Unimplemented(what) => write!(f, "{what} is not built yet"),
         }
     }
 }
