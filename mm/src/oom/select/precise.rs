@@ -16,6 +16,7 @@ pub struct Precise;
 impl Precise {
     /// Looks for the victim.
     ///
+    /// # Errors
     /// None: it takes no cheap look that could be wrong. The return type is that of the other
     /// selectors.
     pub fn select<C: Candidates + ?Sized>(
