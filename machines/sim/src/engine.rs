@@ -18,7 +18,7 @@ use crate::options::{LockModel, SimOptions};
 use crate::price::Prices;
 use crate::profile::Profile;
 use crate::record::Record;
-use crate::state::Inner;
+use crate::state::{Hooks, Inner, RunControl};
 use crate::tick::PERCENT_MAX;
 use crate::tree::{CPUS_MAX, NEVER, Tree, cpu_of, key, time_of};
 
@@ -53,19 +53,9 @@ impl Inner {
             hz: profile.hz,
             topology: profile.topology.clone(),
             free: RefCell::default(),
-            live: Cell::new(0),
             sequence: Cell::new(0),
-            on_job: RefCell::default(),
-            on_idle: RefCell::default(),
-            observers: RefCell::default(),
-            wait_observers: RefCell::default(),
-            observed: Cell::new(false),
-            pages_observed: Cell::new(false),
-            halt: Cell::new(false),
-            awaits_tasks: Cell::new(false),
-            reached: Cell::new(0),
-            ending: Cell::new(false),
-            residents: Cell::new(0),
+            hooks: Hooks::default(),
+            run: RunControl::default(),
             me: me.clone(),
             shaken: options.jitter_ns > 0,
             ceremonial,
@@ -91,7 +81,7 @@ impl Inner {
     #[inline]
     pub(crate) fn now(&self) -> u64 {
         if self.outside.get() {
-            self.reached.get()
+            self.run.reached.get()
         } else {
             self.clock.get()
         }
@@ -138,7 +128,7 @@ impl Inner {
 
     /// Resumes the earliest CPU, again and again, until no key is before `horizon`.
     pub(crate) fn run_loop(&self, horizon: u64) {
-        while !self.halt.get() {
+        while !self.run.halt.get() {
             if !self.step(horizon) {
                 break;
             }
@@ -203,12 +193,14 @@ impl Inner {
         self.local.set(NO_CPU);
         self.limit.set(0);
         self.deadline.set(0);
-        self.reached.set(self.reached.get().max(self.last_time()));
+        self.run
+            .reached
+            .set(self.run.reached.get().max(self.last_time()));
         self.cur.set(0);
     }
 
     pub(crate) fn stop(&self) {
-        self.halt.set(true);
+        self.run.halt.set(true);
         // The running CPU leaves at its next order point or spend.
         self.limit.set(0);
         self.deadline.set(0);
@@ -236,12 +228,12 @@ impl Inner {
 
     /// Returns whether unfinished tasks are being dropped.
     pub(crate) fn is_ending(&self) -> bool {
-        self.ending.get()
+        self.run.ending.get()
     }
 
     /// Ends all unfinished tasks, so that the handles on their stacks are dropped.
     pub(crate) fn end(&self) {
-        self.ending.set(true);
+        self.run.ending.set(true);
         self.outside.set(true);
         for task in (0..self.tasks.len()).map(|id| self.tasks.get(id)) {
             task.end();

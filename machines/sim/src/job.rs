@@ -126,7 +126,7 @@ impl Sim {
         let cpu = self.0.cur.get();
         bump(&self.0.record.jobs_run[job as usize]);
         self.0.record.fold(self.0.now(), cpu, JOB | job as u64);
-        let handler = self.0.on_job.borrow().clone();
+        let handler = self.0.hooks.on_job.borrow().clone();
         if let Some(handler) = handler {
             handler(self, job);
         }

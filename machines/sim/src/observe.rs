@@ -56,7 +56,7 @@ impl Inner {
     ) {
         self.record.lock(class, site).waited(wait, traced);
         self.cpu().record_wait(class, wait.wait.0);
-        for observer in &mut *self.wait_observers.borrow_mut() {
+        for observer in &mut *self.hooks.wait_observers.borrow_mut() {
             observer(&Wait {
                 class,
                 site,
@@ -74,7 +74,11 @@ impl Inner {
 impl Sim {
     /// Calls `observer` for each wait for a lock, once the wait has ended.
     pub fn observe_waits(&self, observer: impl FnMut(&Wait) + 'static) {
-        self.0.wait_observers.borrow_mut().push(Box::new(observer));
+        self.0
+            .hooks
+            .wait_observers
+            .borrow_mut()
+            .push(Box::new(observer));
     }
 
     /// Hashes a slow-path event, and passes every event to observers that want it.
@@ -84,22 +88,22 @@ impl Sim {
         // observer.
         match event {
             Event::PageAlloc { pfn, order } => {
-                if self.0.pages_observed.get() {
+                if self.0.hooks.pages_observed.get() {
                     self.tell(|| Event::PageAlloc { pfn, order });
                 }
             }
             Event::PageFree { pfn, order } => {
-                if self.0.pages_observed.get() {
+                if self.0.hooks.pages_observed.get() {
                     self.tell(|| Event::PageFree { pfn, order });
                 }
             }
             Event::ZoneLocked { pfn, order, listed } => {
-                if self.0.pages_observed.get() {
+                if self.0.hooks.pages_observed.get() {
                     self.tell(|| Event::ZoneLocked { pfn, order, listed });
                 }
             }
             Event::PcpuDrain { pfn, order } => {
-                if self.0.pages_observed.get() {
+                if self.0.hooks.pages_observed.get() {
                     self.tell(|| Event::PcpuDrain { pfn, order });
                 }
             }
@@ -110,7 +114,7 @@ impl Sim {
     fn note_slow(&self, event: Event) {
         let (now, cpu) = (self.0.now(), self.0.cur.get());
         self.0.record.fold(now, cpu, EMIT | kind_of(event));
-        if self.0.observed.get() {
+        if self.0.hooks.observed.get() {
             self.tell(|| event);
         }
     }
@@ -120,13 +124,13 @@ impl Sim {
     fn tell(&self, event: impl FnOnce() -> Event) {
         let event = event();
         // Taken out of the cell, so that an observer may look at the machine.
-        let mut observers = self.0.observers.take();
+        let mut observers = self.0.hooks.observers.take();
         let (cpu, at) = (cpu_id(self.0.cur.get()), Nanos(self.0.now()));
         for observer in &mut observers {
             observer(self, cpu, at, &event);
         }
-        observers.append(&mut self.0.observers.borrow_mut());
-        self.0.observers.replace(observers);
+        observers.append(&mut self.0.hooks.observers.borrow_mut());
+        self.0.hooks.observers.replace(observers);
     }
 }
 

@@ -73,25 +73,41 @@ pub(crate) struct Inner {
     pub(crate) topology: Topology,
     /// Tasks whose coroutine is free for the next task or kernel work.
     pub(crate) free: RefCell<Vec<u32>>,
-    /// Number of tasks that have not ended, without daemons.
-    pub(crate) live: Cell<u32>,
     /// The last number given to something that waits; numbers follow the order of queueing.
     pub(crate) sequence: Cell<u64>,
+    pub(crate) hooks: Hooks,
+    pub(crate) run: RunControl,
+    pub(crate) me: Weak<Self>,
+}
+
+/// The functions that the program has given to the machine.
+#[derive(Default)]
+pub(crate) struct Hooks {
     pub(crate) on_job: RefCell<Option<JobHandler>>,
     pub(crate) on_idle: RefCell<Option<IdleHandler>>,
     pub(crate) observers: RefCell<Vec<Observer>>,
     pub(crate) wait_observers: RefCell<Vec<WaitObserver>>,
+    /// True if there is an observer of events.
     pub(crate) observed: Cell<bool>,
+    /// True if the observers see events of single pages too.
     pub(crate) pages_observed: Cell<bool>,
+}
+
+/// The state that decides when a run ends, and when the machine does.
+#[derive(Default)]
+pub(crate) struct RunControl {
+    /// Number of tasks that have not ended, without daemons.
+    pub(crate) live: Cell<u32>,
+    /// True from [`Sim::stop`] until the next run begins.
     pub(crate) halt: Cell<bool>,
     /// True if the run ends with the last task.
     pub(crate) awaits_tasks: Cell<bool>,
     /// The time up to which the machine has run.
     pub(crate) reached: Cell<u64>,
+    /// True once the tasks that have not ended are being dropped.
     pub(crate) ending: Cell<bool>,
     /// Number of handles on the stacks of coroutines.
     pub(crate) residents: Cell<usize>,
-    pub(crate) me: Weak<Self>,
 }
 
 /// A coroutine and its present use.

@@ -28,7 +28,7 @@ impl Sim {
     /// # Panics
     /// With a [`NoStack`](crate::NoStack) if there is no room for its stack.
     pub fn spawn(&self, cpu: CpuId, body: impl FnOnce(&Self) + 'static) -> TaskId {
-        self.0.live.set(self.0.live.get() + 1);
+        self.0.run.live.set(self.0.run.live.get() + 1);
         self.start(cpu, Kind::Program, Box::new(body))
     }
 
@@ -115,8 +115,8 @@ impl Inner {
         let task = self.tasks.get(id);
         self.free.borrow_mut().push(id);
         if task.kind.get() == Kind::Program {
-            self.live.set(self.live.get() - 1);
-            if self.live.get() == 0 && self.awaits_tasks.get() {
+            self.run.live.set(self.run.live.get() - 1);
+            if self.run.live.get() == 0 && self.run.awaits_tasks.get() {
                 self.stop();
             }
         }
@@ -177,7 +177,7 @@ impl Inner {
             return None;
         }
         cpu.quiet.set(true);
-        let hooked = self.on_idle.borrow().is_some();
+        let hooked = self.hooks.on_idle.borrow().is_some();
         hooked.then(|| self.task(index, Kind::Kernel, Body::Idle))
     }
 
@@ -270,7 +270,7 @@ impl Sim {
             Body::Task(body) => body(self),
             Body::Job(job) => self.run_job(job),
             Body::Idle => {
-                let hook = self.0.on_idle.borrow().clone();
+                let hook = self.0.hooks.on_idle.borrow().clone();
                 if let Some(hook) = hook {
                     hook(self);
                 }
@@ -284,14 +284,14 @@ struct Resident(Sim);
 
 impl Resident {
     fn new(sim: Sim) -> Self {
-        sim.0.residents.set(sim.0.residents.get() + 1);
+        sim.0.run.residents.set(sim.0.run.residents.get() + 1);
         Self(sim)
     }
 }
 
 impl Drop for Resident {
     fn drop(&mut self) {
-        let residents = &self.0.0.residents;
+        let residents = &self.0.0.run.residents;
         residents.set(residents.get() - 1);
     }
 }
