@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use crate::units::{CpuId, NodeId};
+use crate::units::{CpuId, NodeId, count_of};
 
 /// The place of one CPU in the machine. Numbers are unique across the machine, not within the
 /// parent.
@@ -65,7 +65,7 @@ impl Topology {
     /// The number of possible CPUs (Linux: `nr_cpu_ids`).
     #[must_use]
     pub fn cpus(&self) -> u32 {
-        u32::try_from(self.places.len()).unwrap_or(u32::MAX)
+        count_of(self.places.len())
     }
 
     /// Every CPU's number, ascending.

@@ -17,7 +17,7 @@ use super::{FreeError, PageAllocator, tag};
 use crate::event::Event;
 use crate::machine::{CpuLock, LocalWord, Machine, Tags};
 use crate::site::{Site, Work};
-use crate::units::{CpuId, Order, Pfn};
+use crate::units::{CpuId, Order, Pfn, count_of};
 
 impl<M: Machine> PageAllocator<M> {
     /// Takes back a block (Linux: `__free_pages`).
@@ -333,7 +333,7 @@ impl<M: Machine> Zone<M> {
         if order == Order::ZERO && !self.types.on() {
             let quiet = pages.len().min(pcp.quiet_frees(mood) as usize);
             if pcp.push_quietly(&pages[..quiet], mood) {
-                *pushed += u32::try_from(quiet).unwrap_or(0);
+                *pushed += count_of(quiet);
                 pages = &pages[quiet..];
             }
         }

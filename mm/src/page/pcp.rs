@@ -52,7 +52,7 @@ pub(super) fn order_of(list: usize) -> Order {
     let order = if list >= HUGE_UNMOVABLE {
         Order::HUGE.get()
     } else {
-        u8::try_from(list / 3).unwrap_or(0)
+        u8::try_from(list / 3).expect("there are few lists")
     };
     Order::new(order).expect("lists are of small orders")
 }
