@@ -14,6 +14,7 @@ use plimsoll_lab::bench::Size;
 
 #[cfg(target_os = "linux")]
 use crate::linux_args::{Guest, Linux};
+use crate::output::{Format, Output};
 
 /// The memory manager of a many-core machine: reproduce published results, replay recordings,
 /// compare designs.
@@ -263,24 +264,6 @@ pub(crate) struct RecordRun {
     /// designs, one file each, with its name before the ending
     #[arg(long, value_name = "FILE")]
     pub(crate) record: Option<PathBuf>,
-}
-
-/// Destination and format of results.
-#[derive(Debug, clap::Args)]
-pub(crate) struct Output {
-    /// The format of the results; json is one object per line, one line per result
-    #[arg(long, default_value = "table")]
-    pub(crate) format: Format,
-    /// Writes results to a file, which is replaced as a whole after each
-    #[arg(long, short, value_name = "FILE")]
-    pub(crate) output: Option<PathBuf>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Format {
-    Table,
-    Markdown,
-    Json,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

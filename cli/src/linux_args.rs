@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Subcommand;
 use plimsoll_linux::boot::Memory;
-use plimsoll_linux::package::debian;
+use plimsoll_linux::package;
 
 use crate::command::linux_build::LinuxBuild;
 
@@ -38,7 +38,7 @@ pub(crate) struct Linux {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["series", "hz"])]
     pub(crate) kernel: Option<PathBuf>,
     /// Debian's newest packaged cloud kernel of a series, fetched with apt and not installed
-    #[arg(long, value_name = "X.Y", default_value = debian::CHECKED_SERIES, conflicts_with = "hz")]
+    #[arg(long, value_name = "X.Y", default_value = package::CHECKED_SERIES, conflicts_with = "hz")]
     pub(crate) series: String,
     /// Boots a kernel that `plimsoll linux build` made with this many timer interrupts a second
     #[arg(long, value_name = "N")]

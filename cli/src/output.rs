@@ -8,16 +8,33 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use clap::ValueEnum;
 use plimsoll_lab::exact::Outcome;
 use plimsoll_lab::report::{Report, json, markdown, table};
 use tempfile::NamedTempFile;
-
-use crate::args::{Format, Output};
 
 /// Columns of a table if no terminal says how wide it is.
 const WIDTH: usize = 110;
 /// Tables narrower than this would only wrap; wider ones are hard to follow.
 const WIDTH_RANGE: (usize, usize) = (80, 160);
+
+/// Destination and format of results.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Output {
+    /// The format of the results; json is one object per line, one line per result
+    #[arg(long, default_value = "table")]
+    pub(crate) format: Format,
+    /// Writes results to a file, which is replaced as a whole after each
+    #[arg(long, short, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    Table,
+    Markdown,
+    Json,
+}
 
 /// An error for a request of the user's that cannot be met.
 #[derive(Debug)]

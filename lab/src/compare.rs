@@ -7,8 +7,8 @@ use std::fmt::{Debug, Display};
 
 use crate::cases::{Case, matrix, run_cases};
 use crate::error::Error;
-use crate::experiment::{Determinism, Options};
 use crate::metric::Metric;
+use crate::options::{Determinism, Options};
 use crate::progress::Progress;
 use crate::report::{Row, VerdictRow};
 use crate::stats;

@@ -15,11 +15,11 @@ use crate::cases::Case;
 use crate::compare::{Comparison, Sample};
 use crate::designs::{self, Named};
 use crate::error::Error;
-use crate::experiment::{Determinism, Effort, Options};
 use crate::holds::{self, HoldLog};
 use crate::locks;
 use crate::machines;
 use crate::metric::{Metric, Unit};
+use crate::options::{Determinism, Effort, Options};
 use crate::progress::Progress;
 use crate::report::value::human;
 use crate::report::{Report, Table};
@@ -126,7 +126,13 @@ pub fn run(options: &ContestOptions, progress: &Progress) -> Result<(Report, Rec
         measure(workload, &profile, workers, length, case, record)
     })?;
 
-    let mut report = Report::new(workload.name, &profile.name, options.card, &runs);
+    let mut report = Report::new(
+        workload.name,
+        &profile.name,
+        options.card,
+        runs.seeds(),
+        runs.hash(),
+    );
     report.rows = runs.rows(|_, _| None);
     report.verdicts = runs.verdicts(0);
     let mut lists = Vec::new();

@@ -9,6 +9,8 @@ use std::fmt;
 use plimsoll_recording::ReadError;
 use plimsoll_sim::profile::ProfileError;
 
+use crate::names::nearest;
+
 /// The reason why there is no report.
 #[derive(Debug)]
 pub enum Error {
@@ -36,8 +38,6 @@ pub enum Error {
         /// The hash of the second run.
         second: u64,
     },
-    /// A part of Plimsoll that is not built yet.
-    Unimplemented(&'static str),
 }
 
 impl Error {
@@ -45,7 +45,7 @@ impl Error {
     /// of them if none is near.
     #[must_use]
     pub fn unknown(kind: &'static str, name: &str, names: &[&str]) -> Self {
-        let near = crate::experiment::nearest(name, names);
+        let near = nearest(name, names);
         let offers = if near.is_empty() { names } else { &near };
         let offers = offers.iter().map(|offer| (*offer).to_owned()).collect();
         Self::Unknown {
@@ -82,11 +82,6 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unknown {
-                kind, name, offers, ..
-            } if offers.is_empty() => {
-                write!(f, "no {kind} is called `{name}`, and none is built yet")
-            }
-            Self::Unknown {
                 kind,
                 name,
                 near,
@@ -111,7 +106,6 @@ impl fmt::Display for Error {
                 "two runs of {case} differ: hash {first:016x}, then {second:016x}; \
                  this is a bug in Plimsoll, please report it with this line"
             ),
-            Self::Unimplemented(what) => write!(f, "{what} is not built yet"),
         }
     }
 }

@@ -9,7 +9,7 @@ use core::fmt;
 use core::sync::atomic::Ordering::Relaxed;
 
 use crate::machine::{Machine, Word};
-use crate::units::{CpuId, NodeId};
+use crate::units::{CpuId, NodeId, count_in};
 
 const OFFLINE: i64 = -1;
 
@@ -58,15 +58,13 @@ impl<M: Machine> Cpus<M> {
 
     /// The number of online CPUs.
     pub fn online(&self, machine: &M) -> u32 {
-        u32::try_from(self.online.load(machine, Relaxed)).unwrap_or(0)
+        count_in(self.online.load(machine, Relaxed))
     }
 
     /// The number of online CPUs on `node`.
     pub fn online_on(&self, machine: &M, node: NodeId) -> u32 {
         let word = self.nodes.get(node.index());
-        word.map_or(0, |word| {
-            u32::try_from(word.load(machine, Relaxed)).unwrap_or(0)
-        })
+        word.map_or(0, |word| count_in(word.load(machine, Relaxed)))
     }
 
     /// The place of `cpu` among the online CPUs of its node, or `None` when it is offline.

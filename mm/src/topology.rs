@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use crate::units::{CpuId, NodeId};
+use crate::units::{CpuId, NodeId, count_of};
 
 /// The place of one CPU in the machine. Numbers are unique across the machine, not within the
 /// parent.
@@ -65,7 +65,7 @@ impl Topology {
     /// The number of possible CPUs (Linux: `nr_cpu_ids`).
     #[must_use]
     pub fn cpus(&self) -> u32 {
-        u32::try_from(self.places.len()).unwrap_or(u32::MAX)
+        count_of(self.places.len())
     }
 
     /// Every CPU's number, ascending.
@@ -104,5 +104,31 @@ impl Topology {
         } else {
             Distance::Remote
         }
+    }
+}
+
+/// A set of nodes, out of the first 128.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NodeSet(u128);
+
+impl NodeSet {
+    /// No node.
+    pub const NONE: Self = Self(0);
+    /// Every node there can be.
+    pub const ALL: Self = Self(u128::MAX);
+
+    /// This set and `node`; `None` if `node` is 128 or above.
+    #[must_use]
+    pub const fn with(self, node: NodeId) -> Option<Self> {
+        match 1_u128.checked_shl(node.0) {
+            Some(bit) => Some(Self(self.0 | bit)),
+            None => None,
+        }
+    }
+
+    /// Returns whether some node is in both sets.
+    #[must_use]
+    pub const fn meets(self, other: Self) -> bool {
+        self.0 & other.0 != 0
     }
 }

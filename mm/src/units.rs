@@ -290,6 +290,26 @@ impl Hz {
     }
 }
 
+/// A number of items as 32 bits.
+///
+/// # Panics
+/// If there are 2³² items or more. No collection of the manager has as many.
+#[inline]
+#[track_caller]
+pub(crate) fn count_of(items: usize) -> u32 {
+    u32::try_from(items).expect("fewer than 2³² items")
+}
+
+/// The number in a word that nothing but numbers of 32 bits is stored in.
+///
+/// # Panics
+/// If the word holds another number.
+#[inline]
+#[track_caller]
+pub(crate) fn count_in(word: i64) -> u32 {
+    u32::try_from(word).expect("a word that only counts are stored in")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,8 +4,9 @@ use plimsoll_lab::bench;
 use plimsoll_lab::progress::Progress;
 use plimsoll_lab::report::{json, markdown, table};
 
-use crate::args::{Bench, Format};
+use crate::args::Bench;
 use crate::output;
+use crate::output::Format;
 
 pub(crate) fn run(args: &Bench) -> anyhow::Result<()> {
     let bench = bench::find(&args.name)?;

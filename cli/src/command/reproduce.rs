@@ -1,6 +1,7 @@
 //! `plimsoll reproduce`: runs all experiments of the catalog, or those that are named.
 
-use plimsoll_lab::experiment::{self, CATALOG, Determinism, Effort, Experiment, Options};
+use plimsoll_lab::experiment::{self, CATALOG, Experiment};
+use plimsoll_lab::options::{Determinism, Effort, Options};
 use plimsoll_lab::progress::Progress;
 
 use crate::args::Reproduce;

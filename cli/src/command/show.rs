@@ -3,7 +3,8 @@
 use plimsoll_lab::report::{markdown, table};
 use plimsoll_lab::show::{self, ShowOptions, json};
 
-use crate::args::{Format, Show};
+use crate::args::Show;
+use crate::output::Format;
 use crate::output::{BadInput, Sink};
 
 pub(crate) fn run(args: Show) -> anyhow::Result<()> {

@@ -13,7 +13,6 @@ pub mod value;
 
 use plimsoll_sim::profile::Card;
 
-use crate::compare::Comparison;
 use crate::metric::Metric;
 use crate::stats;
 
@@ -45,15 +44,16 @@ pub struct Report {
 }
 
 impl Report {
-    /// A report of `runs` without rows, tables or finding yet.
+    /// A report of runs on these seeds without rows, tables or finding yet. `hash` is that of
+    /// everything that happened in the runs.
     #[must_use]
-    pub fn new(experiment: &str, machine: &str, card: Card, runs: &Comparison) -> Self {
+    pub fn new(experiment: &str, machine: &str, card: Card, seeds: &[u64], hash: u64) -> Self {
         Self {
             experiment: experiment.to_owned(),
             machine: machine.to_owned(),
             card: card.name().to_owned(),
-            seeds: runs.seeds().to_vec(),
-            hash: runs.hash(),
+            seeds: seeds.to_vec(),
+            hash,
             rows: Vec::new(),
             verdicts: Vec::new(),
             tables: Vec::new(),

@@ -8,7 +8,7 @@ use std::process::Command;
 
 use super::Error;
 use super::qemu::QEMU;
-use crate::package::{cache, debian};
+use crate::package::{self, cache};
 
 /// It must be linked statically, because the guest has no libraries except those of this program.
 const BUSYBOX: &str = "busybox";
@@ -160,7 +160,7 @@ fn processor(arch: &str) -> State {
 }
 
 fn kernels(tools: [(&str, bool); 3]) -> State {
-    let series = debian::CHECKED_SERIES;
+    let series = package::CHECKED_SERIES;
     let fetched = cache::kernels().ok().and_then(|folder| {
         let names = fs::read_dir(folder).ok()?.flatten();
         let names = names.filter_map(|entry| entry.file_name().into_string().ok());

@@ -4,8 +4,8 @@
 use std::io::{self, BufRead, BufReader, Write};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 
-use super::op::Op;
-use super::worker::{END_OF_PROGRAM, REACHED, monotonic_ns};
+use super::op::{Op, REACHED};
+use super::worker::{END_OF_PROGRAM, monotonic_ns};
 
 /// The time from the order to start until all workers begin, in nanoseconds: enough to give the
 /// order to 255 workers.

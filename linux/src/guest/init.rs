@@ -13,6 +13,7 @@ use rustix::system::{RebootCommand, finit_module, reboot};
 
 use super::load::TEXTS;
 use super::plan::{PLAN, Plan, USER_LOAD, Work};
+use super::progress::say;
 use crate::boot::{BUSYBOX, MODULES, PROGRAM, Stage};
 use crate::record::{Holds, Options, Reading, Rss, record};
 
@@ -176,13 +177,6 @@ fn port() -> io::Result<PathBuf> {
     Err(io::Error::other(
         "the guest has no serial port for the recording",
     ))
-}
-
-/// Reports progress on the console.
-pub(super) fn say(stage: &Stage) {
-    // The report needs a line of its own even if a load's last line is incomplete. Standard error
-    // is not buffered.
-    eprintln!("\n{}", stage.line());
 }
 
 fn because(doing: String) -> impl FnOnce(io::Error) -> io::Error {

@@ -6,5 +6,6 @@ pub mod init;
 pub mod load;
 mod op;
 pub(crate) mod plan;
+mod progress;
 mod second;
 pub mod worker;

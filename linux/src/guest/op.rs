@@ -7,6 +7,9 @@
 use std::fmt;
 use std::str::FromStr;
 
+/// The line with which a worker tells its leader that it has reached an [`Op::Report`].
+pub(crate) const REACHED: &str = "reached";
+
 /// One step of a worker's program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Op {

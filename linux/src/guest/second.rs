@@ -15,7 +15,7 @@ use std::ptr;
 
 use memmap2::MmapMut;
 
-use super::worker::REACHED;
+use super::op::REACHED;
 
 /// The stack of a second process, in bytes; the process calls only two functions of the C library.
 const STACK_BYTES: usize = 64 << 10;

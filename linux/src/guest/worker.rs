@@ -16,15 +16,13 @@ use memmap2::{Advice, MmapMut};
 use rustix::thread::{CpuSet, sched_setaffinity};
 use rustix::time::{ClockId, clock_gettime};
 
-use super::op::Op;
+use super::op::{Op, REACHED};
 use super::second;
 
 /// Bytes of a page; guests are always x86-64.
 pub(crate) const PAGE_BYTES: usize = 4096;
 /// The line that ends a program on a worker's standard input.
 pub(crate) const END_OF_PROGRAM: &str = "ready?";
-/// The line with which a worker tells its leader that it has reached an [`Op::Report`].
-pub(crate) const REACHED: &str = "reached";
 /// Size of a message over a local socket, in bytes.
 const MESSAGE_BYTES: usize = 64 << 10;
 /// The number of bytes that a pipe holds before a writer must wait.

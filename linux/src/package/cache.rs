@@ -4,7 +4,7 @@
 use std::env;
 use std::path::PathBuf;
 
-use super::debian::CHECKED_SERIES;
+use super::CHECKED_SERIES;
 use crate::boot::Error;
 
 /// Returns the folder of everything that Plimsoll keeps: `$XDG_CACHE_HOME/plimsoll`, or else

@@ -5,11 +5,8 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use super::{Kernel, cache};
+use super::{CHECKED_SERIES, Kernel, cache};
 use crate::boot::Error;
-
-/// The kernel series with which recordings were checked last.
-pub const CHECKED_SERIES: &str = "6.12";
 
 /// Returns the newest packaged kernel of `series`; fetches it if it is not there yet. `said` is
 /// called before anything is fetched.

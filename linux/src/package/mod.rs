@@ -11,6 +11,9 @@ use std::path::{Path, PathBuf};
 
 use crate::boot::Error;
 
+/// The kernel series with which recordings were checked last.
+pub const CHECKED_SERIES: &str = "6.12";
+
 /// The offset at which an x86 kernel image has [`MAGIC`], in bytes.
 const MAGIC_AT: u64 = 0x202;
 const MAGIC: &[u8; 4] = b"HdrS";

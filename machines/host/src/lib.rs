@@ -24,9 +24,10 @@ pub mod words;
 pub mod workers;
 
 mod desk;
+mod host;
 mod machine;
 
-pub use machine::Host;
+pub use host::Host;
 
 /// The examples of the README, so that they compile and run.
 #[cfg(doctest)]

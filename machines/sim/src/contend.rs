@@ -21,11 +21,10 @@ use std::collections::VecDeque;
 use plimsoll_mm::site::{LockClass, Site};
 use plimsoll_mm::units::{CpuId, Nanos};
 
-use crate::cpu::NO_CPU;
-use crate::engine::Inner;
+use crate::cpu::{NO_CPU, cpu_id};
 use crate::options::LockModel;
-use crate::random::cpu_id;
 use crate::record::LOCK;
+use crate::state::Inner;
 use crate::stats::LongestWait;
 use crate::tree::{NEVER, key, time_of};
 use crate::wait::Access;

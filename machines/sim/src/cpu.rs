@@ -23,7 +23,7 @@ pub(crate) const NO_CPU: CpuId = CpuId(u32::MAX);
 #[repr(C, align(128))]
 pub(crate) struct Cpu {
     /// The clock, the deadline and the pins are stale while the CPU runs: see
-    /// [`Inner`](crate::engine::Inner).
+    /// [`Inner`](crate::state::Inner).
     pub(crate) clock: Cell<u64>,
     pub(crate) deadline: Cell<u64>,
     pub(crate) pins: Cell<u32>,
@@ -63,6 +63,13 @@ pub(crate) enum Waits {
     Until(u64),
     /// The job waits for its turn; lower numbers come first.
     Turn(u64),
+}
+
+/// The id of the `index`-th CPU.
+#[inline]
+#[expect(clippy::cast_possible_truncation, reason = "at most 4096 CPUs")]
+pub(crate) const fn cpu_id(index: usize) -> CpuId {
+    CpuId(index as u32)
 }
 
 impl Cpu {

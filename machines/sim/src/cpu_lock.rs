@@ -12,9 +12,8 @@ use plimsoll_mm::site::{LockClass, Site};
 use plimsoll_mm::units::CpuId;
 
 use crate::contend::{Queue, Section};
-use crate::engine::Inner;
-use crate::handle::Sim;
 use crate::record::bump;
+use crate::state::{Inner, Sim};
 use crate::tree::key;
 
 /// A lock that belongs to one CPU, in virtual time. The order of the fields puts all that a section

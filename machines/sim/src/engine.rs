@@ -8,91 +8,19 @@
 //! nothing waits, except for a lock whose holder has stopped in the middle.
 
 use std::cell::{Cell, RefCell};
-use std::rc::{Rc, Weak};
+use std::rc::Rc;
 
-use plimsoll_mm::event::Event;
-use plimsoll_mm::machine::Job;
-use plimsoll_mm::topology::Topology;
-use plimsoll_mm::units::{CpuId, Hz, Nanos};
+use plimsoll_mm::units::CpuId;
 
 use crate::arena::Arena;
-use crate::cpu::{Cpu, NO_CPU, NOBODY};
-use crate::handle::Sim;
+use crate::cpu::{Cpu, NO_CPU, NOBODY, cpu_id};
 use crate::options::{LockModel, SimOptions};
 use crate::price::Prices;
 use crate::profile::Profile;
-use crate::random::cpu_id;
 use crate::record::Record;
-use crate::task::Task;
+use crate::state::{Hooks, Inner, RunControl};
 use crate::tick::PERCENT_MAX;
 use crate::tree::{CPUS_MAX, NEVER, Tree, cpu_of, key, time_of};
-use crate::wait::WaitObserver;
-
-/// A function that is called for each event.
-pub(crate) type Observer = Box<dyn FnMut(&Sim, CpuId, Nanos, &Event)>;
-
-/// A function that runs a job.
-type JobHandler = Rc<dyn Fn(&Sim, Job)>;
-/// A function that is called on a CPU that has run out of work.
-type IdleHandler = Rc<dyn Fn(&Sim)>;
-
-/// The state that all handles share. Hot fields come first.
-#[repr(C)]
-pub(crate) struct Inner {
-    /// The index of the running CPU.
-    pub(crate) cur: Cell<usize>,
-    /// The running CPU's clock. This field, the deadline and the pins are kept here while a CPU
-    /// runs, and in its [`Cpu`] otherwise.
-    pub(crate) clock: Cell<u64>,
-    /// An unpinned `spend` that reaches this time looks up. Outside a run it is 0, so that every
-    /// `spend` takes the slow path.
-    pub(crate) deadline: Cell<u64>,
-    /// Number of nested sections that must not be preempted.
-    pub(crate) pins: Cell<u32>,
-    /// The running CPU if it may enter its own locks without an order point, else [`NO_CPU`].
-    pub(crate) local: Cell<CpuId>,
-    /// The smallest key of all other CPUs.
-    pub(crate) limit: Cell<u64>,
-    /// Counts resumptions: while it is unchanged, no other CPU has run.
-    pub(crate) epoch: Cell<u64>,
-    pub(crate) outside: Cell<bool>,
-    /// True if steps are late by random amounts.
-    shaken: bool,
-    /// True if a CPU enters its own locks in order, or leaves them by an event, like all other
-    /// locks.
-    ceremonial: bool,
-    /// True if all CPUs are alike and `ceremonial` is false.
-    plain: bool,
-    pub(crate) options: SimOptions,
-    pub(crate) cpus: Box<[Cpu]>,
-    pub(crate) tree: Tree,
-    pub(crate) tasks: Arena<Task>,
-    pub(crate) prices: Prices,
-    pub(crate) record: Record,
-    pub(crate) hz: Hz,
-    pub(crate) topology: Topology,
-    /// Tasks whose coroutine is free for the next task or kernel work.
-    pub(crate) free: RefCell<Vec<u32>>,
-    /// Number of tasks that have not ended, without daemons.
-    pub(crate) live: Cell<u32>,
-    /// The last number given to something that waits; numbers follow the order of queueing.
-    pub(crate) sequence: Cell<u64>,
-    pub(crate) on_job: RefCell<Option<JobHandler>>,
-    pub(crate) on_idle: RefCell<Option<IdleHandler>>,
-    pub(crate) observers: RefCell<Vec<Observer>>,
-    pub(crate) wait_observers: RefCell<Vec<WaitObserver>>,
-    pub(crate) observed: Cell<bool>,
-    pub(crate) pages_observed: Cell<bool>,
-    pub(crate) halt: Cell<bool>,
-    /// True if the run ends with the last task.
-    pub(crate) awaits_tasks: Cell<bool>,
-    /// The time up to which the machine has run.
-    pub(crate) reached: Cell<u64>,
-    pub(crate) ending: Cell<bool>,
-    /// Number of handles on the stacks of coroutines.
-    pub(crate) residents: Cell<usize>,
-    pub(crate) me: Weak<Self>,
-}
 
 impl Inner {
     pub(crate) fn new(profile: &Profile, options: SimOptions) -> Rc<Self> {
@@ -125,19 +53,9 @@ impl Inner {
             hz: profile.hz,
             topology: profile.topology.clone(),
             free: RefCell::default(),
-            live: Cell::new(0),
             sequence: Cell::new(0),
-            on_job: RefCell::default(),
-            on_idle: RefCell::default(),
-            observers: RefCell::default(),
-            wait_observers: RefCell::default(),
-            observed: Cell::new(false),
-            pages_observed: Cell::new(false),
-            halt: Cell::new(false),
-            awaits_tasks: Cell::new(false),
-            reached: Cell::new(0),
-            ending: Cell::new(false),
-            residents: Cell::new(0),
+            hooks: Hooks::default(),
+            run: RunControl::default(),
             me: me.clone(),
             shaken: options.jitter_ns > 0,
             ceremonial,
@@ -163,7 +81,7 @@ impl Inner {
     #[inline]
     pub(crate) fn now(&self) -> u64 {
         if self.outside.get() {
-            self.reached.get()
+            self.run.reached.get()
         } else {
             self.clock.get()
         }
@@ -210,7 +128,7 @@ impl Inner {
 
     /// Resumes the earliest CPU, again and again, until no key is before `horizon`.
     pub(crate) fn run_loop(&self, horizon: u64) {
-        while !self.halt.get() {
+        while !self.run.halt.get() {
             if !self.step(horizon) {
                 break;
             }
@@ -275,12 +193,14 @@ impl Inner {
         self.local.set(NO_CPU);
         self.limit.set(0);
         self.deadline.set(0);
-        self.reached.set(self.reached.get().max(self.last_time()));
+        self.run
+            .reached
+            .set(self.run.reached.get().max(self.last_time()));
         self.cur.set(0);
     }
 
     pub(crate) fn stop(&self) {
-        self.halt.set(true);
+        self.run.halt.set(true);
         // The running CPU leaves at its next order point or spend.
         self.limit.set(0);
         self.deadline.set(0);
@@ -308,12 +228,12 @@ impl Inner {
 
     /// Returns whether unfinished tasks are being dropped.
     pub(crate) fn is_ending(&self) -> bool {
-        self.ending.get()
+        self.run.ending.get()
     }
 
     /// Ends all unfinished tasks, so that the handles on their stacks are dropped.
     pub(crate) fn end(&self) {
-        self.ending.set(true);
+        self.run.ending.set(true);
         self.outside.set(true);
         for task in (0..self.tasks.len()).map(|id| self.tasks.get(id)) {
             task.end();

@@ -10,10 +10,9 @@ use plimsoll_mm::units::CpuId;
 use rand::Rng;
 
 use crate::cpu::{Cpu, Waits};
-use crate::engine::Inner;
-use crate::handle::Sim;
 use crate::random::{around, below};
 use crate::record::bump;
+use crate::state::{Inner, Sim};
 
 impl Sim {
     /// Takes `cpu` offline or online.

@@ -12,18 +12,13 @@ use plimsoll_mm::event::Event;
 use plimsoll_mm::machine::Job;
 use plimsoll_mm::units::{CpuId, Nanos};
 
-use crate::engine::Inner;
+use crate::cpu::NOBODY;
+use crate::cpu_rng::CpuRng;
 use crate::options::SimOptions;
 use crate::profile::Profile;
-use crate::random::CpuRng;
+use crate::state::{Inner, Sim};
 use crate::stats::Stats;
 use crate::tree::{NEVER, TIME_MAX_NS, key};
-
-/// A simulated machine. Clones are cheap handles on the same machine.
-///
-/// Handlers and observers, which the machine keeps, must not own a handle on it: neither would ever
-/// be dropped.
-pub struct Sim(pub(crate) Rc<Inner>);
 
 impl Sim {
     /// Makes the machine of `profile` with `options`.
@@ -40,11 +35,11 @@ impl Sim {
     /// # Panics
     /// If a task panics; the message names the seed. If tasks wait and nothing will wake them.
     pub fn run(&self) {
-        if self.0.live.get() > 0 {
+        if self.0.run.live.get() > 0 {
             self.drive(NEVER);
-            let stuck = self.0.live.get();
+            let stuck = self.0.run.live.get();
             assert!(
-                stuck == 0 || self.0.halt.get(),
+                stuck == 0 || self.0.run.halt.get(),
                 "deadlock: {stuck} tasks wait and nothing will wake them; seed {}",
                 self.seed()
             );
@@ -58,8 +53,8 @@ impl Sim {
     pub fn run_until(&self, at: Nanos) {
         assert!(at.0 < TIME_MAX_NS, "virtual time ends after 26 days");
         self.drive(key(at.0, 0));
-        if !self.0.halt.get() {
-            self.0.reached.set(self.0.reached.get().max(at.0));
+        if !self.0.run.halt.get() {
+            self.0.run.reached.set(self.0.run.reached.get().max(at.0));
         }
     }
 
@@ -71,7 +66,7 @@ impl Sim {
     /// Number of tasks that have not ended, without daemons.
     #[must_use]
     pub fn live_tasks(&self) -> u32 {
-        self.0.live.get()
+        self.0.run.live.get()
     }
 
     /// The seed of every random stream of this run.
@@ -86,6 +81,13 @@ impl Sim {
         CpuRng(self)
     }
 
+    /// The task that runs on this CPU, kernel work included; `None` if the CPU is idle.
+    #[must_use]
+    pub fn this_task(&self) -> Option<u32> {
+        let task = self.0.cpu().current.get();
+        (task != NOBODY).then_some(task)
+    }
+
     /// All that has been counted so far.
     #[must_use]
     pub fn stats(&self) -> Stats {
@@ -95,25 +97,25 @@ impl Sim {
     /// Calls `observer` for each event from now on, except for events of single pages, which
     /// outnumber all others together. The observer must not change the machine.
     pub fn observe(&self, observer: impl FnMut(&Self, CpuId, Nanos, &Event) + 'static) {
-        self.0.observers.borrow_mut().push(Box::new(observer));
-        self.0.observed.set(true);
+        self.0.hooks.observers.borrow_mut().push(Box::new(observer));
+        self.0.hooks.observed.set(true);
     }
 
     /// Shows events of single pages to every observer too.
     pub fn observe_pages(&self) {
-        self.0.pages_observed.set(true);
+        self.0.hooks.pages_observed.set(true);
     }
 
     /// Calls `handler` for each job, on the job's CPU, as kernel work. Replaces the previous
     /// handler.
     pub fn on_job(&self, handler: impl Fn(&Self, Job) + 'static) {
-        *self.0.on_job.borrow_mut() = Some(Rc::new(handler));
+        *self.0.hooks.on_job.borrow_mut() = Some(Rc::new(handler));
     }
 
     /// Calls `handler` on each CPU that runs out of work, as kernel work. Replaces the previous
     /// handler.
     pub fn on_idle(&self, handler: impl Fn(&Self) + 'static) {
-        *self.0.on_idle.borrow_mut() = Some(Rc::new(handler));
+        *self.0.hooks.on_idle.borrow_mut() = Some(Rc::new(handler));
     }
 
     fn drive(&self, horizon: u64) {
@@ -121,8 +123,8 @@ impl Sim {
             self.0.outside.get(),
             "a run is not started from inside a run"
         );
-        self.0.halt.set(false);
-        self.0.awaits_tasks.set(horizon == NEVER);
+        self.0.run.halt.set(false);
+        self.0.run.awaits_tasks.set(horizon == NEVER);
         self.0.outside.set(false);
         let outcome = catch_unwind(AssertUnwindSafe(|| self.0.run_loop(horizon)));
         let (cpu, at) = (self.0.cur.get(), self.0.clock.get());
@@ -148,7 +150,7 @@ impl Drop for Sim {
         // Each coroutine holds one handle. When only those are left besides this one, no caller can
         // resume the coroutines any more.
         let inner = &self.0;
-        if !inner.ending.get() && Rc::strong_count(inner) == inner.residents.get() + 1 {
+        if !inner.run.ending.get() && Rc::strong_count(inner) == inner.run.residents.get() + 1 {
             inner.end();
         }
     }

@@ -12,9 +12,8 @@ use plimsoll_mm::units::{CpuId, Jiffies, Nanos};
 use plimsoll_mm::wheel::Wheel;
 
 use crate::cpu::{Cpu, Waits};
-use crate::engine::Inner;
-use crate::handle::Sim;
 use crate::record::{JOB, bump};
+use crate::state::{Inner, Sim};
 use crate::tree::TIME_MAX_NS;
 
 impl Inner {
@@ -127,7 +126,7 @@ impl Sim {
         let cpu = self.0.cur.get();
         bump(&self.0.record.jobs_run[job as usize]);
         self.0.record.fold(self.0.now(), cpu, JOB | job as u64);
-        let handler = self.0.on_job.borrow().clone();
+        let handler = self.0.hooks.on_job.borrow().clone();
         if let Some(handler) = handler {
             handler(self, job);
         }

@@ -11,9 +11,8 @@ use std::sync::atomic::Ordering;
 use plimsoll_mm::machine::{LINE_WORDS, Line};
 use plimsoll_mm::units::CpuId;
 
-use crate::engine::Inner;
-use crate::handle::Sim;
 use crate::record::WORD;
+use crate::state::{Inner, Sim};
 use crate::tree::time_of;
 
 /// The CPUs that have a line.

@@ -11,9 +11,8 @@ use plimsoll_mm::site::{LockClass, Site};
 use plimsoll_mm::units::CpuId;
 
 use crate::contend::{Queue, Section};
-use crate::engine::Inner;
-use crate::handle::Sim;
 use crate::record::LOCK;
+use crate::state::{Inner, Sim};
 use crate::tree::time_of;
 
 /// A queued spinlock, or a mutex if its class sleeps, in virtual time.

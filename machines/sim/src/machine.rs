@@ -7,11 +7,11 @@ use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{CpuId, Hz, Nanos, Pages};
 
 use crate::cpu_lock::SimCpuLock;
-use crate::handle::Sim;
 use crate::line::SimLine;
 use crate::lock::SimLock;
 use crate::once::SimOnce;
 use crate::rw_lock::SimRwLock;
+use crate::state::Sim;
 use crate::tags::SimTags;
 use crate::word::{SimField, SimLocalWord, SimWord};
 

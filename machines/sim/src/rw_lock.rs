@@ -10,8 +10,8 @@ use plimsoll_mm::machine::RwLock;
 use plimsoll_mm::site::{LockClass, Site};
 use plimsoll_mm::units::CpuId;
 
-use crate::handle::Sim;
 use crate::rw_queue::{Killed, Role, RwQueue};
+use crate::state::Sim;
 
 /// A lock that readers share and writers do not, in virtual time.
 ///

@@ -19,8 +19,8 @@ use plimsoll_mm::site::{LockClass, Site};
 use plimsoll_mm::units::{CpuId, Jiffies, Nanos};
 
 use crate::cpu::NOBODY;
-use crate::engine::Inner;
 use crate::record::LOCK;
+use crate::state::Inner;
 use crate::stats::LongestWait;
 use crate::tree::time_of;
 use crate::wait::Access;

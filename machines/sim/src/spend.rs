@@ -7,9 +7,8 @@
 use plimsoll_mm::site::Work;
 
 use crate::cpu::Cpu;
-use crate::engine::Inner;
 use crate::record::bump;
-use crate::task::Kind;
+use crate::state::{Inner, Kind};
 use crate::tree::{TIME_MAX_NS, key};
 
 impl Inner {

@@ -7,64 +7,20 @@
 //! A task that wakes up always does so through its CPU's list of sleepers, whichever CPU wakes it.
 //! So it never runs at a time before it was woken.
 
-use std::cell::{Cell, OnceCell};
 use std::cmp::Reverse;
-use std::fmt;
 
-use plimsoll_mm::machine::Job;
 use plimsoll_mm::site::Work;
 use plimsoll_mm::units::{CpuId, Nanos};
 
 use crate::coroutine::Fiber;
 use crate::cpu::{Cpu, NOBODY};
-use crate::engine::Inner;
-use crate::handle::Sim;
 use crate::record::{MIGRATE, bump};
+use crate::state::{Body, Inner, Kind, Sim, Task};
 use crate::tree::{NEVER, TIME_MAX_NS, key};
 
 /// The number of a task. Numbers of ended tasks are used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TaskId(u32);
-
-/// A coroutine and its present use.
-#[derive(Default)]
-#[repr(C, align(64))]
-pub(crate) struct Task {
-    fiber: OnceCell<Fiber>,
-    pub(crate) cpu: Cell<usize>,
-    pub(crate) kind: Cell<Kind>,
-    /// Number of nested sections in which the task must stay on its CPU, though it may be
-    /// preempted.
-    pub(crate) stays: Cell<u32>,
-    body: Cell<Option<Body>>,
-}
-
-/// The kind of work that a coroutine runs.
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// Kernel work: not preempted, does not migrate.
-    #[default]
-    Kernel,
-    /// A task that a run waits for.
-    Program,
-    /// A task that a run does not wait for.
-    Daemon,
-}
-
-/// The work that a coroutine does next.
-enum Body {
-    Task(Box<dyn FnOnce(&Sim)>),
-    Job(Job),
-    Idle,
-}
-
-impl fmt::Debug for Task {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Task")
-            .field("cpu", &self.cpu)
-            .finish_non_exhaustive()
-    }
-}
 
 impl Sim {
     /// Starts a task on `cpu`. [`Sim::run`] waits for it.
@@ -72,7 +28,7 @@ impl Sim {
     /// # Panics
     /// With a [`NoStack`](crate::NoStack) if there is no room for its stack.
     pub fn spawn(&self, cpu: CpuId, body: impl FnOnce(&Self) + 'static) -> TaskId {
-        self.0.live.set(self.0.live.get() + 1);
+        self.0.run.live.set(self.0.run.live.get() + 1);
         self.start(cpu, Kind::Program, Box::new(body))
     }
 
@@ -159,8 +115,8 @@ impl Inner {
         let task = self.tasks.get(id);
         self.free.borrow_mut().push(id);
         if task.kind.get() == Kind::Program {
-            self.live.set(self.live.get() - 1);
-            if self.live.get() == 0 && self.awaits_tasks.get() {
+            self.run.live.set(self.run.live.get() - 1);
+            if self.run.live.get() == 0 && self.run.awaits_tasks.get() {
                 self.stop();
             }
         }
@@ -221,7 +177,7 @@ impl Inner {
             return None;
         }
         cpu.quiet.set(true);
-        let hooked = self.on_idle.borrow().is_some();
+        let hooked = self.hooks.on_idle.borrow().is_some();
         hooked.then(|| self.task(index, Kind::Kernel, Body::Idle))
     }
 
@@ -314,7 +270,7 @@ impl Sim {
             Body::Task(body) => body(self),
             Body::Job(job) => self.run_job(job),
             Body::Idle => {
-                let hook = self.0.on_idle.borrow().clone();
+                let hook = self.0.hooks.on_idle.borrow().clone();
                 if let Some(hook) = hook {
                     hook(self);
                 }
@@ -328,14 +284,14 @@ struct Resident(Sim);
 
 impl Resident {
     fn new(sim: Sim) -> Self {
-        sim.0.residents.set(sim.0.residents.get() + 1);
+        sim.0.run.residents.set(sim.0.run.residents.get() + 1);
         Self(sim)
     }
 }
 
 impl Drop for Resident {
     fn drop(&mut self) {
-        let residents = &self.0.0.residents;
+        let residents = &self.0.0.run.residents;
         residents.set(residents.get() - 1);
     }
 }

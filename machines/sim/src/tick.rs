@@ -9,8 +9,8 @@
 
 use plimsoll_mm::units::Jiffies;
 
-use crate::engine::Inner;
 use crate::random;
+use crate::state::Inner;
 
 /// The CPU that counts the jiffies (Linux: `tick_do_timer_cpu`).
 const TIMEKEEPER: usize = 0;

@@ -3,12 +3,6 @@
 use plimsoll_mm::site::{LockClass, Site};
 use plimsoll_mm::units::{CpuId, Nanos};
 
-use crate::cpu::NOBODY;
-use crate::engine::Inner;
-use crate::handle::Sim;
-use crate::record::LockCells;
-use crate::stats::LongestWait;
-
 /// A wait for a lock that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wait {
@@ -46,44 +40,3 @@ pub enum Access {
 
 /// A function that is called for each wait.
 pub(crate) type WaitObserver = Box<dyn FnMut(&Wait)>;
-
-impl Inner {
-    /// Counts a wait of the running task that has ended, and passes it to observers.
-    pub(crate) fn waited(
-        &self,
-        (class, site): (LockClass, Site),
-        access: Access,
-        wait: LongestWait,
-        traced: bool,
-    ) {
-        let cells: &LockCells = self.record.lock(class, site);
-        cells.waited(wait, traced);
-        self.cpu().record_wait(class, wait.wait.0);
-        for observer in &mut *self.wait_observers.borrow_mut() {
-            observer(&Wait {
-                class,
-                site,
-                access,
-                cpu: wait.cpu,
-                task: self.cpu().current.get(),
-                from: wait.at,
-                until: wait.at + wait.wait,
-                traced,
-            });
-        }
-    }
-}
-
-impl Sim {
-    /// Calls `observer` for each wait for a lock, once the wait has ended.
-    pub fn observe_waits(&self, observer: impl FnMut(&Wait) + 'static) {
-        self.0.wait_observers.borrow_mut().push(Box::new(observer));
-    }
-
-    /// The task that runs on this CPU, kernel work included; `None` if the CPU is idle.
-    #[must_use]
-    pub fn this_task(&self) -> Option<u32> {
-        let task = self.0.cpu().current.get();
-        (task != NOBODY).then_some(task)
-    }
-}

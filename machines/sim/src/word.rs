@@ -8,8 +8,8 @@ use std::sync::atomic::Ordering;
 
 use plimsoll_mm::machine::{Field, LocalWord, Word};
 
-use crate::handle::Sim;
 use crate::line::LineState;
+use crate::state::Sim;
 
 /// A shared integer alone in its cache line, in virtual time.
 pub struct SimWord {

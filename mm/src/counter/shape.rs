@@ -13,7 +13,7 @@ use alloc::vec::Vec;
 use super::accuracy::Accuracy;
 use super::error::ShapeError;
 use crate::topology::{CpuPlace, Topology};
-use crate::units::CpuId;
+use crate::units::{CpuId, count_of};
 
 /// The amount that a CPU's cell carries upwards at a time: a power of two of at least 2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -175,7 +175,7 @@ impl Shape {
             levels.push(Level {
                 step,
                 batch,
-                items: u32::try_from(next.len()).unwrap_or(u32::MAX),
+                items: count_of(next.len()),
             });
             of_level.push(owners(&next, cpus.len()));
             step = batch;

@@ -6,7 +6,7 @@
 use core::fmt;
 use core::num::NonZeroU64;
 
-use super::candidate::{Facts, Kind, Memory, ScoreAdj};
+use super::facts::{Facts, Kind, Memory, ScoreAdj};
 use crate::units::PAGE_SIZE;
 
 /// The fewest points a candidate can have. Linux uses the value one below as its mark for "never".

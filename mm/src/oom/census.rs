@@ -6,15 +6,17 @@ use alloc::sync::Arc;
 use core::fmt;
 use core::iter;
 
-use super::candidate::{Candidates, Facts, GroupId, Reading};
+use super::candidate::Candidates;
+use super::facts::{Facts, GroupId, Reading};
 use super::process::Process;
-use super::scope::NodeSet;
 use super::select::Slot;
 use crate::counter::{Counters, Range};
 use crate::machine::Machine;
 use crate::space::budget::Budget;
 use crate::space::rss::{Rss, RssKind};
 use crate::space::{AddressSpace, Flag};
+use crate::topology::NodeSet;
+use crate::units::count_of;
 
 /// The group of the processes under the budget that ran out.
 pub(super) const INSIDE: GroupId = GroupId(1);
@@ -97,7 +99,7 @@ impl<'p, M: Machine> Census<'p, M> {
 
 impl<M: Machine> Candidates for Census<'_, M> {
     fn len(&self) -> u32 {
-        u32::try_from(self.processes.len()).unwrap_or(u32::MAX)
+        count_of(self.processes.len())
     }
 
     fn facts(&self, candidate: u32) -> Option<Facts> {

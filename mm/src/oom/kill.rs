@@ -16,7 +16,7 @@ use alloc::sync::Arc;
 use core::fmt;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use super::candidate::{Kind, ScoreAdj};
+use super::facts::{Kind, ScoreAdj};
 use super::process::{Parted, Process, State, bit};
 use super::reaper::{Patience, Reaper};
 use crate::event::Event;

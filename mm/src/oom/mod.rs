@@ -54,7 +54,9 @@
 mod badness;
 mod candidate;
 mod census;
+mod facts;
 mod kill;
+mod membership;
 mod out_of_memory;
 mod over_budget;
 mod process;
@@ -64,20 +66,21 @@ mod report;
 mod scope;
 mod select;
 mod shortage;
+mod standing;
 
 pub use self::badness::{NoPages, POINTS_MAX, POINTS_MIN, TotalPages, Usage, badness, oom_score};
-pub use self::candidate::{
-    AdjOutOfRange, Candidates, Facts, GroupId, Kind, Memory, Reading, ScoreAdj,
-};
+pub use self::candidate::Candidates;
 pub use self::census::{Census, Pages};
+pub use self::facts::{AdjOutOfRange, Facts, GroupId, Kind, Memory, Reading, ScoreAdj};
 pub use self::kill::{Aftermath, Killed, OomKiller, Signals};
 pub use self::out_of_memory::{First, Look, OutOfMemory, Owner, Rules};
 pub use self::process::{Parted, Process, State};
 pub use self::reaper::{Done, How, Next, Patience, Reaper, Stepped};
 pub use self::release::{ReleaseError, Released, release};
 pub use self::report::{Report, Row, Verdict};
-pub use self::scope::{Constraint, NodeSet, Scope, Standing, Trigger};
+pub use self::scope::{Constraint, Scope, Trigger};
 pub use self::select::{
     Approximate, Bounded, NoVictim, Outcome, Precise, SelectError, Selecting, Selection, Slot,
     TwoPass, Victim,
 };
+pub use self::standing::Standing;

@@ -31,9 +31,10 @@ use super::census::Census;
 use super::kill::{Aftermath, OomKiller, Signals};
 use super::process::{Process, State};
 use super::report::{Report, Row, Verdict};
-use super::scope::{Constraint, NodeSet, Scope, Standing};
+use super::scope::{Constraint, Scope};
 use super::select::{NoVictim, Outcome, SelectError, Selecting, Slot};
 use super::shortage::Shortage;
+use super::standing::Standing;
 use crate::design::Design;
 use crate::event::{Event, Phase};
 use crate::machine::{Lock, Machine};
@@ -42,6 +43,7 @@ use crate::room::{self, NoRoom};
 use crate::site::{LockClass, Site};
 use crate::space::budget::Budget;
 use crate::space::vma_tree::NoMemory;
+use crate::topology::NodeSet;
 use crate::units::Pages;
 
 /// A function that looks at all processes of an [`Owner`].

@@ -10,8 +10,8 @@ use alloc::sync::Arc;
 use core::fmt;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
-use super::candidate::{Facts, Kind, Memory as Whose, ScoreAdj};
-use super::reaper::Membership;
+use super::facts::{Facts, Kind, Memory as Whose, ScoreAdj};
+use super::membership::Membership;
 use crate::machine::{Field, Machine, Word};
 use crate::space::{AddressSpace, ExitError, Exited, Flag, Memory};
 use crate::units::ProcessId;

@@ -15,6 +15,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 
+use super::membership::Membership;
 use super::process::Process;
 use crate::event::Event;
 use crate::machine::{Lock, Machine};
@@ -60,11 +61,6 @@ struct Queue<M: Machine> {
     /// Every [`Membership`] holds a clone of this, so its reference count tells the number of
     /// members.
     roll: Arc<()>,
-}
-
-/// Room for one entry in the queue of a reaper, for as long as this value lives.
-pub(super) struct Membership {
-    _roll: Arc<()>,
 }
 
 impl<M: Machine> Queue<M> {
@@ -174,8 +170,7 @@ impl<M: Machine> Reaper<M> {
                 if queue.entries.capacity() < members {
                     return Err(members);
                 }
-                let _roll = Arc::clone(&queue.roll);
-                Ok(Membership { _roll })
+                Ok(Membership::of(&queue.roll))
             });
             match reserved {
                 Ok(membership) => return Ok(membership),

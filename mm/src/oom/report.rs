@@ -5,8 +5,9 @@
 use core::fmt;
 
 use super::badness;
-use super::candidate::{Candidates, Facts, Kind, ScoreAdj};
+use super::candidate::Candidates;
 use super::census::{Census, Pages};
+use super::facts::{Facts, Kind, ScoreAdj};
 use super::kill::Killed;
 use super::scope::{Constraint, Scope};
 use super::select::NoVictim;

@@ -1,8 +1,10 @@
 //! The extent of a shortage, and which candidates may be killed for it.
 
 use super::badness::{self, TotalPages};
-use super::candidate::{Candidates, Facts, GroupId, Kind, Memory, ScoreAdj};
-use crate::units::NodeId;
+use super::candidate::Candidates;
+use super::facts::{Facts, GroupId, Kind, Memory};
+use super::standing::Standing;
+use crate::topology::NodeSet;
 
 /// The extent of a shortage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,45 +49,6 @@ pub enum Trigger {
     Operator,
 }
 
-/// A set of nodes, out of the first 128.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NodeSet(u128);
-
-impl NodeSet {
-    /// No node.
-    pub const NONE: Self = Self(0);
-    /// Every node there can be.
-    pub const ALL: Self = Self(u128::MAX);
-
-    /// This set and `node`; `None` if `node` is 128 or above.
-    #[must_use]
-    pub const fn with(self, node: NodeId) -> Option<Self> {
-        match 1_u128.checked_shl(node.0) {
-            Some(bit) => Some(Self(self.0 | bit)),
-            None => None,
-        }
-    }
-
-    /// Returns whether some node is in both sets.
-    #[must_use]
-    pub const fn meets(self, other: Self) -> bool {
-        self.0 & other.0 != 0
-    }
-}
-
-/// The way in which a selection treats a candidate, whatever its memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
-    /// The candidate is passed over.
-    Exempt,
-    /// The candidate is dying already: no other is chosen before it is gone.
-    Dying,
-    /// The candidate is chosen before all that are counted.
-    Origin,
-    /// The candidate's points are counted, with this adjustment.
-    Counted(ScoreAdj),
-}
-
 impl Standing {
     /// The standing of a candidate (Linux: the order of tests in `oom_evaluate_task`). `candidates`
     /// is asked which groups are within which.
@@ -122,7 +85,8 @@ fn may_help<C: Candidates + ?Sized>(candidates: &C, constraint: Constraint, fact
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::oom::candidate::Reading;
+    use crate::oom::facts::{Reading, ScoreAdj};
+    use crate::units::NodeId;
 
     /// Groups 10 to 19 are within 1, 20 to 29 within 2.
     struct Nested;

@@ -6,10 +6,11 @@ use alloc::sync::Arc;
 
 use super::badness::TotalPages;
 use super::census::INSIDE;
-use super::scope::{Constraint, NodeSet, Scope, Trigger};
+use super::scope::{Constraint, Scope, Trigger};
 use crate::machine::Machine;
 use crate::page::{PageAllocator, Relief, Request};
 use crate::space::budget::Budget;
+use crate::topology::NodeSet;
 
 /// A shortage: of the machine's memory for a request, or under a budget.
 pub(super) enum Shortage<'a, M: Machine> {

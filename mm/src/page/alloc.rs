@@ -18,7 +18,7 @@ use super::{AllocError, NoKill, PageAllocator, Relief, Request, Tried, tag};
 use crate::event::{Event, Phase};
 use crate::machine::{CpuLock, LocalWord, Lock, Machine, Tags};
 use crate::site::{Site, Work};
-use crate::units::{Order, Pages, Pfn};
+use crate::units::{Order, Pages, Pfn, count_of};
 
 /// The most rounds of asking all reclaimers before an allocation turns to the last resort (Linux:
 /// `MAX_RECLAIM_RETRIES`).
@@ -104,7 +104,7 @@ impl<M: Machine> PageAllocator<M> {
     /// drains, then reclaims.
     #[cold]
     fn alloc_slow(&self, machine: &M, request: Request) -> Result<Pfn, AllocError> {
-        let zones = u32::try_from(self.zonelist(machine, request).count()).unwrap_or(u32::MAX);
+        let zones = count_of(self.zonelist(machine, request).count());
         if zones == 0 {
             return Err(AllocError::NoSuchZone);
         }
@@ -201,7 +201,7 @@ impl<M: Machine> PageAllocator<M> {
                 .with(machine, Site::Control, |buddy| buddy.has(request.order))
         };
         let kept_back = self.zonelist(machine, request).filter(has_block).count();
-        tried.kept_back = u32::try_from(kept_back).unwrap_or(u32::MAX);
+        tried.kept_back = count_of(kept_back);
         machine.emit(Event::OutOfMemory {
             order: request.order,
         });

@@ -8,7 +8,7 @@
 
 use super::tag;
 use crate::machine::Tags;
-use crate::units::Order;
+use crate::units::{Order, count_of};
 
 /// More than the pages of a batch that [`sizing::batch`](super::sizing::batch) computes, which is
 /// at most 63.
@@ -43,7 +43,7 @@ impl Blocks {
 
     /// The number of blocks.
     pub(super) fn len(&self) -> u32 {
-        u32::try_from(self.len).unwrap_or(u32::MAX)
+        count_of(self.len)
     }
 
     /// Joins buddies that are both here, as far as possible. A page that is no longer the first of

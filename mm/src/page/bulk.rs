@@ -12,7 +12,7 @@ use super::{PageAllocator, Request, tag};
 use crate::event::Event;
 use crate::machine::{CpuLock, LocalWord, Machine, Tags};
 use crate::site::{Site, Work};
-use crate::units::{Order, Pages, Pfn};
+use crate::units::{Order, Pages, Pfn, count_of};
 
 impl<M: Machine> PageAllocator<M> {
     /// Hands out up to as many single pages as `pfns` has room for, in its first entries, and
@@ -98,7 +98,7 @@ impl<M: Machine> Zone<M> {
             got
         });
         let got = taken.unwrap_or(0);
-        machine.spend(Work::PcpAlloc, u32::try_from(got).unwrap_or(u32::MAX));
+        machine.spend(Work::PcpAlloc, count_of(got));
         got
     }
 

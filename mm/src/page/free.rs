@@ -11,17 +11,13 @@
 use super::hold::Part;
 use super::holds::{Leftover, Limit};
 use super::mobility::Mobility;
-use super::pcp::{Mood, Pcp, list_of};
+use super::pcp::{FREE_BATCH, Mood, Pcp, list_of};
 use super::zone::{Slot, Zone};
 use super::{FreeError, PageAllocator, tag};
 use crate::event::Event;
 use crate::machine::{CpuLock, LocalWord, Machine, Tags};
 use crate::site::{Site, Work};
-use crate::units::{CpuId, Order, Pfn};
-
-/// The most pages that [`PageAllocator::free_pages`] puts on a list under one hold of the pcp lock
-/// (Linux: the size of a folio batch).
-pub(crate) const FREE_BATCH: usize = 31;
+use crate::units::{CpuId, Order, Pfn, count_of};
 
 impl<M: Machine> PageAllocator<M> {
     /// Takes back a block (Linux: `__free_pages`).
@@ -337,7 +333,7 @@ impl<M: Machine> Zone<M> {
         if order == Order::ZERO && !self.types.on() {
             let quiet = pages.len().min(pcp.quiet_frees(mood) as usize);
             if pcp.push_quietly(&pages[..quiet], mood) {
-                *pushed += u32::try_from(quiet).unwrap_or(0);
+                *pushed += count_of(quiet);
                 pages = &pages[quiet..];
             }
         }

@@ -12,7 +12,7 @@ use super::watermark::Urgency;
 use super::zone::{Mark, Zone};
 use super::{NoKill, PageAllocator, Request, ZoneKind};
 use crate::machine::Machine;
-use crate::oom::NodeSet;
+use crate::topology::NodeSet;
 use crate::units::Pfn;
 
 /// The largest order for which a process may be killed (Linux: `PAGE_ALLOC_COSTLY_ORDER`).

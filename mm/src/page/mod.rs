@@ -30,6 +30,7 @@ mod kept;
 mod last_resort;
 mod layout;
 mod links;
+mod list_state;
 mod mobility;
 mod pcp;
 #[cfg(test)]
@@ -49,12 +50,13 @@ use core::sync::atomic::Ordering::Relaxed;
 
 pub use self::carve::FreeBlocks;
 pub use self::error::{AllocError, FreeError, NoKill, Tried};
-pub(crate) use self::free::FREE_BATCH;
 pub use self::last_resort::{LastResort, Relief};
 pub use self::layout::{Layout, LayoutError, NODES_MAX, ZONE_PAGES_MAX, ZoneKind, ZoneLayout};
 pub use self::links::Metadata;
+pub use self::list_state::{ListState, TypedBlock};
 pub use self::mobility::{Grouping, Mobility};
-pub use self::seed::{ListState, SeedError, TypedBlock};
+pub(crate) use self::pcp::FREE_BATCH;
+pub use self::seed::SeedError;
 pub use self::setup::Config;
 use self::sizing::Sizes;
 use self::watermark::{Urgency, Watermarks};

@@ -15,11 +15,10 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::mem;
 
-use super::free::FREE_BATCH;
 use super::holds::FlushFrom;
 use super::links::Metadata;
+use super::list_state::{ListState, TypedBlock};
 use super::mobility::Mobility;
-use super::seed::{ListState, TypedBlock};
 use super::sizing::Sizes;
 use crate::units::{Order, Pages, Pfn};
 
@@ -27,6 +26,10 @@ use crate::units::{Order, Pages, Pfn};
 /// two for huge pages, movable and not. Without grouping by mobility only the lists of unmovable
 /// pages are used.
 pub(super) const LISTS: usize = 14;
+
+/// The most pages that [`PageAllocator::free_pages`](super::PageAllocator::free_pages) puts on a
+/// list under one hold of the pcp lock (Linux: the size of a folio batch).
+pub(crate) const FREE_BATCH: usize = 31;
 
 const HUGE_UNMOVABLE: usize = 12;
 const HUGE_MOVABLE: usize = 13;
@@ -49,7 +52,7 @@ pub(super) fn order_of(list: usize) -> Order {
     let order = if list >= HUGE_UNMOVABLE {
         Order::HUGE.get()
     } else {
-        u8::try_from(list / 3).unwrap_or(0)
+        u8::try_from(list / 3).expect("there are few lists")
     };
     Order::new(order).expect("lists are of small orders")
 }

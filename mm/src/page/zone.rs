@@ -20,7 +20,7 @@ use super::tag;
 use super::watermark::{Urgency, Watermarks};
 use crate::machine::{CpuLock, Field, Machine, Tags, Word};
 use crate::site::{LockClass, Site};
-use crate::units::{CpuId, Nanos, NodeId, Order, Pages, Pfn};
+use crate::units::{CpuId, Nanos, NodeId, Order, Pages, Pfn, count_in};
 use crate::vmstat::counters::{Counters, ZoneItem};
 use crate::vmstat::threshold;
 
@@ -103,7 +103,7 @@ impl<M: Machine> Settings<M> {
     }
 
     pub(super) fn pages(machine: &M, word: &M::Word) -> Pages {
-        Pages(u32::try_from(word.load(machine, Relaxed)).unwrap_or(0))
+        Pages(count_in(word.load(machine, Relaxed)))
     }
 }
 

@@ -18,7 +18,7 @@ use super::frontier::{Claim, End, Left, Walker};
 use super::gather::Gather;
 use super::memory::Memory;
 use super::page_table::{ENTRIES, Spot, TABLES, first_page};
-use super::reap::Reaping;
+use super::reaping::Reaping;
 use super::vma_tree::Cursor;
 use super::zap::Whose;
 use crate::event::{Event, Phase};

@@ -21,7 +21,7 @@ use core::fmt;
 use crate::machine::{LocalWord, Lock, Machine};
 use crate::page::PageAllocator;
 use crate::site::{LockClass, Site, Work};
-use crate::units::{CpuId, NodeId, Pfn};
+use crate::units::{CpuId, NodeId, Pfn, count_of};
 
 /// The number of pages that join or leave the lists in one hold (Linux: folio batch).
 const BATCH: u32 = 31;
@@ -84,7 +84,7 @@ impl<M: Machine> Lru<M> {
             // A run has at least the first page, so the loop ends.
             let run = rest.iter().take(BATCH as usize).take_while(same).count();
             if let Some(node) = node {
-                self.remove_run(machine, node, u32::try_from(run).unwrap_or(BATCH));
+                self.remove_run(machine, node, count_of(run));
             }
             rest = &rest[run..];
         }

@@ -5,7 +5,7 @@ use core::fmt;
 
 use super::error::NoMemory;
 use super::lru::Lru;
-use super::reap::Reaping;
+use super::reaping::Reaping;
 use super::rss::Rss;
 use super::swap::SwapArea;
 use crate::counter::{Batch, Counting, InitError, Plan};

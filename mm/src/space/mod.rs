@@ -24,6 +24,7 @@ mod memory;
 pub mod object;
 mod page_table;
 pub mod reap;
+mod reaping;
 pub mod rss;
 pub mod swap;
 mod swapping;

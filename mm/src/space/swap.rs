@@ -16,6 +16,7 @@ use core::fmt;
 use super::vma_tree::NoMemory;
 use crate::machine::{Lock, Machine};
 use crate::site::{LockClass, Site, Work};
+use crate::units::count_of;
 
 /// The number of a slot, which holds one page (Linux: the offset of a `swp_entry_t`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -79,7 +80,7 @@ impl<M: Machine> SwapArea<M> {
             let refused = slots.iter().position(|&SwapSlot(slot)| !table.give(slot));
             refused.unwrap_or(slots.len())
         });
-        machine.spend(Work::SwapFree, u32::try_from(given).unwrap_or(u32::MAX));
+        machine.spend(Work::SwapFree, count_of(given));
         slots
             .get(given)
             .map_or(Ok(()), |&slot| Err(BadSlot { slot }))

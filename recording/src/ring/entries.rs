@@ -1,6 +1,6 @@
 //! The entries of one sub-buffer and their times.
 
-use super::formats::Page;
+use super::layout::Page;
 
 /// An error: a place in the sub-buffer, in bytes, and what is wrong there.
 type Wrong = (usize, &'static str);

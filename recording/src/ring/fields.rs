@@ -1,7 +1,7 @@
 //! The fields of one event, by name.
 
 use super::entries::little_endian;
-use super::formats::{Field, Format};
+use super::layout::{Field, Format};
 
 /// The bytes of one event and the format that describes them.
 #[derive(Clone, Copy, Debug)]

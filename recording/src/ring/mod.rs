@@ -14,6 +14,7 @@
 mod entries;
 mod fields;
 mod formats;
+mod layout;
 mod meaning;
 
 use std::collections::BTreeMap;

@@ -1,6 +1,6 @@
 //! The events of a text: the names that recordings have, and their fields.
 
-use super::line::Expected;
+use super::Expected;
 use super::number::{decimal, number};
 use crate::event::{Symbol, What};
 use crate::symbols::Symbols;

@@ -9,6 +9,7 @@
 //! time follows. perf cannot compute `page`, so pages are identified by `pfn`, which is hexadecimal
 //! since Linux 5.13 and decimal before. An allocation that failed has neither.
 
+use super::Expected;
 use super::events::event;
 use super::number::{decimal, digits, narrow, number_until};
 use crate::event::Event;
@@ -27,9 +28,6 @@ pub(super) enum Line<'a> {
 
 /// The largest number of CPUs that is accepted, which is the most that Linux can be built for.
 const CPUS_MAX: u64 = 8192;
-
-/// The error of a line: what was expected where it stopped making sense.
-pub(super) type Expected = &'static str;
 
 /// Parses a line without its newline.
 pub(super) fn parse<'a>(line: &'a [u8], symbols: &mut Symbols) -> Result<Line<'a>, Expected> {

@@ -12,3 +12,6 @@ mod number;
 mod reader;
 
 pub use reader::{LINE_BYTES_MAX, Reader};
+
+/// The error of a line: what was expected where it stopped making sense.
+type Expected = &'static str;

@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{BufRead, Read};
 
-use super::line::{Expected, Line, parse};
+use super::Expected;
+use super::line::{Line, parse};
 use crate::error::{ReadError, Warning};
 use crate::event::Event;
 use crate::input;

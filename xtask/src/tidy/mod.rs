@@ -1,5 +1,6 @@
 //! Rules of this repository that no other tool checks. Every rule says what to do.
 
+mod circles;
 mod comments;
 mod docs;
 mod edges;
@@ -15,8 +16,9 @@ use std::path::{Path, PathBuf};
 /// A rule takes the files of a repository and returns an error for each violation.
 type Rule = fn(&Tree) -> Vec<String>;
 
-const RULES: [(&str, Rule); 11] = [
+const RULES: [(&str, Rule); 12] = [
     ("dependency edges", edges::check),
+    ("no circles between modules", circles::check),
     ("files are small", sources::small),
     ("files say what they are", sources::headers),
     ("mm has no hidden inputs", sources::hidden_inputs),

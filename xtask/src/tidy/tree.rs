@@ -40,18 +40,24 @@ const GOOD: [(&str, &str); 9] = [
 /// Returns what `rule` finds in the good repository if `path` holds `text`; an empty text removes
 /// the file.
 pub(super) fn broken_by(rule: super::Rule, path: &str, text: &str) -> Vec<String> {
+    let unchanged = GOOD.iter().copied().filter(|(known, _)| *known != path);
+    let files = unchanged.chain([(path, text)]);
+    let files: Vec<(&str, &str)> = files.filter(|(_, text)| !text.is_empty()).collect();
+    of_tree(&files, rule)
+}
+
+/// What `check` finds in a repository of these files.
+pub(super) fn of_tree(
+    files: &[(impl AsRef<str>, &str)],
+    check: impl FnOnce(&Tree) -> Vec<String>,
+) -> Vec<String> {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let changed = [(path, text)];
-    let unchanged = GOOD.iter().filter(|(known, _)| *known != path);
-    for (path, text) in unchanged
-        .chain(&changed)
-        .filter(|(_, text)| !text.is_empty())
-    {
-        let path = folder.path().join(path);
+    for (path, text) in files {
+        let path = folder.path().join(path.as_ref());
         fs::create_dir_all(path.parent().expect("a file is in a folder")).expect("a folder");
         fs::write(path, text).expect("a file");
     }
-    rule(&Tree::read(folder.path()).expect("a readable tree"))
+    check(&Tree::read(folder.path()).expect("a readable tree"))
 }
 
 #[test]

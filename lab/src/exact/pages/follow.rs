@@ -5,9 +5,9 @@ use std::collections::HashMap;
 
 use plimsoll_mm::page::ListState;
 
-use super::compare::Pair;
 use super::lists::{LISTS, ListId, Place};
 use super::op::{Action, Kind, Op};
+use super::pair::Pair;
 
 /// The kernel's lists, by zone and CPU.
 #[derive(Clone, Debug, Default)]
@@ -242,8 +242,8 @@ pub(super) fn pages(lens: &[u32; LISTS]) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::compare::Amount;
     use super::super::op::Move;
+    use super::super::pair::Amount;
     use super::*;
 
     const LIST: ListId = ListId(1);

@@ -11,12 +11,13 @@ mod scene;
 use plimsoll_sim::profile::{Card, Profile};
 
 use self::scene::{Measured, Scene, metrics};
-use super::{Effort, Experiment, Options};
+use super::Experiment;
 use crate::compare::Comparison;
 use crate::designs::{self, Named};
 use crate::error::Error;
 use crate::holds::{self, BUCKETS};
 use crate::metric::{Metric, Unit};
+use crate::options::{Effort, Options};
 use crate::progress::Progress;
 use crate::report::value::{human, human_ratio};
 use crate::report::{Report, Table};
@@ -51,7 +52,7 @@ fn report(machine: &str, options: &Options, progress: &Progress) -> Result<Repor
     let (runs, measured) = Comparison::run_keeping(&designs, options, progress, |case| {
         scene.measure(&profile, &case.design.design, case.seed)
     })?;
-    let mut report = Report::new("drain", machine, card, &runs);
+    let mut report = Report::new("drain", machine, card, runs.seeds(), runs.hash());
     report.rows = runs.rows(|design, metric| published(machine, design, metric));
     report.verdicts = runs.verdicts(0);
     report.verdicts.extend(runs.verdicts_between(1, 3));

@@ -12,10 +12,10 @@ use plimsoll_mm::units::{CpuId, Nanos, Pages};
 use plimsoll_sim::LongestWait;
 use plimsoll_sim::profile::Profile;
 
-use super::Effort;
 use crate::compare::Sample;
 use crate::holds::HoldLog;
 use crate::metric::Metric;
+use crate::options::Effort;
 use crate::report::Table;
 use crate::room::Room;
 use crate::workload::stress_vm::{Pause, StressVm};

@@ -12,12 +12,13 @@ use plimsoll_mm::space::reap::Reaping;
 use plimsoll_sim::profile::{Card, Profile};
 
 use self::scene::{CURVE, EXIT, HEADLINE, Scene, contestants, helpers};
+use super::Experiment;
 use super::contestant::metrics::{RAN, TABLE_WAIT, WALL};
 use super::contestant::{self, Contestant, Target};
-use super::{Effort, Experiment, Options};
 use crate::compare::Comparison;
 use crate::error::Error;
 use crate::metric::{Metric, Unit};
+use crate::options::{Effort, Options};
 use crate::progress::Progress;
 use crate::report::value::{human, human_ratio};
 use crate::report::{Report, Table};
@@ -59,7 +60,13 @@ fn run(options: &Options, progress: &Progress) -> Result<Vec<Report>, Error> {
         progress,
     )?;
 
-    let mut report = Report::new("mrelease", MACHINE, card, &headline.runs);
+    let mut report = Report::new(
+        "mrelease",
+        MACHINE,
+        card,
+        headline.runs.seeds(),
+        headline.runs.hash(),
+    );
     report.rows = headline.runs.rows(|_, _| None);
     report.verdicts = headline.runs.verdicts(0);
     for number in HEADLINE {

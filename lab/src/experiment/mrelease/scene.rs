@@ -7,8 +7,8 @@ use plimsoll_sim::profile::Profile;
 
 use crate::cases::Case;
 use crate::compare::Sample;
-use crate::experiment::Effort;
 use crate::experiment::contestant::{self, Contestant};
+use crate::options::Effort;
 use crate::workload::victim::{Help, MemoryLeft, Race, Raced, Victim};
 
 /// The numbers of helpers that have rows and verdicts in the report.

@@ -17,8 +17,9 @@ use super::{
 use crate::cases::Case;
 use crate::compare::{Comparison, Sample, fold_hashes};
 use crate::error::Error;
-use crate::experiment::{Effort, Experiment, Options};
+use crate::experiment::Experiment;
 use crate::metric::{Metric, Unit};
+use crate::options::{Effort, Options};
 use crate::progress::Progress;
 use crate::report::value::{NOTHING, human};
 use crate::report::{Report, Table};
@@ -168,7 +169,7 @@ fn run(options: &Options, progress: &Progress) -> Result<Vec<Report>, Error> {
     let runs = Comparison::run(&ALL, options, progress, |case| {
         measure(&profile, &crowds, case)
     })?;
-    let mut report = Report::new("oom-accuracy", MACHINE, card, &runs);
+    let mut report = Report::new("oom-accuracy", MACHINE, card, runs.seeds(), runs.hash());
     let headline = headline(options.effort);
     report.rows = runs.rows(|_, _| None);
     report.rows.retain(|row| headline.contains(&row.metric));

@@ -18,8 +18,9 @@ use super::{
 };
 use crate::compare::{Comparison, Sample, fold_hashes};
 use crate::error::Error;
-use crate::experiment::{Effort, Experiment, Options};
+use crate::experiment::Experiment;
 use crate::metric::{Metric, Unit};
+use crate::options::{Effort, Options};
 use crate::progress::Progress;
 use crate::report::value::{human, human_estimate, human_ratio};
 use crate::report::{Report, Table};
@@ -87,7 +88,7 @@ fn run(options: &Options, progress: &Progress) -> Result<Vec<Report>, Error> {
             case.seed,
         )
     })?;
-    let mut report = Report::new("oom-latency", MACHINE, card, &runs);
+    let mut report = Report::new("oom-latency", MACHINE, card, runs.seeds(), runs.hash());
     report.rows = runs.rows(published);
     let compared = [hog(FEW), hog(HEADLINE), band(band_count(effort))];
     report.verdicts = [

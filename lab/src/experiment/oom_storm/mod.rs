@@ -15,10 +15,11 @@ mod tables;
 use plimsoll_sim::profile::{Card, Profile};
 
 use self::scene::{CROWD, Contestant, EXITS, REAPINGS, Scene, metrics};
-use super::{Effort, Experiment, Options};
+use super::Experiment;
 use crate::compare::Comparison;
 use crate::error::Error;
 use crate::metric::Metric;
+use crate::options::{Effort, Options};
 use crate::progress::Progress;
 use crate::report::Report;
 use crate::stats::{self, Comparison as Compared, Estimate};
@@ -58,7 +59,13 @@ fn run(options: &Options, progress: &Progress) -> Result<Vec<Report>, Error> {
     let two = [scenes[EXITS].clone(), scenes[CROWD].clone()];
     let swapped = Ran::new(Contestant::swapped(), &two, &profile, options, progress)?;
 
-    let mut report = Report::new("oom-storm", MACHINE, card, &ran.runs);
+    let mut report = Report::new(
+        "oom-storm",
+        MACHINE,
+        card,
+        ran.runs.seeds(),
+        ran.runs.hash(),
+    );
     let shown: Vec<Metric> = scenes
         .iter()
         .flat_map(|scene| SHOWN.map(|metric| scene.metric(&metric)))

@@ -11,8 +11,8 @@ use plimsoll_sim::profile::Profile;
 
 use crate::cases::Case;
 use crate::compare::{Sample, fold_hashes};
-use crate::experiment::Effort;
 use crate::metric::{Metric, Unit};
+use crate::options::Effort;
 use crate::stats;
 use crate::workload::storm::{Death, Ending, Headcount, Part, Storm, Weathered};
 

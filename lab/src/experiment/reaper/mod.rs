@@ -17,12 +17,13 @@ use plimsoll_mm::space::reap::Reaping;
 use plimsoll_sim::profile::{Card, Profile};
 
 use self::scene::{Scenes, metrics};
+use super::Experiment;
 use super::contestant::metrics::{RAN, TABLE_WAIT, WALL};
 use super::contestant::{self, Contestant};
-use super::{Effort, Experiment, Options};
 use crate::compare::Comparison;
 use crate::error::Error;
 use crate::metric::{Metric, Unit};
+use crate::options::{Effort, Options};
 use crate::progress::Progress;
 use crate::report::value::{NOTHING, human, human_ratio};
 use crate::report::{Report, Table};
@@ -64,7 +65,7 @@ fn report(machine: &str, options: &Options, progress: &Progress) -> Result<Repor
     let (runs, raced) = Comparison::run_keeping(&contestants, options, progress, |case| {
         scenes.measure(&profile, case)
     })?;
-    let mut report = Report::new("reaper", machine, card, &runs);
+    let mut report = Report::new("reaper", machine, card, runs.seeds(), runs.hash());
     report.rows = runs.rows(|design, metric| published(machine, design, metric));
     report.verdicts = runs.verdicts_between(ASCENDING, BY_VMA);
     for other in [3, OURS] {

@@ -6,9 +6,9 @@ use plimsoll_sim::profile::Profile;
 
 use crate::cases::Case;
 use crate::compare::{Sample, fold_hashes};
-use crate::experiment::Effort;
 use crate::experiment::contestant::{self, Contestant, both};
 use crate::metric::{Metric, Unit};
+use crate::options::Effort;
 use crate::workload::victim::{Help, MemoryLeft, Race, Raced, Victim, Who};
 
 /// The metrics of the first scene beyond those that every race has.

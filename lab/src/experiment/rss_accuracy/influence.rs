@@ -5,10 +5,11 @@ use plimsoll_mm::counter::{Counting, flat_batch};
 use plimsoll_mm::units::PAGE_SIZE;
 use plimsoll_sim::profile::Profile;
 
+use super::mib;
 use super::program::{Hops, Program, Sizes};
 use super::scene::{self, Seen};
-use super::{Effort, Options, mib};
 use crate::cases::run_cases;
+use crate::options::{Effort, Options};
 use crate::progress::Progress;
 use crate::report::Table;
 

@@ -19,11 +19,12 @@ use plimsoll_sim::profile::{Card, Profile};
 
 use self::program::{Hops, Program, Sizes};
 use self::scene::{SAMPLES, Seen, metrics};
-use super::{Effort, Experiment, Options};
+use super::Experiment;
 use crate::cases::Case;
 use crate::compare::Comparison;
 use crate::error::Error;
 use crate::metric::{Metric, Unit};
+use crate::options::{Effort, Options};
 use crate::progress::Progress;
 use crate::report::spark::spark;
 use crate::report::value::{human, human_estimate};
@@ -73,7 +74,7 @@ fn run(options: &Options, progress: &Progress) -> Result<Vec<Report>, Error> {
         let seen = scene::run(&profile, program, case.design.0, case.seed);
         (seen.sample(), seen)
     })?;
-    let mut report = Report::new("rss-accuracy", MACHINE, card, &runs);
+    let mut report = Report::new("rss-accuracy", MACHINE, card, runs.seeds(), runs.hash());
     report.rows = runs.rows(published);
     let compared = [metrics::WORST, metrics::FINAL, metrics::BOUND];
     report.verdicts = [(1, 2), (1, 3), (2, 3)]

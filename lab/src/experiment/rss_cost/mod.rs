@@ -16,11 +16,12 @@ use plimsoll_sim::profile::{Card, Profile};
 
 use self::counting::{Counted, FAR, Pace, metrics};
 use self::scene::{Measured, PARTS, Scene, name, rate};
-use super::{Effort, Experiment, Options};
+use super::Experiment;
 use crate::compare::Comparison;
 use crate::designs::{self, Named};
 use crate::error::Error;
 use crate::metric::{Metric, Unit};
+use crate::options::{Effort, Options};
 use crate::progress::Progress;
 use crate::report::value::{human, human_ratio};
 use crate::report::{Report, Table, VerdictRow};
@@ -51,7 +52,7 @@ fn run(options: &Options, progress: &Progress) -> Result<Vec<Report>, Error> {
     let (runs, measured) = Comparison::run_keeping(&designs, options, progress, |case| {
         scene.measure(&profile, &case.design.design, case.seed)
     })?;
-    let mut report = Report::new("rss-cost", MACHINE, card, &runs);
+    let mut report = Report::new("rss-cost", MACHINE, card, runs.seeds(), runs.hash());
     report.rows = runs.rows(published);
     report.verdicts = runs.verdicts(0);
     for mode in scene::MODES {

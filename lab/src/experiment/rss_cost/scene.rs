@@ -9,10 +9,10 @@ use plimsoll_mm::space::rss::Rss;
 use plimsoll_sim::Sim;
 use plimsoll_sim::profile::Profile;
 
-use super::Effort;
 use super::counting::{Counted, PACES};
 use crate::compare::{Sample, fold_hashes};
 use crate::metric::{Metric, Unit};
+use crate::options::Effort;
 use crate::room::Room;
 use crate::workload::UNMAPPING;
 use crate::workload::page_fault::{Done, Mark, Mode, PageFault};

@@ -15,10 +15,11 @@ use std::num::NonZeroUsize;
 use plimsoll_mm::counter::Counting;
 use plimsoll_sim::profile::Card;
 
-use super::{Determinism, Experiment, Options};
+use super::Experiment;
 use crate::compare::{Comparison, Sample, fold_hashes};
 use crate::error::Error;
 use crate::metric::{Metric, Unit};
+use crate::options::{Determinism, Options};
 use crate::progress::Progress;
 use crate::report::value::{human, human_estimate, human_ratio};
 use crate::report::{Report, Table};
@@ -99,7 +100,13 @@ fn run(options: &Options, progress: &Progress) -> Result<Vec<Report>, Error> {
         costs_of(case.design, options)
     })?;
     let card = options.card.unwrap_or(Card::Mid);
-    let mut report = Report::new("rss-memory", "this computer", card, &runs);
+    let mut report = Report::new(
+        "rss-memory",
+        "this computer",
+        card,
+        runs.seeds(),
+        runs.hash(),
+    );
     report.rows = runs.rows(published);
     // Thirty columns would hide what matters, so a table has the other cold times.
     let shown = cold(HEADLINE);
@@ -278,7 +285,7 @@ impl fmt::Display for Owner {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::Effort;
+    use crate::options::Effort;
 
     fn size(owner: usize, cpus: u32) -> usize {
         owners::bytes(OWNERS[owner], cpus).expect("memory for one owner")

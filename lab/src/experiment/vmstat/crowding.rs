@@ -10,7 +10,7 @@ use plimsoll_sim::profile::Profile;
 use super::{SCHEDULES, named};
 use crate::compare::run_checked;
 use crate::error::Error;
-use crate::experiment::{Effort, Options};
+use crate::options::{Effort, Options};
 use crate::progress::Progress;
 use crate::report::Table;
 use crate::room::{self, Cause, Room};

@@ -17,11 +17,12 @@ mod scene;
 use plimsoll_sim::profile::{Card, Profile};
 
 use self::scene::{Scene, metrics};
-use super::{Effort, Experiment, Options};
+use super::Experiment;
 use crate::compare::Comparison;
 use crate::designs::{self, Named};
 use crate::error::Error;
 use crate::metric::Metric;
+use crate::options::{Effort, Options};
 use crate::progress::Progress;
 use crate::report::{Report, Table, VerdictRow};
 use crate::stats;
@@ -73,7 +74,7 @@ fn report(machine: &str, options: &Options, progress: &Progress) -> Result<Repor
     let runs = Comparison::run(&designs, options, progress, |case| {
         scene.measure(&profile, &case.design.design, case.seed)
     })?;
-    let mut report = Report::new("vmstat", machine, card, &runs);
+    let mut report = Report::new("vmstat", machine, card, runs.seeds(), runs.hash());
     report.rows = runs.rows(|design, metric| published(machine, design, metric));
     report.verdicts = runs.verdicts(0);
     let causes = causes::Causes::of(&report.verdicts);

@@ -12,9 +12,9 @@ use plimsoll_mm::units::{CpuId, Nanos};
 use plimsoll_sim::profile::Profile;
 use plimsoll_sim::{LockStats, Stats};
 
-use super::Effort;
 use crate::compare::Sample;
 use crate::metric::Metric;
+use crate::options::Effort;
 use crate::room::{Log, Room, crowd, crowd_on_one_tick};
 use crate::workload::daemons::Daemons;
 use crate::workload::stress_vm::{Pause, StressVm};

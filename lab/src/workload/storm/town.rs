@@ -10,11 +10,12 @@ use plimsoll_mm::design::Design;
 use plimsoll_mm::event::{Event, Phase};
 use plimsoll_mm::machine::Machine;
 use plimsoll_mm::oom::{
-    How, Kind, Look, Next, NodeSet, OomKiller, OutOfMemory, Owner, Patience, Process, Rules,
-    Signals, State, release,
+    How, Kind, Look, Next, OomKiller, OutOfMemory, Owner, Patience, Process, Rules, Signals, State,
+    release,
 };
 use plimsoll_mm::site::Work;
 use plimsoll_mm::space::{AddressSpace, Flag, Memory, Spaces};
+use plimsoll_mm::topology::NodeSet;
 use plimsoll_mm::units::{CpuId, Jiffies, Nanos, ProcessId};
 use plimsoll_sim::profile::Profile;
 use plimsoll_sim::{Sim, SimOptions, last_resort};

@@ -23,8 +23,8 @@ use rustix::io::Errno;
 
 pub use parameter::{BadParameter, Kind, Parameter, Values};
 
-use super::init;
 use super::op::Op;
+use super::progress::say;
 use super::worker::pin;
 use crate::boot::Stage;
 
@@ -106,7 +106,7 @@ impl Load {
         (self.run)(&guest, values)?;
         mark(&format!("load {} ends", self.name))?;
         // The load has ended; the recorder now begins to read the ring buffers.
-        init::say(&Stage::Reading);
+        say(&Stage::Reading);
         Ok(())
     }
 }

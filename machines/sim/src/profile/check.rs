@@ -4,11 +4,11 @@ use plimsoll_mm::topology::{Distance, Topology};
 use plimsoll_mm::units::PAGE_SIZE;
 
 use super::Card;
+use super::cost::{Cost, Range};
 use super::error::ProfileError;
 use super::key::{CostKey, DISTANCES};
 use super::read::{Section, Value};
 use super::size;
-use super::text::{Cost, Range};
 
 /// A node with less memory has no room for page lists.
 const NODE_BYTES_MIN: u64 = 16 << 20;

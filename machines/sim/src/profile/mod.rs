@@ -16,6 +16,7 @@ use plimsoll_mm::units::Hz;
 
 mod builtin;
 mod check;
+mod cost;
 mod error;
 mod key;
 mod read;
@@ -25,10 +26,11 @@ mod speed;
 mod text;
 
 pub use builtin::Listed;
+pub use cost::{Cost, Range};
 pub use error::{Problem, ProfileError};
 pub use key::{CostKey, UnknownCost};
 pub use speed::{Cluster, Speed};
-pub use text::{Cost, ProfileText, Range, Variant};
+pub use text::{ProfileText, Variant};
 
 /// One machine at one card of costs, ready to simulate.
 #[derive(Clone, Debug)]

@@ -8,9 +8,9 @@
 use plimsoll_mm::site::Work;
 use plimsoll_mm::units::CpuId;
 
+use super::cost::Range;
 use super::error::ProfileError;
 use super::read::Section;
-use super::text::Range;
 use super::{Card, Costs};
 
 /// One kind of core of a machine that lists its kinds.

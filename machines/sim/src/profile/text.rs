@@ -6,6 +6,7 @@ use plimsoll_mm::site::Work;
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::Hz;
 
+use super::cost::{Cost, Range};
 use super::error::{Problem, ProfileError};
 use super::key::CostKey;
 use super::read::{Section, Source};
@@ -36,17 +37,6 @@ pub struct ProfileText {
     pub variants: Vec<Variant>,
 }
 
-/// One cost, as written.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Cost {
-    /// The cost that this is.
-    pub key: CostKey,
-    /// The price at each card, in nanoseconds.
-    pub range: Range,
-    /// The source of the numbers; `estimate: …` says that none were published.
-    pub source: String,
-}
-
 /// A kernel configuration that makes the same machine slower.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Variant {
@@ -58,17 +48,6 @@ pub struct Variant {
     pub factor_percent: Range,
     /// The source of the factor.
     pub source: String,
-}
-
-/// A value at each card.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Range {
-    /// The cheapest plausible value.
-    pub low: u32,
-    /// The best estimate.
-    pub mid: u32,
-    /// The dearest plausible value.
-    pub high: u32,
 }
 
 impl ProfileText {

@@ -3,8 +3,9 @@
 
 use crate::support;
 
-use plimsoll_mm::oom::{NodeSet, Patience, Rules};
+use plimsoll_mm::oom::{Patience, Rules};
 use plimsoll_mm::space::reap::Reaping;
+use plimsoll_mm::topology::NodeSet;
 use plimsoll_mm::units::{Nanos, NodeId};
 use plimsoll_sim::SimOptions;
 use std::rc::Rc;

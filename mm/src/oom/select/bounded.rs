@@ -63,13 +63,16 @@
 
 use core::cmp::Reverse;
 
-use super::band::{Band, Slot};
+use super::band::Band;
 use super::key::Key;
+use super::slot::Slot;
 use super::{NoVictim, Outcome, SelectError, Selection, Stop, Victim};
 use super::{look, nobody, read};
 use crate::oom::badness::{self, POINTS_OF_ORIGIN};
-use crate::oom::candidate::{Candidates, ScoreAdj};
-use crate::oom::scope::{Scope, Standing};
+use crate::oom::candidate::Candidates;
+use crate::oom::facts::ScoreAdj;
+use crate::oom::scope::Scope;
+use crate::oom::standing::Standing;
 
 /// The most rounds a selection takes. A second is due to a giant that exits while it is looked at.
 const ROUNDS_MAX: u32 = 3;
@@ -209,7 +212,8 @@ impl<C: Candidates + ?Sized> Search<'_, C> {
         self.band.clear();
         for candidate in 0..self.len {
             if let Some(read) = read(self.candidates, self.scope, candidate)? {
-                self.band.offer(Slot::of(candidate, &read));
+                self.band
+                    .offer(Slot::of(candidate, read.standing, read.range));
             }
         }
         self.band.drop_below_floor();
@@ -252,7 +256,7 @@ impl<C: Candidates + ?Sized> Search<'_, C> {
             let Some(read) = read(self.candidates, self.scope, candidate)? else {
                 continue;
             };
-            let slot = Slot::of(candidate, &read);
+            let slot = Slot::of(candidate, read.standing, read.range);
             if self.best.is_some_and(|best| best.low() > slot.high()) {
                 continue;
             }

@@ -19,18 +19,21 @@ mod band;
 mod bounded;
 mod key;
 mod precise;
+mod slot;
 mod two_pass;
 
 use core::fmt;
 
 pub use self::approximate::Approximate;
-pub use self::band::Slot;
 pub use self::bounded::Bounded;
 pub use self::precise::Precise;
+pub use self::slot::Slot;
 pub use self::two_pass::TwoPass;
 use super::badness::{self, POINTS_OF_ORIGIN};
-use super::candidate::{Candidates, Reading, ScoreAdj};
-use super::scope::{Scope, Standing};
+use super::candidate::Candidates;
+use super::facts::{Reading, ScoreAdj};
+use super::scope::Scope;
+use super::standing::Standing;
 use crate::counter::Range;
 
 /// The variants of victim selection, as a design names them.

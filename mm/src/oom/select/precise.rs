@@ -6,7 +6,8 @@ use super::{look, nobody, sum};
 use crate::counter::Range;
 use crate::oom::badness::POINTS_OF_ORIGIN;
 use crate::oom::candidate::Candidates;
-use crate::oom::scope::{Scope, Standing};
+use crate::oom::scope::Scope;
+use crate::oom::standing::Standing;
 
 /// Chooses the candidate with the most points.
 #[derive(Clone, Copy, Debug)]
@@ -15,6 +16,7 @@ pub struct Precise;
 impl Precise {
     /// Looks for the victim.
     ///
+    /// # Errors
     /// None: it takes no cheap look that could be wrong. The return type is that of the other
     /// selectors.
     pub fn select<C: Candidates + ?Sized>(

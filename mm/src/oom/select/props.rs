@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use super::key::Key;
 use super::truth::{Member, Population, machine};
 use super::*;
-use crate::oom::candidate::Facts;
+use crate::oom::facts::Facts;
 
 /// The positions of the truth and of the estimate in a range, in thousandths of its width.
 fn place() -> impl Strategy<Value = (u64, u64)> {

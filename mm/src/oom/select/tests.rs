@@ -5,8 +5,9 @@ use alloc::vec::Vec;
 
 use super::truth::{Member, Population, machine};
 use super::*;
-use crate::oom::candidate::{Facts, GroupId, Kind};
-use crate::oom::scope::{Constraint, NodeSet};
+use crate::oom::facts::{Facts, GroupId, Kind};
+use crate::oom::scope::Constraint;
+use crate::topology::NodeSet;
 use crate::units::NodeId;
 
 fn select(selecting: Selecting, population: &Population, scope: &Scope) -> Selection {

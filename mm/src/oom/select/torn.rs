@@ -5,7 +5,7 @@ use core::cell::Cell;
 
 use super::truth::{Member, Population, machine};
 use super::*;
-use crate::oom::candidate::{Facts, GroupId};
+use crate::oom::facts::{Facts, GroupId};
 
 /// Candidates of which one is summed wrongly by `by` pages, the first `torn` times.
 struct Torn {

@@ -7,8 +7,10 @@ use core::cell::{Cell, RefCell};
 use super::key::Key;
 use super::{Slot, badness};
 use crate::counter::Range;
-use crate::oom::candidate::{Candidates, Facts, Memory, Reading, ScoreAdj};
-use crate::oom::scope::{Scope, Standing};
+use crate::oom::candidate::Candidates;
+use crate::oom::facts::{Facts, Memory, Reading, ScoreAdj};
+use crate::oom::scope::Scope;
+use crate::oom::standing::Standing;
 use crate::oom::{Outcome, Selection, TotalPages};
 
 /// A candidate: its facts, its true pages, and the reading that a cheap look returns.

@@ -21,7 +21,8 @@ use super::{Outcome, Read, SelectError, Selection, Stop, Victim};
 use super::{nobody, read, sum};
 use crate::counter::Range;
 use crate::oom::candidate::Candidates;
-use crate::oom::scope::{Scope, Standing};
+use crate::oom::scope::Scope;
+use crate::oom::standing::Standing;
 
 /// Chooses the maximum, unless too many are near it.
 #[derive(Clone, Copy, Debug)]

@@ -17,7 +17,7 @@ use crate::space::page_table::{Entry, Page, PageKind, Spot, What};
 use crate::space::rss::RssKind;
 use crate::space::swap::SwapSlot;
 use crate::space::{AddressSpace, Flag};
-use crate::units::{Order, Pfn, Vpn};
+use crate::units::{Order, Pfn, Vpn, count_of};
 use crate::vmstat::counters::{NodeItem, ZoneItem};
 
 /// The largest number of pages that are taken together and mapped under one hold of a lock.
@@ -136,8 +136,7 @@ impl<M: Machine> AddressSpace<M> {
         }
         // This is the price of entering, clearing and mapping; only the mapping happens under a
         // lock.
-        let pages = u32::try_from(batch.len).unwrap_or(u32::MAX);
-        memory.machine.spend(Work::Fault, pages);
+        memory.machine.spend(Work::Fault, count_of(batch.len));
         self.install(memory, version, spot, range, batch)
     }
 
@@ -147,7 +146,7 @@ impl<M: Machine> AddressSpace<M> {
             let is_missing = |&index: &u32| !is_own(entries.get(index));
             range.filter(is_missing).count()
         });
-        u32::try_from(missing).unwrap_or(u32::MAX)
+        count_of(missing)
     }
 
     /// Charges the budget for `pages` pages, at most [`TOGETHER`], and allocates them. If memory
@@ -249,10 +248,7 @@ impl<M: Machine> AddressSpace<M> {
         }
         let swapped = &batch.swapped[..batch.swapped_len];
         if !swapped.is_empty() {
-            machine.spend(
-                Work::SwapIn,
-                u32::try_from(swapped.len()).unwrap_or(u32::MAX),
-            );
+            machine.spend(Work::SwapIn, count_of(swapped.len()));
             self.rss
                 .add_growing(machine, RssKind::Swap, -signed(swapped.len() as u64));
             let given = spaces.swap.give_back(machine, swapped);

@@ -6,7 +6,8 @@ use std::rc::Weak;
 use std::sync::Arc;
 
 use plimsoll_mm::machine::Machine;
-use plimsoll_mm::oom::{Look, NodeSet, Owner, Process, Report, Row, Verdict};
+use plimsoll_mm::oom::{Look, Owner, Process, Report, Row, Verdict};
+use plimsoll_mm::topology::NodeSet;
 use plimsoll_mm::units::Nanos;
 use plimsoll_sim::Sim;
 
