@@ -7,7 +7,7 @@
 //! `vma_tree`, `mapping`: what is mapped. `page_table`: where its pages are. `map`, `fault`, `swapping`:
 //! what a living process does. `zap`, `gather`: how pages leave. `exit`, `reap`, `frontier`: how a dying
 //! address space is emptied, by its last user and by those who help. `rss`, `usage`, `budget`: how many
-//! pages, what killing would give back, and how many at most. `object`, `swap`, `lru`, `memory`: what address spaces share.
+//! pages, what killing would give back, and how many at most. `walk`: looking at page tables. `object`, `swap`, `lru`, `memory`: what address spaces share.
 
 pub mod budget;
 mod error;
@@ -28,6 +28,7 @@ pub mod swap;
 mod swapping;
 mod usage;
 pub mod vma_tree;
+mod walk;
 mod zap;
 
 use alloc::boxed::Box;
@@ -49,6 +50,7 @@ pub use self::memory::{Discard, Memory, Spaces};
 use self::page_table::{Entries, Entry, PageTable, SPACE_BITS, What};
 use self::rss::{BadRss, Rss};
 use self::vma_tree::{Vma, VmaTree};
+pub use self::walk::Walked;
 use crate::counter::InitError;
 use crate::machine::{Lock, Machine, RwLock, Word};
 use crate::site::{LockClass, Site};

@@ -1,6 +1,5 @@
 //! A small machine with easy prices, for tests.
 
-
 pub(crate) mod rw_scene;
 
 use plimsoll_mm::site::Work;

@@ -2,13 +2,13 @@
 //!
 //! A checker is a file of its own, `check_*.rs`, that knows one promise and nothing else.
 
-
 pub(crate) mod actor;
 pub(crate) mod balloon;
 pub(crate) mod check_holds;
 pub(crate) mod check_owners;
 pub(crate) mod check_shepherd;
 pub(crate) mod check_spaces;
+pub(crate) mod check_tables;
 pub(crate) mod check_whole;
 pub(crate) mod dice;
 pub(crate) mod mayor;
