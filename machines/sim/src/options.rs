@@ -10,7 +10,7 @@ pub struct SimOptions {
     /// How locks are simulated.
     pub lock_model: LockModel,
     /// Whether accesses that normally run ahead wait their turn as well: owner accesses of per-CPU
-    /// locks, relaxed loads, per-CPU words. Slower, and free of causality slips.
+    /// locks, relaxed loads, per-CPU words, tags of pages. Slower, and free of causality slips.
     pub strict: bool,
     /// How long a task runs while others want its CPU.
     pub slice: Nanos,
