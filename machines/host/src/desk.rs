@@ -4,11 +4,13 @@
 //! the machine's. A slot may wait and run at once: its job was deferred again while it ran, and
 //! will run once more. Lock: the table's; no handler runs inside it.
 
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::PoisonError;
 use std::time::Duration;
 
 use plimsoll_mm::machine::{Job, JobState};
 use plimsoll_mm::units::Nanos;
+
+use super::locks::sync::{Condvar, Mutex, MutexGuard};
 
 /// The longest wait for a deadline before looking at the clock again.
 const NAP_MAX: Duration = Duration::from_secs(3600);

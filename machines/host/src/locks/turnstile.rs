@@ -6,11 +6,11 @@
 //! The queue takes no memory: who waits may be on its way to give memory back. So there is room for
 //! some only; others look once a tick whether they can join.
 
-use std::sync::atomic::AtomicU32;
+use std::sync::PoisonError;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::thread::{self, Thread};
 use std::time::Duration;
+
+use super::sync::{self, AtomicU32, Mutex, MutexGuard, Thread};
 
 /// How long a waiter that may be killed sleeps before it looks again: one tick.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(1);
@@ -89,7 +89,7 @@ impl Turnstile {
             if killed() {
                 return None;
             }
-            thread::sleep(LOOK_EVERY);
+            sync::sleep(LOOK_EVERY);
         }
     }
 
@@ -131,7 +131,7 @@ impl Waiters {
         *free = Some(Waiter {
             number,
             purpose,
-            thread: thread::current(),
+            thread: sync::current(),
         });
         turnstile.publish(self);
         Some(number)
@@ -151,7 +151,7 @@ impl Place<'_> {
     pub(crate) fn wait(&self) {
         // Ends when all before have left. Being woken for another reason only means a look more.
         while !self.is_first() {
-            thread::park();
+            sync::park();
         }
     }
 
@@ -161,7 +161,7 @@ impl Place<'_> {
             if killed() {
                 return false;
             }
-            thread::park_timeout(LOOK_EVERY);
+            sync::park_timeout(LOOK_EVERY);
         }
         true
     }

@@ -1,0 +1,391 @@
+//! What the locks of real CPUs promise, and the desk of their jobs. Each function is one run: a checker calls
+//! it for every interleaving, or for many.
+//!
+//! Values inside a lock are atomics that are loaded and stored relaxed. So if two threads are inside at once,
+//! or the second does not see what the first wrote, an addition is lost, and no unsafe code is needed.
+
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+
+use plimsoll_mm::machine::{Job, JobState};
+use plimsoll_mm::units::Nanos;
+
+use crate::checker::thread::{self, JoinHandle};
+use crate::checker::{AtomicBool, AtomicU32, Condvar, Mutex};
+use crate::desk::Desk;
+use crate::raw::RawLock;
+use crate::ticket::Ticket;
+use crate::turnstile::{Place, Purpose, Turnstile};
+
+/// Adds 1 in two steps.
+fn add_one(sum: &AtomicU32) {
+    let before = sum.load(Relaxed);
+    sum.store(before + 1, Relaxed);
+}
+
+/// What threads wait for that would spin: a checker would let two of them spin for ever. It rings after each
+/// release.
+///
+/// It also orders, which would hide an ordering that the lock lacks. So nobody looks at it before it has looked
+/// at the lock twice.
+struct Bell {
+    rings: Mutex<u32>,
+    rung: Condvar,
+}
+
+impl Default for Bell {
+    fn default() -> Self {
+        Self {
+            rings: Mutex::new(0),
+            rung: Condvar::new(),
+        }
+    }
+}
+
+impl Bell {
+    fn ring(&self) {
+        *self.rings.lock().expect("nobody panics inside") += 1;
+        self.rung.notify_all();
+    }
+
+    fn heard(&self) -> u32 {
+        *self.rings.lock().expect("nobody panics inside")
+    }
+
+    fn wait_for_more_than(&self, heard: u32) -> u32 {
+        let mut rings = self.rings.lock().expect("nobody panics inside");
+        while *rings == heard {
+            rings = self.rung.wait(rings).expect("nobody panics inside");
+        }
+        *rings
+    }
+
+    /// How to wait for a lock.
+    fn relax(&self) -> impl FnMut(u32) {
+        let mut heard = 0;
+        move |looks| {
+            heard = match looks {
+                0 => 0,
+                // Whoever lets go after this rings after this.
+                1 => self.heard(),
+                _ => self.wait_for_more_than(heard),
+            };
+        }
+    }
+}
+
+fn spawn<S: Send + Sync + 'static>(state: &Arc<S>, body: fn(&S)) -> JoinHandle<()> {
+    let state = Arc::clone(state);
+    thread::spawn(move || body(&state))
+}
+
+fn join(thread: JoinHandle<()>) {
+    thread
+        .join()
+        .expect("a body that panics ends the whole model");
+}
+
+/// Why a thread left without the lock.
+struct GaveUp;
+
+/// A lock and what it guards.
+#[derive(Default)]
+struct Guarded<L> {
+    lock: L,
+    bell: Bell,
+    sum: AtomicU32,
+    won: AtomicU32,
+}
+
+impl<L: RawLock> Guarded<L> {
+    fn wait_and_add(&self) {
+        let held = self.lock.acquire(self.bell.relax());
+        add_one(&self.sum);
+        drop(held);
+        self.bell.ring();
+    }
+
+    /// The same, but gives up after two looks at a busy lock.
+    fn wait_little_and_add(&self) {
+        let give_up = |looks| {
+            if looks >= 2 {
+                // A panic without a message.
+                panic::resume_unwind(Box::new(GaveUp));
+            }
+        };
+        let waited = panic::catch_unwind(AssertUnwindSafe(|| self.lock.acquire(give_up)));
+        let Ok(_held) = waited else { return };
+        add_one(&self.sum);
+        self.won.fetch_add(1, Relaxed);
+    }
+
+    fn try_and_add(&self) {
+        let Some(held) = self.lock.try_acquire() else {
+            return;
+        };
+        add_one(&self.sum);
+        drop(held);
+        self.won.fetch_add(1, Relaxed);
+        self.bell.ring();
+    }
+}
+
+/// Threads that wait, `rounds` times each: the main one and so many others.
+pub(crate) fn holders_are_alone<L: RawLock + Send + Sync + 'static>(others: u32, rounds: u32) {
+    let guarded = Arc::new((Guarded::<L>::default(), rounds));
+    let body: fn(&(Guarded<L>, u32)) = |(guarded, rounds)| {
+        (0..*rounds).for_each(|_| guarded.wait_and_add());
+    };
+    let threads: Vec<_> = (0..others).map(|_| spawn(&guarded, body)).collect();
+    body(&guarded);
+    threads.into_iter().for_each(join);
+    let sum = guarded.0.sum.load(Relaxed);
+    assert_eq!(
+        sum,
+        (others + 1) * rounds,
+        "nothing that a holder did is lost"
+    );
+}
+
+/// The main thread and so many others that wait for a short while only, for a lock that a waiter may leave.
+pub(crate) fn who_gets_in_is_alone<L: RawLock + Send + Sync + 'static>(others: u32) {
+    let guarded = Arc::new(Guarded::<L>::default());
+    let waits = Guarded::wait_little_and_add;
+    let threads: Vec<_> = (0..others).map(|_| spawn(&guarded, waits)).collect();
+    guarded.wait_little_and_add();
+    let tries = spawn(&guarded, Guarded::try_and_add);
+    threads.into_iter().for_each(join);
+    join(tries);
+    let (sum, won) = (guarded.sum.load(Relaxed), guarded.won.load(Relaxed));
+    assert_eq!(sum, won, "nothing that a holder did is lost");
+    assert!(won > 0, "one of them was first");
+}
+
+/// One thread waits, two others only try.
+pub(crate) fn who_tries_is_alone_too<L: RawLock + Send + Sync + 'static>() {
+    let guarded = Arc::new(Guarded::<L>::default());
+    let threads = [(); 2].map(|()| spawn(&guarded, Guarded::try_and_add));
+    guarded.wait_and_add();
+    threads.into_iter().for_each(join);
+    let (sum, won) = (guarded.sum.load(Relaxed), guarded.won.load(Relaxed));
+    assert_eq!(sum, won + 1, "nothing that a holder did is lost");
+    let free = guarded.lock.try_acquire();
+    assert!(free.is_some(), "everybody has let go");
+}
+
+pub(crate) fn tickets_wrap() {
+    let wrapping = Arc::new(Guarded {
+        lock: Ticket {
+            next: AtomicU32::new(u32::MAX),
+            serving: AtomicU32::new(u32::MAX),
+        },
+        bell: Bell::default(),
+        sum: AtomicU32::new(0),
+        won: AtomicU32::new(0),
+    });
+    let threads = [(); 2].map(|()| spawn(&wrapping, Guarded::wait_and_add));
+    threads.into_iter().for_each(join);
+    wrapping.wait_and_add();
+    assert_eq!(wrapping.sum.load(Relaxed), 3, "nothing is lost");
+    assert_eq!(wrapping.lock.next.load(Relaxed), 2, "it has wrapped");
+}
+
+/// A lock, those who have a ticket, and who was served last.
+#[derive(Default)]
+struct Queued {
+    lock: Ticket,
+    tickets: Bell,
+    released: Bell,
+    served: AtomicU32,
+}
+
+impl Queued {
+    /// Waits to be number `nth`; the lock is taken when it comes.
+    fn queue(&self, nth: u32) {
+        let mut relax = self.released.relax();
+        let held = self.lock.acquire(|looks| {
+            if looks == 0 {
+                self.tickets.ring();
+            }
+            relax(looks);
+        });
+        assert_eq!(self.served.load(Relaxed), nth - 1, "others came before it");
+        self.served.store(nth, Relaxed);
+        drop(held);
+        self.released.ring();
+    }
+}
+
+/// Two threads that take their tickets one after the other, while a third holds the lock.
+pub(crate) fn tickets_are_served_in_order() {
+    let queued = Arc::new(Queued::default());
+    let held = queued.lock.acquire(|_| panic!("nobody has it"));
+    let first = spawn(&queued, |queued| queued.queue(1));
+    queued.tickets.wait_for_more_than(0);
+    let second = spawn(&queued, |queued| queued.queue(2));
+    queued.tickets.wait_for_more_than(1);
+    drop(held);
+    queued.released.ring();
+    [first, second].into_iter().for_each(join);
+    assert_eq!(queued.served.load(Relaxed), 2, "nobody is lost");
+}
+
+/// A turnstile, and what is done behind it.
+#[derive(Default)]
+struct Behind {
+    turnstile: Turnstile,
+    sum: AtomicU32,
+    killed: AtomicBool,
+    joined: AtomicU32,
+}
+
+impl Behind {
+    fn pass(&self) {
+        let place = self.turnstile.join(Purpose::Write);
+        assert!(self.turnstile.writer_waits(), "it does");
+        place.wait();
+        add_one(&self.sum);
+    }
+
+    /// Whether it got in.
+    fn pass_unless_killed(&self) -> bool {
+        let killed = || self.killed.load(Relaxed);
+        let Some(place) = self.turnstile.join_unless(Purpose::Read, killed) else {
+            return false;
+        };
+        let is_first = place.wait_unless(killed);
+        if is_first {
+            add_one(&self.sum);
+        }
+        is_first
+    }
+
+    fn is_whole(&self) {
+        assert!(self.turnstile.is_empty(), "all have left");
+        assert!(!self.turnstile.writer_waits(), "writers as well");
+        // And the next one gets through.
+        self.turnstile.join(Purpose::Read).wait();
+    }
+}
+
+/// The main thread and so many others pass.
+pub(crate) fn who_waits_passes_alone(others: u32) {
+    let behind = Arc::new(Behind::default());
+    let threads: Vec<_> = (0..others).map(|_| spawn(&behind, Behind::pass)).collect();
+    behind.pass();
+    threads.into_iter().for_each(join);
+    assert_eq!(behind.sum.load(Relaxed), others + 1, "nobody is lost");
+    behind.is_whole();
+}
+
+/// Two that join one after the other while a third is first.
+pub(crate) fn who_waits_passes_in_order() {
+    let behind = Arc::new(Behind::default());
+    let first = behind.turnstile.join(Purpose::Read);
+    let pass = |behind: &Behind, nth: u32| {
+        while behind.joined.load(Acquire) != nth {
+            thread::yield_now();
+        }
+        let place = behind.turnstile.join(Purpose::Read);
+        behind.joined.store(nth + 1, Release);
+        place.wait();
+        assert_eq!(behind.sum.load(Relaxed), nth, "others were before it");
+        behind.sum.store(nth + 1, Relaxed);
+    };
+    let second = Arc::clone(&behind);
+    let second = thread::spawn(move || pass(&second, 0));
+    let third = Arc::clone(&behind);
+    let third = thread::spawn(move || pass(&third, 1));
+    first.wait();
+    drop(first);
+    [second, third].into_iter().for_each(join);
+    assert_eq!(behind.sum.load(Relaxed), 2, "nobody is lost");
+    behind.is_whole();
+}
+
+/// One waits to be killed or to pass, another one passes after it, and the first in the queue leaves.
+pub(crate) fn who_was_killed_leaves_the_queue_whole() {
+    let behind = Arc::new(Behind::default());
+    let first: Place<'_> = behind.turnstile.join(Purpose::Write);
+    let mortal = spawn(&behind, |behind| {
+        if behind.pass_unless_killed() {
+            behind.joined.fetch_add(1, AcqRel);
+        }
+    });
+    let patient = spawn(&behind, Behind::pass);
+    behind.killed.store(true, Relaxed);
+    drop(first);
+    [mortal, patient].into_iter().for_each(join);
+    let passed = 1 + behind.joined.load(Relaxed);
+    assert_eq!(
+        behind.sum.load(Relaxed),
+        passed,
+        "each passed alone, or not"
+    );
+    behind.is_whole();
+}
+
+/// A desk, and how often its job has started.
+#[derive(Default)]
+struct Desked {
+    desk: Desk,
+    starts: AtomicU32,
+    /// Written by a job while it runs.
+    sum: AtomicU32,
+}
+
+const JOB: Job = Job::VmstatUpdate;
+const NOW: Nanos = Nanos(5);
+
+impl Desked {
+    fn work(&self) {
+        while let Some(running) = self.desk.next(|| NOW) {
+            assert!(running.job == JOB, "no other was deferred");
+            assert_ne!(self.desk.state(JOB), JobState::Dormant, "it runs");
+            self.starts.fetch_add(1, AcqRel);
+            add_one(&self.sum);
+        }
+    }
+
+    fn wait_for(&self, starts: u32) {
+        while self.starts.load(Acquire) < starts {
+            thread::yield_now();
+        }
+    }
+}
+
+/// A job is deferred, and again once it has started; then the desk closes.
+pub(crate) fn a_deferred_job_starts() {
+    let desked = Arc::new(Desked::default());
+    let worker = spawn(&desked, Desked::work);
+    desked.desk.defer(JOB, NOW);
+    desked.wait_for(1);
+    desked.desk.defer(JOB, Nanos(0));
+    desked.wait_for(2);
+    desked.desk.close();
+    join(worker);
+    assert_eq!(
+        desked.starts.load(Relaxed),
+        2,
+        "as often as it was deferred"
+    );
+    assert_eq!(desked.sum.load(Relaxed), 2);
+    assert_eq!(desked.desk.state(JOB), JobState::Dormant);
+}
+
+/// A worker that sleeps is woken to go home, and what was not due yet keeps waiting.
+pub(crate) fn a_desk_that_closes_sends_its_worker_home() {
+    let desked = Arc::new(Desked::default());
+    let worker = spawn(&desked, Desked::work);
+    desked.desk.defer(JOB, Nanos(NOW.0 + 1));
+    desked.desk.close();
+    join(worker);
+    assert_eq!(desked.starts.load(Relaxed), 0, "its time had not come");
+    assert_eq!(desked.desk.state(JOB), JobState::Pending);
+    desked.desk.cancel(JOB);
+    desked.desk.defer(JOB, NOW);
+    desked.desk.open();
+    drop(desked.desk.next(|| NOW).expect("it is due"));
+    assert_eq!(desked.desk.state(JOB), JobState::Dormant);
+}
