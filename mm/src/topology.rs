@@ -1,23 +1,24 @@
-//! Which CPUs share what.
+//! The topology of a machine: which CPUs share a core, a cache, a node or a socket.
 
 use alloc::vec::Vec;
 
 use crate::units::{CpuId, NodeId};
 
-/// Where one CPU sits. Numbers are unique across the machine, not within the parent.
+/// The place of one CPU in the machine. Numbers are unique across the machine, not within the
+/// parent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CpuPlace {
-    /// Physical core; SMT siblings share it.
+    /// The physical core, which SMT siblings share.
     pub core: u32,
     /// Last-level cache.
     pub llc: u32,
     /// Memory node.
     pub node: NodeId,
-    /// Socket.
+    /// The number of its socket.
     pub socket: u32,
 }
 
-/// How far apart two CPUs are, nearest first.
+/// The distance between two CPUs, nearest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Distance {
     /// The same CPU.
@@ -39,10 +40,10 @@ pub struct Topology {
 }
 
 impl Topology {
-    /// A machine of these CPUs, at least one; the index is the CPU id.
+    /// A machine of these CPUs. The index in `places` is the CPU's number.
     ///
     /// # Panics
-    /// Without a CPU: a machine that runs nothing is a mistake of the caller.
+    /// If `places` is empty, because a machine without a CPU is a mistake of the caller.
     #[must_use]
     pub fn new(places: Vec<CpuPlace>) -> Self {
         assert!(!places.is_empty(), "a machine has at least one CPU");
@@ -61,24 +62,24 @@ impl Topology {
         Self::new((0..cpus).map(place).collect())
     }
 
-    /// How many CPUs can exist (Linux: `nr_cpu_ids`).
+    /// The number of possible CPUs (Linux: `nr_cpu_ids`).
     #[must_use]
     pub fn cpus(&self) -> u32 {
         u32::try_from(self.places.len()).unwrap_or(u32::MAX)
     }
 
-    /// Every CPU id.
+    /// Every CPU's number, ascending.
     pub fn ids(&self) -> impl DoubleEndedIterator<Item = CpuId> + use<> {
         (0..self.cpus()).map(CpuId)
     }
 
-    /// Where `cpu` sits.
+    /// The place of `cpu`.
     #[must_use]
     pub fn place(&self, cpu: CpuId) -> CpuPlace {
         self.places[cpu.index()]
     }
 
-    /// How many memory nodes the CPUs are on: the highest node number plus one.
+    /// The highest number of a node that has a CPU, plus one.
     #[must_use]
     pub fn nodes(&self) -> u32 {
         self.places
@@ -88,7 +89,7 @@ impl Topology {
             .unwrap_or(0)
     }
 
-    /// How far apart `a` and `b` are.
+    /// The distance between `a` and `b`.
     #[must_use]
     pub fn distance(&self, a: CpuId, b: CpuId) -> Distance {
         let (at, bt) = (self.place(a), self.place(b));

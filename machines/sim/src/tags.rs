@@ -1,11 +1,11 @@
 //! Page tags, stored only where a block was split.
 //!
-//! A block of 1024 pages has a byte for its first tag until another of its tags differs from what
-//! fresh tags read as; from then on it has a byte for each. So a terabyte of memory needs nine
-//! bytes per 4 MiB until its blocks are split, even if whole blocks are handed out.
+//! A block of 1024 pages has a byte for its first tag until another of its tags differs from the
+//! fresh value; from then on it has a byte for each page. So a terabyte of memory needs nine bytes
+//! per 4 MiB until its blocks are split, even if whole blocks are handed out.
 //!
-//! A tag costs nothing. In strict mode every access waits for its turn, so that others may come between the
-//! release of a zone lock and a tag that is written after it.
+//! Access to a tag costs no time. In strict mode each access waits for its turn, so that another CPU may come
+//! between the release of a zone lock and a tag that is written after it.
 
 use std::cell::{Cell, OnceCell};
 use std::fmt;
@@ -16,13 +16,13 @@ use plimsoll_mm::units::Pages;
 
 use crate::engine::Inner;
 
-/// Pages of one chunk: a block of the largest order.
+/// Number of pages of a chunk: a block of the largest order.
 const CHUNK: usize = 1024;
 
-/// Tags of one block.
+/// The tags of one block.
 type Chunk = Box<[Cell<u8>; CHUNK]>;
 
-/// One byte per page frame.
+/// The tags of a zone: one byte per page frame.
 pub struct SimTags {
     chunks: Box<[OnceCell<Chunk>]>,
     /// The first tag of each block that has no chunk.
@@ -51,7 +51,7 @@ impl SimTags {
         }
     }
 
-    /// Where the tag of `page` is, unless its block has no chunk.
+    /// The stored tag of `page`; `None` if its block has no chunk.
     #[inline(always)]
     fn stored(&self, page: u32) -> Option<&Cell<u8>> {
         let page = page as usize;

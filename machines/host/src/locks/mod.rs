@@ -1,11 +1,12 @@
 //! The locks of the host: [`TicketLock`] first come, first served; [`OwnerLock`] a flag;
 //! [`SharedLock`], which readers share.
 //!
-//! The first two are a raw lock (`raw`; `ticket`, `flag`) around a value (`guarded`). A raw lock knows how to wait and how to be
-//! released by dropping what its acquisition returned, so a panic in a closure releases it.
+//! The first two are a raw lock (`ticket`, `flag`) around a value (`guarded`). A raw lock (`raw`) knows how
+//! to wait and how to be released by dropping what its acquisition returned, so a panic in a closure
+//! releases it.
 //!
-//! Raw locks and the queue before a [`SharedLock`] (`turnstile`) name atomics and threads through `sync` alone:
-//! the model checkers run the same files.
+//! The raw locks and the queue in front of a [`SharedLock`] (`turnstile`) name atomics and threads through
+//! `sync` only, so that the model checkers run the same files over their own atomics.
 //!
 //! Sleeping classes use the same ticket locks: after a bounded spin a waiter yields its CPU, which
 //! is all that sleeping would buy here. Who waits for a [`SharedLock`], perhaps for long, sleeps.

@@ -1,4 +1,5 @@
-//! What killing the user of an address space would give back: cheaply, exactly, and for many at once.
+//! The pages that killing the user of an address space would give back: as a cheap reading,
+//! exactly, and for many address spaces at once.
 
 use plimsoll_host::Host;
 use plimsoll_mm::counter::Counting;
@@ -13,10 +14,10 @@ use plimsoll_mm::vmstat::Manager;
 
 const CPUS: u32 = 64;
 const SPACES: u64 = 90;
-/// The one that has ended.
+/// The tenant that counts as gone.
 const GONE: u32 = 30;
 
-/// Address spaces that may be emptied, and one that has been.
+/// Address spaces as candidates for a kill; one of them counts as gone.
 struct Tenants<'a> {
     host: &'a Host,
     spaces: &'a [AddressSpace<Host>],
@@ -55,7 +56,7 @@ impl Candidates for Tenants<'_> {
     }
 }
 
-/// Touches some pages on several CPUs, and lets some of them go to swap.
+/// Touches some pages on several CPUs, and swaps a few of them out.
 fn touch(space: &AddressSpace<Host>, memory: Memory<'_, Host>, nth: u64) {
     let heap = MapRequest {
         place: Place::Highest,
@@ -115,7 +116,7 @@ fn the_most_is_found_by_usage_however_pages_are_counted() {
     }
 }
 
-/// By kinds, by reading, alone and together.
+/// Checks that the sums by kind, the cheap reading, the exact sum and the sums of many agree.
 fn every_way_says_the_same(tenants: &Tenants<'_>) {
     let host = tenants.host;
     for tenant in (0..tenants.len()).filter(|tenant| *tenant != GONE) {

@@ -1,4 +1,4 @@
-//! How far a CPU's differentials run before they are folded, with some CPUs online and with all.
+//! The largest differential that a CPU keeps unfolded, with some CPUs online and with all.
 
 use crate::support;
 
@@ -18,7 +18,7 @@ use support::small::profile;
 const CPUS: u32 = 8;
 const PAGES: Pages = Pages(1 << 22);
 
-/// The largest count that stays a differential of CPU 0.
+/// Returns the largest count that CPU 0 keeps as a differential.
 fn unfolded(small: &Small, count: fn(&Manager<Sim>, &Sim, i64)) -> u32 {
     let found = Rc::new(Cell::new(0));
     let note = Rc::clone(&found);

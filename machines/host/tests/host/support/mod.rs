@@ -1,4 +1,4 @@
-//! What tests of address spaces on real CPUs share.
+//! A world and a model for the tests of address spaces on real CPUs.
 
 pub(crate) mod model;
 pub(crate) mod world;
