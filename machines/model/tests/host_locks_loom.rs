@@ -1,4 +1,4 @@
-//! Locks of real CPUs under loom: the files of `host` over loom's atomics, every interleaving, on weak memory.
+//! The locks of `host` under loom: the same files over loom's atomics, on weak memory.
 
 #[path = "../../host/src/desk.rs"]
 mod desk;
@@ -19,7 +19,7 @@ mod locks {
     pub(crate) use super::sync;
 }
 
-/// What laws are written with.
+/// Threads and atomics for the laws.
 mod checker {
     pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU32};
     pub(crate) use loom::sync::{Condvar, Mutex};
@@ -29,7 +29,7 @@ mod checker {
 use flag::Flag;
 use ticket::Ticket;
 
-/// Without a bound on preemptions, unless a law is too large.
+/// Tries all interleavings of `run`, or those with at most `preemptions`.
 fn explore(preemptions: Option<usize>, run: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = builder.preemption_bound.or(preemptions);
@@ -37,19 +37,19 @@ fn explore(preemptions: Option<usize>, run: impl Fn() + Send + Sync + 'static) {
     builder.check(run);
 }
 
-/// A flag that is busy is set once more by a thread that finds it so. Loom does not know that this comes before
-/// the release, and has it look busy for ever: so waiters give up here. Shuttle has them wait.
+/// A thread that finds the flag busy has set it once more. Loom does not know that this write comes before the
+/// release, and lets the flag look busy for ever. So waiters give up here; under shuttle they wait.
 #[test]
 fn a_flag_has_one_holder() {
-    explore(None, || laws::who_gets_in_is_alone::<Flag>(0));
-    explore(Some(2), || laws::who_gets_in_is_alone::<Flag>(1));
+    explore(None, || laws::impatient_waiters_are_alone::<Flag>(0));
+    explore(Some(2), || laws::impatient_waiters_are_alone::<Flag>(1));
 }
 
 #[test]
 fn a_ticket_has_one_holder() {
     explore(None, || laws::holders_are_alone::<Ticket>(1, 1));
     explore(Some(2), || laws::holders_are_alone::<Ticket>(2, 1));
-    explore(Some(2), laws::who_tries_is_alone_too::<Ticket>);
+    explore(Some(2), laws::tries_are_alone_too::<Ticket>);
     explore(Some(2), laws::tickets_wrap);
 }
 
@@ -59,15 +59,15 @@ fn tickets_are_served_in_order() {
 }
 
 #[test]
-fn nobody_is_lost_in_a_turnstile() {
-    explore(None, || laws::who_waits_passes_alone(1));
-    explore(Some(2), || laws::who_waits_passes_alone(2));
-    explore(Some(2), laws::who_waits_passes_in_order);
+fn no_waiter_is_lost_in_a_turnstile() {
+    explore(None, || laws::waiters_pass_alone(1));
+    explore(Some(2), || laws::waiters_pass_alone(2));
+    explore(Some(2), laws::waiters_pass_in_order);
 }
 
 #[test]
-fn who_was_killed_leaves_a_turnstile_whole() {
-    explore(Some(2), laws::who_was_killed_leaves_the_queue_whole);
+fn a_killed_waiter_leaves_a_turnstile_whole() {
+    explore(Some(2), laws::a_killed_waiter_leaves_the_queue_whole);
 }
 
 #[test]

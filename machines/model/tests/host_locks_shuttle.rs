@@ -1,4 +1,4 @@
-//! Locks of real CPUs under shuttle: the files of `host` over shuttle's atomics, more threads, at random.
+//! The locks of `host` under shuttle: the same files over shuttle's atomics, with more threads, at random.
 
 #[path = "../../host/src/desk.rs"]
 mod desk;
@@ -13,7 +13,7 @@ mod ticket;
 #[path = "../../host/src/locks/turnstile.rs"]
 mod turnstile;
 
-/// The module that locks of `host` name atomics and threads through.
+/// The module through which the locks of `host` name atomics and threads.
 mod sync {
     pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicU32};
     pub(crate) use shuttle::sync::{Condvar, Mutex, MutexGuard};
@@ -24,7 +24,7 @@ mod locks {
     pub(crate) use super::sync;
 }
 
-/// What laws are written with.
+/// Threads and atomics for the laws.
 mod checker {
     pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicU32};
     pub(crate) use shuttle::sync::{Condvar, Mutex};
@@ -36,12 +36,12 @@ use shuttle::scheduler::RandomScheduler;
 use shuttle::{Config, Runner};
 use ticket::Ticket;
 
-/// Where random choices start from: what failed fails again.
+/// The seed of the random choices: a law that failed fails again.
 const SEED: u64 = 0x706c_696d;
 
 fn explore(schedules: usize, run: impl Fn() + Send + Sync + 'static) {
     let mut config = Config::new();
-    // It warns that orderings are ignored.
+    // Shuttle would warn that it ignores orderings.
     config.silence_warnings = true;
     Runner::new(RandomScheduler::new_from_seed(SEED, schedules), config).run(run);
 }
@@ -50,24 +50,24 @@ fn explore(schedules: usize, run: impl Fn() + Send + Sync + 'static) {
 fn locks_have_one_holder() {
     explore(2000, || laws::holders_are_alone::<Flag>(4, 2));
     explore(2000, || laws::holders_are_alone::<Ticket>(4, 2));
-    explore(2000, || laws::who_gets_in_is_alone::<Flag>(3));
-    explore(2000, laws::who_tries_is_alone_too::<Flag>);
-    explore(2000, laws::who_tries_is_alone_too::<Ticket>);
+    explore(2000, || laws::impatient_waiters_are_alone::<Flag>(3));
+    explore(2000, laws::tries_are_alone_too::<Flag>);
+    explore(2000, laws::tries_are_alone_too::<Ticket>);
     explore(2000, laws::tickets_wrap);
     explore(2000, laws::tickets_are_served_in_order);
 }
 
 #[test]
-fn nobody_is_lost_in_a_turnstile() {
-    explore(2000, || laws::who_waits_passes_alone(4));
-    explore(2000, laws::who_waits_passes_in_order);
-    explore(2000, laws::who_was_killed_leaves_the_queue_whole);
+fn no_waiter_is_lost_in_a_turnstile() {
+    explore(2000, || laws::waiters_pass_alone(4));
+    explore(2000, laws::waiters_pass_in_order);
+    explore(2000, laws::a_killed_waiter_leaves_the_queue_whole);
 }
 
-/// There is room for 16.
+/// The queue has room for 16 waiters; here 20 come.
 #[test]
-fn a_full_turnstile_lets_all_in_in_the_end() {
-    explore(300, || laws::who_waits_passes_alone(19));
+fn a_full_turnstile_lets_every_waiter_in() {
+    explore(300, || laws::waiters_pass_alone(19));
 }
 
 #[test]

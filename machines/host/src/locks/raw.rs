@@ -1,4 +1,4 @@
-//! What a lock without a value can do.
+//! The interface of a lock without a value.
 
 /// A lock without a value.
 pub(crate) trait RawLock: Default {

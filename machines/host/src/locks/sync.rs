@@ -1,5 +1,7 @@
-//! What raw locks, the turnstile and the desk of jobs are made of. They name it through this module, so that
-//! the model checkers run the same files over their own (`machines/model/tests/host_locks_*.rs`).
+//! The atomics, mutexes and threads of the raw locks, of the turnstile and of the desk of jobs.
+//!
+//! They are named through this module only, so that the model checkers can run the same files over their own
+//! primitives (`machines/model/tests/host_locks_*.rs`).
 
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicU32};
 pub(crate) use std::sync::{Condvar, Mutex, MutexGuard};

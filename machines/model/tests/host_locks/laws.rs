@@ -1,5 +1,5 @@
-//! What the locks of real CPUs promise, and the desk of their jobs. Each function is one run: a checker calls
-//! it for every interleaving, or for many.
+//! Laws of the locks of `host`, and of its desk of jobs. Each function is one run; a checker calls it once for
+//! each interleaving.
 //!
 //! Values inside a lock are atomics that are loaded and stored relaxed. So if two threads are inside at once,
 //! or the second does not see what the first wrote, an addition is lost, and no unsafe code is needed.
@@ -24,11 +24,11 @@ fn add_one(sum: &AtomicU32) {
     sum.store(before + 1, Relaxed);
 }
 
-/// What threads wait for that would spin: a checker would let two of them spin for ever. It rings after each
-/// release.
+/// Rings after each release of a lock. Waiters of the lock sleep until then instead of spinning, because a
+/// checker would let two spinning threads take turns for ever.
 ///
-/// It also orders, which would hide an ordering that the lock lacks. So nobody looks at it before it has looked
-/// at the lock twice.
+/// The bell orders memory too, which would hide an ordering that the lock lacks. So a waiter looks at the bell
+/// only after two looks at the lock.
 struct Bell {
     rings: Mutex<u32>,
     rung: Condvar,
@@ -61,13 +61,13 @@ impl Bell {
         *rings
     }
 
-    /// How to wait for a lock.
+    /// The way to wait for a lock.
     fn relax(&self) -> impl FnMut(u32) {
         let mut heard = 0;
         move |looks| {
             heard = match looks {
                 0 => 0,
-                // Whoever lets go after this rings after this.
+                // A release after this look at the bell rings after it.
                 1 => self.heard(),
                 _ => self.wait_for_more_than(heard),
             };
@@ -131,7 +131,7 @@ impl<L: RawLock> Guarded<L> {
     }
 }
 
-/// Threads that wait, `rounds` times each: the main one and so many others.
+/// The main thread and `others` more take the lock `rounds` times each.
 pub(crate) fn holders_are_alone<L: RawLock + Send + Sync + 'static>(others: u32, rounds: u32) {
     let guarded = Arc::new((Guarded::<L>::default(), rounds));
     let body: fn(&(Guarded<L>, u32)) = |(guarded, rounds)| {
@@ -141,15 +141,12 @@ pub(crate) fn holders_are_alone<L: RawLock + Send + Sync + 'static>(others: u32,
     body(&guarded);
     threads.into_iter().for_each(join);
     let sum = guarded.0.sum.load(Relaxed);
-    assert_eq!(
-        sum,
-        (others + 1) * rounds,
-        "nothing that a holder did is lost"
-    );
+    assert_eq!(sum, (others + 1) * rounds, "no holder's addition is lost");
 }
 
-/// The main thread and so many others that wait for a short while only, for a lock that a waiter may leave.
-pub(crate) fn who_gets_in_is_alone<L: RawLock + Send + Sync + 'static>(others: u32) {
+/// The main thread and `others` more wait for two looks only; one more thread only tries. The lock has to be one
+/// whose waiters may give up.
+pub(crate) fn impatient_waiters_are_alone<L: RawLock + Send + Sync + 'static>(others: u32) {
     let guarded = Arc::new(Guarded::<L>::default());
     let waits = Guarded::wait_little_and_add;
     let threads: Vec<_> = (0..others).map(|_| spawn(&guarded, waits)).collect();
@@ -158,20 +155,20 @@ pub(crate) fn who_gets_in_is_alone<L: RawLock + Send + Sync + 'static>(others: u
     threads.into_iter().for_each(join);
     join(tries);
     let (sum, won) = (guarded.sum.load(Relaxed), guarded.won.load(Relaxed));
-    assert_eq!(sum, won, "nothing that a holder did is lost");
-    assert!(won > 0, "one of them was first");
+    assert_eq!(sum, won, "no holder's addition is lost");
+    assert!(won > 0, "the first one got in");
 }
 
-/// One thread waits, two others only try.
-pub(crate) fn who_tries_is_alone_too<L: RawLock + Send + Sync + 'static>() {
+/// One thread waits, and two others only try.
+pub(crate) fn tries_are_alone_too<L: RawLock + Send + Sync + 'static>() {
     let guarded = Arc::new(Guarded::<L>::default());
     let threads = [(); 2].map(|()| spawn(&guarded, Guarded::try_and_add));
     guarded.wait_and_add();
     threads.into_iter().for_each(join);
     let (sum, won) = (guarded.sum.load(Relaxed), guarded.won.load(Relaxed));
-    assert_eq!(sum, won + 1, "nothing that a holder did is lost");
+    assert_eq!(sum, won + 1, "no holder's addition is lost");
     let free = guarded.lock.try_acquire();
-    assert!(free.is_some(), "everybody has let go");
+    assert!(free.is_some(), "all threads have let go");
 }
 
 pub(crate) fn tickets_wrap() {
@@ -191,7 +188,7 @@ pub(crate) fn tickets_wrap() {
     assert_eq!(wrapping.lock.next.load(Relaxed), 2, "it has wrapped");
 }
 
-/// A lock, those who have a ticket, and who was served last.
+/// A ticket lock, and the number of the thread that it served last.
 #[derive(Default)]
 struct Queued {
     lock: Ticket,
@@ -201,7 +198,7 @@ struct Queued {
 }
 
 impl Queued {
-    /// Waits to be number `nth`; the lock is taken when it comes.
+    /// Waits in the queue as number `nth`. The lock is held when the thread comes.
     fn queue(&self, nth: u32) {
         let mut relax = self.released.relax();
         let held = self.lock.acquire(|looks| {
@@ -210,7 +207,11 @@ impl Queued {
             }
             relax(looks);
         });
-        assert_eq!(self.served.load(Relaxed), nth - 1, "others came before it");
+        assert_eq!(
+            self.served.load(Relaxed),
+            nth - 1,
+            "the others came before it"
+        );
         self.served.store(nth, Relaxed);
         drop(held);
         self.released.ring();
@@ -220,7 +221,7 @@ impl Queued {
 /// Two threads that take their tickets one after the other, while a third holds the lock.
 pub(crate) fn tickets_are_served_in_order() {
     let queued = Arc::new(Queued::default());
-    let held = queued.lock.acquire(|_| panic!("nobody has it"));
+    let held = queued.lock.acquire(|_| panic!("it is free"));
     let first = spawn(&queued, |queued| queued.queue(1));
     queued.tickets.wait_for_more_than(0);
     let second = spawn(&queued, |queued| queued.queue(2));
@@ -228,10 +229,10 @@ pub(crate) fn tickets_are_served_in_order() {
     drop(held);
     queued.released.ring();
     [first, second].into_iter().for_each(join);
-    assert_eq!(queued.served.load(Relaxed), 2, "nobody is lost");
+    assert_eq!(queued.served.load(Relaxed), 2, "no thread is lost");
 }
 
-/// A turnstile, and what is done behind it.
+/// A turnstile, and a sum that the first in its queue adds to.
 #[derive(Default)]
 struct Behind {
     turnstile: Turnstile,
@@ -248,7 +249,7 @@ impl Behind {
         add_one(&self.sum);
     }
 
-    /// Whether it got in.
+    /// The same for a waiter that may be killed. Returns whether it was first.
     fn pass_unless_killed(&self) -> bool {
         let killed = || self.killed.load(Relaxed);
         let Some(place) = self.turnstile.join_unless(Purpose::Read, killed) else {
@@ -263,24 +264,24 @@ impl Behind {
 
     fn is_whole(&self) {
         assert!(self.turnstile.is_empty(), "all have left");
-        assert!(!self.turnstile.writer_waits(), "writers as well");
-        // And the next one gets through.
+        assert!(!self.turnstile.writer_waits(), "writers have left as well");
+        // The next thread gets through.
         self.turnstile.join(Purpose::Read).wait();
     }
 }
 
-/// The main thread and so many others pass.
-pub(crate) fn who_waits_passes_alone(others: u32) {
+/// The main thread and `others` more pass.
+pub(crate) fn waiters_pass_alone(others: u32) {
     let behind = Arc::new(Behind::default());
     let threads: Vec<_> = (0..others).map(|_| spawn(&behind, Behind::pass)).collect();
     behind.pass();
     threads.into_iter().for_each(join);
-    assert_eq!(behind.sum.load(Relaxed), others + 1, "nobody is lost");
+    assert_eq!(behind.sum.load(Relaxed), others + 1, "no thread is lost");
     behind.is_whole();
 }
 
-/// Two that join one after the other while a third is first.
-pub(crate) fn who_waits_passes_in_order() {
+/// Two threads join one after the other, while the main thread is first.
+pub(crate) fn waiters_pass_in_order() {
     let behind = Arc::new(Behind::default());
     let first = behind.turnstile.join(Purpose::Read);
     let pass = |behind: &Behind, nth: u32| {
@@ -290,7 +291,7 @@ pub(crate) fn who_waits_passes_in_order() {
         let place = behind.turnstile.join(Purpose::Read);
         behind.joined.store(nth + 1, Release);
         place.wait();
-        assert_eq!(behind.sum.load(Relaxed), nth, "others were before it");
+        assert_eq!(behind.sum.load(Relaxed), nth, "the others were before it");
         behind.sum.store(nth + 1, Relaxed);
     };
     let second = Arc::clone(&behind);
@@ -300,12 +301,12 @@ pub(crate) fn who_waits_passes_in_order() {
     first.wait();
     drop(first);
     [second, third].into_iter().for_each(join);
-    assert_eq!(behind.sum.load(Relaxed), 2, "nobody is lost");
+    assert_eq!(behind.sum.load(Relaxed), 2, "no thread is lost");
     behind.is_whole();
 }
 
-/// One waits to be killed or to pass, another one passes after it, and the first in the queue leaves.
-pub(crate) fn who_was_killed_leaves_the_queue_whole() {
+/// One waiter is killed, or passes before that. Another waiter passes, and the main thread, which was first, leaves.
+pub(crate) fn a_killed_waiter_leaves_the_queue_whole() {
     let behind = Arc::new(Behind::default());
     let first: Place<'_> = behind.turnstile.join(Purpose::Write);
     let mortal = spawn(&behind, |behind| {
@@ -321,12 +322,12 @@ pub(crate) fn who_was_killed_leaves_the_queue_whole() {
     assert_eq!(
         behind.sum.load(Relaxed),
         passed,
-        "each passed alone, or not"
+        "each waiter that passed was alone"
     );
     behind.is_whole();
 }
 
-/// A desk, and how often its job has started.
+/// A desk, and the number of starts of its job.
 #[derive(Default)]
 struct Desked {
     desk: Desk,
@@ -341,7 +342,7 @@ const NOW: Nanos = Nanos(5);
 impl Desked {
     fn work(&self) {
         while let Some(running) = self.desk.next(|| NOW) {
-            assert!(running.job == JOB, "no other was deferred");
+            assert!(running.job == JOB, "no other job was deferred");
             assert_ne!(self.desk.state(JOB), JobState::Dormant, "it runs");
             self.starts.fetch_add(1, AcqRel);
             add_one(&self.sum);
@@ -355,7 +356,7 @@ impl Desked {
     }
 }
 
-/// A job is deferred, and again once it has started; then the desk closes.
+/// A job is deferred, and deferred again once it has started. Then the desk closes.
 pub(crate) fn a_deferred_job_starts() {
     let desked = Arc::new(Desked::default());
     let worker = spawn(&desked, Desked::work);
@@ -374,7 +375,7 @@ pub(crate) fn a_deferred_job_starts() {
     assert_eq!(desked.desk.state(JOB), JobState::Dormant);
 }
 
-/// A worker that sleeps is woken to go home, and what was not due yet keeps waiting.
+/// A desk that closes wakes its worker, and a job that is not due yet stays pending.
 pub(crate) fn a_desk_that_closes_sends_its_worker_home() {
     let desked = Arc::new(Desked::default());
     let worker = spawn(&desked, Desked::work);

@@ -1,7 +1,7 @@
-//! The module that locks of `host` name atomics and threads through, on loom.
+//! The module through which the locks of `host` name atomics and threads, over loom.
 //!
-//! Loom's own `unpark` also lets a thread go on that waits for a mutex, so parking is made of its mutex and
-//! condition here. What sleeps for a time may be woken at any time.
+//! Loom's own `unpark` also lets a thread go on that waits for a mutex. So parking is made of loom's mutex and
+//! condition variable here. A thread that sleeps for a time may be woken at any time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ loom::thread_local! {
     static ME: Thread = Thread::default();
 }
 
-/// A thread that may be woken.
+/// A thread that can be woken.
 #[derive(Clone, Default)]
 pub(crate) struct Thread(Arc<Waker>);
 
@@ -24,7 +24,7 @@ struct Waker {
     changed: Changed,
 }
 
-/// Loom's condition has no default.
+/// Loom's condition variable has no default.
 struct Changed(Condvar);
 
 impl Default for Changed {
@@ -35,7 +35,7 @@ impl Default for Changed {
 
 impl Thread {
     pub(crate) fn unpark(&self) {
-        *self.0.is_woken.lock().expect("nobody panics inside") = true;
+        *self.0.is_woken.lock().expect("no thread panics inside") = true;
         self.0.changed.0.notify_one();
     }
 }
@@ -46,9 +46,13 @@ pub(crate) fn current() -> Thread {
 
 pub(crate) fn park() {
     let Thread(me) = current();
-    let mut is_woken = me.is_woken.lock().expect("nobody panics inside");
+    let mut is_woken = me.is_woken.lock().expect("no thread panics inside");
     while !*is_woken {
-        is_woken = me.changed.0.wait(is_woken).expect("nobody panics inside");
+        is_woken = me
+            .changed
+            .0
+            .wait(is_woken)
+            .expect("no thread panics inside");
     }
     *is_woken = false;
 }

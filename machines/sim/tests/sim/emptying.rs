@@ -1,5 +1,5 @@
-//! One step at a time of emptying an address space: when translations are flushed, what happens with tables
-//! that a helper was refused, and to whom a helper gives way.
+//! Single steps of emptying an address space: when translations are flushed, what becomes of tables that a
+//! listener has refused, and when a helper gives way.
 
 use crate::support;
 
@@ -32,7 +32,7 @@ const START: Vpn = Vpn(1024);
 /// Pages of a table.
 const TABLE: u64 = 512;
 
-/// A machine, and an address space of so many pages that was filled.
+/// A machine with an address space whose pages are all there.
 struct Scene {
     small: Small,
     spaces: Rc<Spaces<Sim>>,
@@ -40,7 +40,7 @@ struct Scene {
 }
 
 impl Scene {
-    /// A flush of translations takes `flush_ns`.
+    /// An address space of `pages` pages, on a machine on which a flush of translations takes `flush_ns`.
     fn new(pages: u64, flush_ns: u32, notified: Option<Choosy>) -> Self {
         let mut profile = profile(Topology::flat(4), 1000);
         profile.costs.work_ns[Work::TlbFlush as usize] = flush_ns;
@@ -69,7 +69,7 @@ impl Scene {
         }
     }
 
-    /// Starts `work` on a CPU, so many nanoseconds from now.
+    /// Starts `work` on a CPU, `delay` nanoseconds from now.
     fn after(
         &self,
         cpu: u32,
@@ -91,7 +91,7 @@ impl Scene {
             space.exit(memory).expect("it was not ended before");
         });
         self.small.sim.run();
-        let space = Rc::into_inner(self.space).expect("nobody uses it");
+        let space = Rc::into_inner(self.space).expect("no task uses it");
         assert_eq!(space.destroy(&self.small.sim), Ok(()));
     }
 }
@@ -104,8 +104,8 @@ fn anonymous(start: Vpn, pages: u64) -> MapRequest<Sim> {
     }
 }
 
-/// Holds translations to what begins in every other table, and refuses so many times to give them up
-/// without waiting.
+/// A listener that holds translations to every other table, and refuses to give them up without waiting, as often
+/// as its count says.
 struct Choosy(AtomicU32);
 
 impl Notified<Sim> for Choosy {
@@ -122,10 +122,10 @@ impl Notified<Sim> for Choosy {
     fn release(&self, _: &Sim) {}
 }
 
-/// A page that is gone from its table may not be reached by an old translation any more when the table
-/// is let go because there is no room to remember more pages.
+/// If the gather is full, translations are flushed before the table's lock is released. So a CPU that gets the lock
+/// and finds an entry empty knows that no old translation leads to its page.
 #[test]
-fn nobody_gets_into_a_table_between_its_emptying_and_the_flush_that_is_due() {
+fn no_cpu_gets_into_a_table_between_its_emptying_and_the_flush_for_a_full_gather() {
     let pages = 20_000;
     let scene = Scene::new(pages, 200_000, None);
     let flushes: Rc<RefCell<Vec<Range<u64>>>> = Rc::default();
@@ -138,7 +138,7 @@ fn nobody_gets_into_a_table_between_its_emptying_and_the_flush_that_is_due() {
             _ => {}
         }
     });
-    // Looks at every table, which waits for its lock: when each look began and ended.
+    // The begin and the end of each look at a table. A look waits for the table's lock.
     let looks: Rc<RefCell<Vec<(u64, u64, u64)>>> = Rc::default();
     for cpu in 1..4 {
         let out = Rc::clone(&looks);
@@ -158,7 +158,7 @@ fn nobody_gets_into_a_table_between_its_emptying_and_the_flush_that_is_due() {
     });
     scene.small.sim.run();
     let flushes = flushes.take();
-    // All but the last are for want of room: the gather has 9,698 places.
+    // All flushes but the last one are due because the gather has room for 9,698 pages only.
     let due = &flushes[..flushes.len() - 1];
     assert_eq!(due.len(), 2, "{flushes:?}");
     for flush in due {
@@ -172,14 +172,14 @@ fn nobody_gets_into_a_table_between_its_emptying_and_the_flush_that_is_due() {
             })
             .copied()
             .collect::<Vec<_>>();
-        assert!(!inside.is_empty(), "nobody looked at the table of {last}");
+        assert!(!inside.is_empty(), "no CPU looked at the table of {last}");
         let before = inside.iter().filter(|look| look.2 < flush.end);
         assert_eq!(before.count(), 0, "{flush:?}: {inside:?}");
     }
     scene.ends();
 }
 
-/// What a helper was refused is found by the next one.
+/// A helper finds the tables that an earlier helper was refused.
 #[test]
 fn tables_that_were_refused_are_emptied_by_the_next_helper() {
     let tables = 6;
@@ -197,7 +197,8 @@ fn tables_that_were_refused_are_emptied_by_the_next_helper() {
     scene.ends();
 }
 
-/// A helper of an address space that nobody else will come to: whether it gave way to a CPU that maps.
+/// A helper is at work while another CPU waits to map; `Skip` is raised before that if `skip` says so. Returns how the
+/// helper left, and how many pages it left.
 fn gives_way(skip: bool) -> (Reaped, u64) {
     let scene = Scene::new(100 * TABLE, 50, None);
     let done: Rc<Cell<Option<(Reaped, u64)>>> = Rc::default();
@@ -224,7 +225,7 @@ fn gives_way(skip: bool) -> (Reaped, u64) {
 }
 
 #[test]
-fn who_empties_gives_way_only_if_somebody_will_come_back() {
+fn a_helper_gives_way_only_if_another_one_will_come() {
     let (reaped, left) = gives_way(false);
     assert_eq!(reaped, Reaped::GaveWay);
     assert!(left > 50 * TABLE, "{left} pages are left");

@@ -1,8 +1,8 @@
 //! Promise: page tables have pages of what is mapped and nothing else; nothing is left of what was unmapped
 //! or reaped; and resident pages are as many as entries say.
 //!
-//! What others do meanwhile limits what can be told: an unmapping takes its mapping away before the
-//! pages, and counters follow entries. So each process notes what is under way.
+//! Operations of other CPUs limit what can be compared: an unmapping removes its mapping before the pages, and
+//! counters follow entries. So each process counts the operations that are under way.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -36,17 +36,17 @@ impl UnderWay {
         result
     }
 
-    /// How many were begun so far, if none is under way.
+    /// The number of operations begun so far, if none is under way.
     fn quiet(&self) -> Option<u64> {
         (self.now.get() == 0).then(|| self.begun.get())
     }
 }
 
-/// Those who empty an address space, from the first that comes until all have left.
+/// The CPUs that empty an address space, from the first that comes until all have left.
 #[derive(Debug, Default)]
 pub(crate) struct Helpers {
     at_work: Cell<u32>,
-    /// One of them left something.
+    /// Whether one of them has left something.
     left_some: Cell<bool>,
 }
 
@@ -55,7 +55,7 @@ impl Helpers {
         self.at_work.set(self.at_work.get() + 1);
     }
 
-    /// Whether nobody is there any more, and none of them has left anything.
+    /// Counts one helper less. Returns whether it was the last one, and none of them has left anything.
     pub(crate) fn leave(&self, left_some: bool) -> bool {
         self.left_some.set(self.left_some.get() || left_some);
         self.at_work.set(self.at_work.get() - 1);
@@ -63,7 +63,7 @@ impl Helpers {
     }
 }
 
-/// Entries by the counter they are in.
+/// Adds an entry to the counter that it belongs to.
 fn count(sum: &mut [u64; RssKind::ALL.len()], entry: &Walked) {
     if let Some(kind) = entry.counted {
         sum[kind as usize] += u64::from(entry.order.pages().0);
@@ -113,14 +113,14 @@ pub(crate) fn check(sim: &Sim, process: &Process) -> bool {
     true
 }
 
-/// After `pages` were unmapped, which nobody else may map again.
+/// After `pages` were unmapped, in a range that only the caller maps.
 pub(crate) fn check_unmapped(sim: &Sim, process: &Process, pages: Range<Vpn>) {
     process.space.walk(sim, pages.clone(), |entry| {
         panic!("{pages:?} are unmapped, and there is {entry:?}");
     });
 }
 
-/// Once helpers have gone through everything: what is private is gone, and what was on its way is refused.
+/// Once helpers have gone through everything: private pages are gone, and no other may come.
 pub(crate) fn check_reaped(sim: &Sim, process: &Process) {
     if !process.is_reaped.get() {
         return;
@@ -131,7 +131,7 @@ pub(crate) fn check_reaped(sim: &Sim, process: &Process) {
     });
 }
 
-/// After the last user was told that nothing is left.
+/// After the last user has emptied the address space.
 pub(crate) fn check_exited(sim: &Sim, process: &Process) {
     assert!(process.space.has(sim, Flag::Ended));
     process.space.walk(sim, Vpn(0)..END, |entry| {
@@ -142,7 +142,7 @@ pub(crate) fn check_exited(sim: &Sim, process: &Process) {
     }
 }
 
-/// Huge pages that are reserved and were touched.
+/// The number of reserved huge pages that were touched.
 pub(crate) fn reserved(sim: &Sim, space: &AddressSpace<Sim>) -> u64 {
     let mut reserved = 0;
     space.walk(sim, Vpn(0)..END, |entry| {
@@ -152,14 +152,14 @@ pub(crate) fn reserved(sim: &Sim, space: &AddressSpace<Sim>) -> u64 {
     reserved
 }
 
-/// A helper leaves with `reaped`: whether it, alone or with all of those who were there at the same time, has
-/// gone through everything.
+/// A helper leaves with `reaped`. Returns whether it has gone through everything, alone or together with the
+/// helpers that were there at the same time.
 pub(crate) fn is_all_reaped(process: &Process, reaping: Reaping, reaped: Reaped) -> bool {
     let all_left = process
         .helpers
         .leave(matches!(reaped, Reaped::GaveWay | Reaped::Partly));
     match reaping {
-        // Each goes through everything.
+        // Each helper goes through everything.
         Reaping::Ascending | Reaping::DescendingByVma | Reaping::DescendingChunks => {
             reaped == Reaped::All
         }
@@ -169,8 +169,8 @@ pub(crate) fn is_all_reaped(process: &Process, reaping: Reaping, reaped: Reaped)
     }
 }
 
-/// Tasks that are giving page tables back. A last user that has gone through its mappings finds all
-/// tables empty then, unless others share the work with it.
+/// The tasks that are giving page tables back. A last user that has emptied all mappings finds all tables empty
+/// then, unless helpers share the work with it.
 #[derive(Debug)]
 pub(crate) struct Sweeps {
     reaping: Reaping,

@@ -96,7 +96,7 @@ impl Actor {
         });
         let reaping = stage.design.reaping;
         let outcome = reaped.unwrap_or(Reaped::Busy);
-        // One that comes late does nothing.
+        // A helper that comes once `Skip` is raised does nothing.
         let is_skipped = process.space.has(sim, Flag::Skip) && !process.space.has(sim, Flag::Ended);
         if check_tables::is_all_reaped(process, reaping, outcome) && !is_skipped {
             process.is_reaped.set(true);
