@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use super::raw::RawLock;
 use super::sync::AtomicBool;
 
-/// See the file's header.
+/// A flag that is set while the lock is held.
 #[derive(Default)]
 #[repr(align(128))]
 pub(crate) struct Flag(AtomicBool);

@@ -9,7 +9,7 @@
 //! `sync` only, so that the model checkers run the same files over their own atomics.
 //!
 //! Sleeping classes use the same ticket locks: after a bounded spin a waiter yields its CPU, which
-//! is all that sleeping would buy here. Who waits for a [`SharedLock`], perhaps for long, sleeps.
+//! is all that sleeping would buy here. A thread that waits for a [`SharedLock`], perhaps for long, sleeps.
 
 mod flag;
 mod guarded;

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use super::raw::RawLock;
 use super::sync::AtomicU32;
 
-/// See the file's header.
+/// The two tickets of a lock.
 #[derive(Default)]
 #[repr(align(128))]
 pub(crate) struct Ticket {

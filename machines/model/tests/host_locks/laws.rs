@@ -106,7 +106,7 @@ impl<L: RawLock> Guarded<L> {
         self.bell.ring();
     }
 
-    /// The same, but gives up after two looks at a busy lock.
+    /// Waits and adds, but gives up after two looks at a busy lock.
     fn wait_little_and_add(&self) {
         let give_up = |looks| {
             if looks >= 2 {

@@ -60,7 +60,7 @@ fn loom_shepherd_moves() {
 
 #[test]
 fn loom_shepherd_is_relieved() {
-    loom::run_law_within(&laws::shepherd::shepherd_is_relieved(), 2, 2);
+    loom::run_law(&laws::shepherd::shepherd_is_relieved(), 2);
 }
 
 #[test]
