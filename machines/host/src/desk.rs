@@ -5,11 +5,13 @@
 //! job was deferred again while it ran, and will run once more. Lock: the table's; no handler runs
 //! inside it.
 
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::PoisonError;
 use std::time::Duration;
 
 use plimsoll_mm::machine::{Job, JobState};
 use plimsoll_mm::units::Nanos;
+
+use super::locks::sync::{Condvar, Mutex, MutexGuard};
 
 /// The longest wait for a deadline before the worker looks at the clock again.
 const NAP_MAX: Duration = Duration::from_secs(3600);

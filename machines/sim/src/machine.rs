@@ -1,5 +1,7 @@
 //! The simulated machine as the memory manager sees it.
 
+use std::rc::Rc;
+
 use plimsoll_mm::event::Event;
 use plimsoll_mm::machine::{Due, Job, JobState, Machine, WhenIdle};
 use plimsoll_mm::site::{LockClass, Work};
@@ -65,7 +67,8 @@ impl Machine for Sim {
     }
 
     fn tags(&self, pages: Pages) -> SimTags {
-        SimTags::new(pages)
+        let strict = self.0.options.strict;
+        SimTags::new(pages, strict.then(|| Rc::downgrade(&self.0)))
     }
 
     fn line(&self) -> SimLine {

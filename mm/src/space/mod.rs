@@ -7,8 +7,8 @@
 //! `vma_tree` and `mapping` say what is mapped, `page_table` where its pages are. `map`, `fault`
 //! and `swapping` are what a living process does. `zap` and `gather` take pages out. `exit`, `reap`
 //! and `frontier` empty a dying address space, by its last user and by helpers. `rss` and `usage`
-//! count pages, as resident and as what a kill would give back; `budget` limits them. `object`,
-//! `swap`, `lru` and `memory` are what address spaces share.
+//! count pages, as resident and as what a kill would give back; `budget` limits them. `walk` looks at
+//! page tables. `object`, `swap`, `lru` and `memory` are what address spaces share.
 
 pub mod budget;
 mod error;
@@ -30,6 +30,7 @@ pub mod swap;
 mod swapping;
 mod usage;
 pub mod vma_tree;
+mod walk;
 mod zap;
 
 use alloc::boxed::Box;
@@ -51,6 +52,7 @@ pub use self::memory::{Discard, Memory, Spaces};
 use self::page_table::{Entries, Entry, PageTable, SPACE_BITS, What};
 use self::rss::{BadRss, Rss};
 use self::vma_tree::{Vma, VmaTree};
+pub use self::walk::Walked;
 use crate::counter::InitError;
 use crate::machine::{Lock, Machine, RwLock, Word};
 use crate::site::{LockClass, Site};

@@ -16,6 +16,13 @@ fn churn_against_churn() {
 }
 
 #[test]
+fn churn_by_batches() {
+    run_law(&laws::churn::bounded_churn(), 2, ROUNDS);
+    run_law(&laws::churn::bounded_pages_churn(), 3, ROUNDS);
+    run_law(&laws::churn::direct_churn(), 2, ROUNDS);
+}
+
+#[test]
 fn two_mobilities() {
     run_law(&laws::grouped::stealing_against_freeing(), 2, ROUNDS);
     run_law(&laws::grouped::claiming_against_freeing(), 2, ROUNDS / 4);

@@ -10,6 +10,7 @@ mod counters;
 mod decay;
 mod dormancy;
 mod dying;
+mod emptying;
 mod fallbacks;
 mod fuzzed_profiles;
 mod hotplug;

@@ -29,6 +29,14 @@ fn churn_against_churn() {
 }
 
 #[test]
+fn churn_by_batches() {
+    let three = small::profile(Topology::flat(3), 1000);
+    run_law(&laws::churn::bounded_churn(), &machine(), seeds());
+    run_law(&laws::churn::bounded_pages_churn(), &three, seeds());
+    run_law(&laws::churn::direct_churn(), &machine(), seeds());
+}
+
+#[test]
 fn two_mobilities() {
     let stealing = laws::grouped::stealing_against_freeing();
     run_law(&stealing, &machine(), seeds());

@@ -19,6 +19,7 @@ use plimsoll_sim::Sim;
 use support::check_holds::HoldLimit;
 use support::check_owners::Owners;
 use support::check_spaces::{self, Phases};
+use support::check_tables::Sweeps;
 use support::space_actor::Actor;
 use support::space_stage::{Met, SpaceStage};
 use support::space_user::User;
@@ -38,12 +39,14 @@ impl Play {
         let owners = Rc::new(RefCell::new(Owners::new(&stage.layout)));
         let phases: Rc<RefCell<Phases>> = Rc::default();
         let limit = HoldLimit::new(stage.design.holds);
+        let sweeps = Sweeps::new(stage.design.reaping);
         let (watch, notes) = (Rc::clone(&owners), Rc::clone(&phases));
         sim.observe_pages();
-        sim.observe(move |_, _, _, event| {
+        sim.observe(move |sim, _, _, event| {
             watch.borrow_mut().note(event);
             notes.borrow_mut().note(event);
             limit.note(event);
+            sweeps.note(sim, event);
         });
         let stage = Rc::new(stage);
         let (jobs, idle) = (Rc::clone(&stage), Rc::clone(&stage));
@@ -184,7 +187,7 @@ fn a_seed_is_a_run() {
 /// meets a helper would prove little.
 #[test]
 fn the_swarm_meets_what_it_is_for() {
-    let mut met = [0_u64; 15];
+    let mut met = [0_u64; 19];
     for seed in 0..100 {
         let run = Play::play(seed);
         let now = [
@@ -200,7 +203,8 @@ fn the_swarm_meets_what_it_is_for() {
             run.left_to_helpers,
             run.given_up,
         ];
-        let now = now.into_iter().chain(run.ended_by);
+        let now = now.into_iter().chain(run.elsewhere);
+        let now = now.chain(run.compared).chain(run.ended_by);
         met.iter_mut()
             .zip(now)
             .for_each(|(sum, now)| *sum += u64::from(now > 0));

@@ -13,6 +13,7 @@ use plimsoll_mm::vmstat::counters::{NodeItem, ZoneItem};
 use plimsoll_sim::Sim;
 
 use super::check_owners::Owners;
+use super::check_tables;
 use super::space_stage::{Process, SpaceStage};
 
 /// For each phase, how many times it began and how many times it ended.
@@ -66,7 +67,7 @@ pub(crate) fn check_quiet(sim: &Sim, stage: &SpaceStage, owners: &Owners) {
     let reserved: u64 = stage
         .processes
         .iter()
-        .map(|process| 512 * process.reserved.get())
+        .map(|process| 512 * check_tables::reserved(sim, &process.space))
         .sum();
     let shared: u64 = stage.objects.iter().map(|object| object.present(sim)).sum();
     let owned: u64 = stage
@@ -83,6 +84,7 @@ pub(crate) fn check_quiet(sim: &Sim, stage: &SpaceStage, owners: &Owners) {
     let aged = stage.spaces.lru().total(sim);
     assert!(aged >= 0 && aged.cast_unsigned() <= anonymous);
     for process in &stage.processes {
+        assert!(check_tables::check(sim, process), "nothing is under way");
         let own = process.space.rss().precise(sim, RssKind::Anon);
         if let Some(budget) = process.space.budget() {
             assert_eq!(budget.used(sim), own);

@@ -8,6 +8,7 @@ pub(crate) mod check_holds;
 pub(crate) mod check_owners;
 pub(crate) mod check_shepherd;
 pub(crate) mod check_spaces;
+pub(crate) mod check_tables;
 pub(crate) mod check_whole;
 pub(crate) mod dice;
 pub(crate) mod mayor;

@@ -7,6 +7,7 @@ use plimsoll_mm::space::{END, Flag};
 use plimsoll_mm::units::{CpuId, Nanos, Vpn};
 use plimsoll_sim::Sim;
 
+use super::check_tables;
 use super::dice::Dice;
 use super::space_stage::{Process, Shared};
 
@@ -83,14 +84,26 @@ impl Actor {
     fn reap(&mut self, sim: &Sim, process: &Process) {
         let (stage, memory) = (&self.stage, self.stage.memory(sim));
         let may_wait = self.dice.chance(50);
-        let reaped = if may_wait {
+        process.helpers.join();
+        let reaped = process.steps.during(|| {
+            if !may_wait {
+                return Some(process.space.try_reap(memory));
+            }
             let impatient = self.dice.chance(30);
             let reaped = process.space.release(memory, || impatient);
             assert!(impatient || reaped.is_some(), "it has time");
             reaped
-        } else {
-            Some(process.space.try_reap(memory))
-        };
+        });
+        let reaping = stage.design.reaping;
+        let outcome = reaped.unwrap_or(Reaped::Busy);
+        // A helper that comes once `Skip` is raised does nothing.
+        let is_skipped = process.space.has(sim, Flag::Skip) && !process.space.has(sim, Flag::Ended);
+        if check_tables::is_all_reaped(process, reaping, outcome) && !is_skipped {
+            process.is_reaped.set(true);
+            stage.note(|met| met.compared[1] += 1);
+        }
+        check_tables::check_reaped(sim, process);
+        check_tables::check(sim, process);
         match reaped {
             // Now and then does what the OOM reaper does: it marks that no helper need come again.
             Some(Reaped::All) if self.dice.chance(20) => {
@@ -122,8 +135,11 @@ impl Actor {
         for _ in 0..self.stage.plan.steps {
             self.sleep(sim, 400_000);
             let index = self.dice.index(self.stage.processes.len());
-            let space = &self.stage.processes[index].space;
-            let _went = space.swap_out(self.stage.memory(sim), Vpn(0)..END);
+            let process = &self.stage.processes[index];
+            let memory = self.stage.memory(sim);
+            let swap_out = || process.space.swap_out(memory, Vpn(0)..END);
+            let _went = process.steps.during(swap_out);
+            check_tables::check(sim, process);
         }
     }
 

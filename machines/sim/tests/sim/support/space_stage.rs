@@ -8,7 +8,7 @@
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicI64, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use plimsoll_mm::counter::Counting;
@@ -22,6 +22,7 @@ use plimsoll_mm::units::{NodeId, Pages, Pfn, Vpn};
 use plimsoll_mm::vmstat::Manager;
 use plimsoll_sim::Sim;
 
+use super::check_tables::{self, Helpers, UnderWay};
 use super::dice::Dice;
 use super::shadow::Shadow;
 use super::{scene, small};
@@ -64,8 +65,16 @@ pub(crate) struct Process {
     /// A device that uses its memory.
     pub(crate) shadow: Shadow,
     pub(crate) users: Cell<u32>,
-    /// The number of reserved huge pages that were touched.
-    pub(crate) reserved: Cell<u64>,
+    /// Changes of its mappings that are under way.
+    pub(crate) changes: UnderWay,
+    /// Operations of any kind that are under way.
+    pub(crate) steps: UnderWay,
+    /// The helpers that empty it.
+    pub(crate) helpers: Helpers,
+    /// Whether helpers have gone through everything, so that no private page may come any more.
+    pub(crate) is_reaped: Cell<bool>,
+    /// How often one of its listeners has refused.
+    refusals: Arc<AtomicU32>,
     /// The number of calls of `exit` that succeeded; there must be one.
     pub(crate) exits: Cell<u32>,
 }
@@ -84,6 +93,10 @@ pub(crate) struct Met {
     pub(crate) busy: u64,
     pub(crate) left_to_helpers: u64,
     pub(crate) given_up: u64,
+    /// Faults in a part of another thread, and those that found that it was unmapped.
+    pub(crate) elsewhere: [u64; 2],
+    /// Comparisons of counters with page tables, and of page tables with what was reaped.
+    pub(crate) compared: [u64; 2],
     pub(crate) ended_by: [u64; Reaping::ALL.len()],
 }
 
@@ -96,25 +109,30 @@ pub(crate) struct Listeners {
     pub(crate) released: AtomicI64,
 }
 
-struct Listener(Arc<Listeners>);
+struct Listener {
+    all: Arc<Listeners>,
+    /// How often one of this address space has refused.
+    refusals: Arc<AtomicU32>,
+}
 
 impl Notified<Sim> for Listener {
     fn start(&self, _: &Sim, pages: &Range<Vpn>, may_wait: bool) -> Result<(), Refused> {
         assert!(pages.start < pages.end, "a range has pages");
-        let mut dice = self.0.dice.lock().unwrap_or_else(PoisonError::into_inner);
-        if !may_wait && dice.chance(self.0.refusals) {
+        let mut dice = self.all.dice.lock().unwrap_or_else(PoisonError::into_inner);
+        if !may_wait && dice.chance(self.all.refusals) {
+            self.refusals.fetch_add(1, Relaxed);
             return Err(Refused);
         }
-        self.0.open.fetch_add(1, Relaxed);
+        self.all.open.fetch_add(1, Relaxed);
         Ok(())
     }
 
     fn end(&self, _: &Sim, _: &Range<Vpn>) {
-        self.0.open.fetch_sub(1, Relaxed);
+        self.all.open.fetch_sub(1, Relaxed);
     }
 
     fn release(&self, _: &Sim) {
-        self.0.released.fetch_add(1, Relaxed);
+        self.all.released.fetch_add(1, Relaxed);
     }
 }
 
@@ -178,8 +196,12 @@ impl SpaceStage {
         }
         // With one listener, every range that begins must end. With two, the first must be told of
         // the end even if the second refuses.
+        let refusals = Arc::new(AtomicU32::new(0));
         for _ in 0..dice.below(3) {
-            space = space.notifying(Listener(Arc::clone(&self.listeners)));
+            space = space.notifying(Listener {
+                all: Arc::clone(&self.listeners),
+                refusals: Arc::clone(&refusals),
+            });
         }
         let shadow = Shadow::default();
         space = space.notifying(shadow.clone());
@@ -190,7 +212,11 @@ impl SpaceStage {
             space,
             shadow,
             users: Cell::new(0),
-            reserved: Cell::new(0),
+            changes: UnderWay::default(),
+            steps: UnderWay::default(),
+            helpers: Helpers::default(),
+            is_reaped: Cell::new(false),
+            refusals,
             exits: Cell::new(0),
         }
     }
@@ -210,20 +236,33 @@ impl Process {
         self.space.has(sim, Flag::Killed)
     }
 
+    /// Runs `f`, which may change its mappings.
+    pub(crate) fn changing<R>(&self, f: impl FnOnce() -> R) -> R {
+        self.steps.during(|| self.changes.during(f))
+    }
+
+    /// How often one of its listeners has refused.
+    pub(crate) fn refusals(&self) -> u32 {
+        self.refusals.load(Relaxed)
+    }
+
     /// Counts one user less. The last one empties the address space.
     pub(crate) fn leave(&self, stage: &SpaceStage, sim: &Sim) {
         self.users.set(self.users.get() - 1);
         if self.users.get() > 0 {
             return;
         }
-        let exited = self.space.exit(stage.memory(sim));
+        check_tables::check_reaped(sim, self);
+        self.helpers.join();
+        let exited = self.steps.during(|| self.space.exit(stage.memory(sim)));
         let exited = exited.expect("there is one last user");
+        self.helpers.leave(false);
         self.exits.set(self.exits.get() + 1);
         if exited == plimsoll_mm::space::Exited::LeftToHelpers {
             assert_eq!(stage.design.reaping, Reaping::MeetInTheMiddle);
             stage.note(|met| met.left_to_helpers += 1);
         } else {
-            assert!(self.space.has(sim, Flag::Ended));
+            check_tables::check_exited(sim, self);
         }
         let again = self.space.exit(stage.memory(sim));
         assert!(again.is_err(), "it ends once");
