@@ -27,7 +27,8 @@ const ANYWHERE: [&str; 7] = [
     "of several the",
 ];
 
-/// Documentation that is shorter says nothing that the name does not, unless it is a link.
+/// Documentation that is shorter says nothing that the name does not, unless it is a
+/// link or names the counterpart in Linux.
 const WORDS_MIN: usize = 2;
 
 pub(super) fn plain(tree: &Tree) -> Vec<String> {
@@ -58,7 +59,7 @@ fn openings(file: &File) -> Vec<String> {
                     "{at}: opens with \"{opening}\"; begin with a noun or a verb"
                 ));
             }
-            if text.split_whitespace().count() < WORDS_MIN && !text.contains("[`") {
+            if text.split_whitespace().count() < WORDS_MIN && !text.contains('`') {
                 found.push(format!("{at}: one word; say what it is, in a sentence"));
             }
         }
