@@ -1,8 +1,12 @@
 //! Which CPUs share what.
 
 use alloc::vec::Vec;
+use core::fmt;
 
 use crate::units::{CpuId, NodeId};
+
+/// How many memory nodes there may be (Linux: `MAX_NUMNODES` of x86-64).
+pub const NODES_MAX: u32 = 1024;
 
 /// Where one CPU sits. Numbers are unique across the machine, not within the parent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -39,14 +43,31 @@ pub struct Topology {
 }
 
 impl Topology {
-    /// A machine of these CPUs, at least one; the index is the CPU id.
+    /// A machine of these CPUs; the index is the CPU id.
     ///
     /// # Panics
-    /// Without a CPU: a machine that runs nothing is a mistake of the caller.
+    /// Where [`Topology::try_new`] returns an error: for places that the caller has made itself.
     #[must_use]
     pub fn new(places: Vec<CpuPlace>) -> Self {
-        assert!(!places.is_empty(), "a machine has at least one CPU");
-        Self { places }
+        match Self::try_new(places) {
+            Ok(topology) => topology,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// The same for places that come from elsewhere.
+    ///
+    /// # Errors
+    /// [`TopologyError`].
+    pub fn try_new(places: Vec<CpuPlace>) -> Result<Self, TopologyError> {
+        if places.is_empty() {
+            return Err(TopologyError::NoCpu);
+        }
+        let on_no_node = |place: &CpuPlace| place.node.0 >= NODES_MAX;
+        if let Some(cpu) = places.iter().position(on_no_node) {
+            return Err(TopologyError::NoSuchNode(cpu));
+        }
+        Ok(Self { places })
     }
 
     /// `cpus` CPUs on one node with one last-level cache and no SMT.
@@ -105,3 +126,27 @@ impl Topology {
         }
     }
 }
+
+/// Why a machine cannot be; the number is the CPU's index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TopologyError {
+    /// There is no CPU.
+    NoCpu,
+    /// A CPU is on a node of a number not below [`NODES_MAX`].
+    NoSuchNode(usize),
+}
+
+impl fmt::Display for TopologyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoCpu => f.write_str("a machine has at least one CPU"),
+            Self::NoSuchNode(cpu) => write!(
+                f,
+                "CPU {cpu} is on a node that cannot be: nodes are 0 to {}",
+                NODES_MAX - 1
+            ),
+        }
+    }
+}
+
+impl core::error::Error for TopologyError {}

@@ -5,13 +5,11 @@ use core::fmt;
 use core::ops::Range;
 
 use super::links::Metadata;
+use crate::topology::NODES_MAX;
 use crate::units::{NodeId, Order, Pages, Pfn};
 
 /// The largest zone: every buddy of a block of its has a number, even one that the zone has not.
 pub const ZONE_PAGES_MAX: Pages = Pages(!(Order::MAX.pages().0 - 1));
-
-/// How many memory nodes there may be (Linux: `MAX_NUMNODES` of x86-64).
-pub const NODES_MAX: u32 = 1024;
 
 /// What a zone is for, lowest first. A request may be served by its own kind or a lower one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -175,7 +175,7 @@ impl<M: Machine> Manager<M> {
         self.nodes
             .iter()
             .map(|node| node.snapshot(machine, item as usize))
-            .sum()
+            .fold(0, u64::saturating_add)
     }
 
     /// Whether `cpu` has differentials to fold (Linux: `need_update`).

@@ -1,5 +1,5 @@
-//! What tests of address spaces on real CPUs share.
-
+//! What tests on real CPUs share.
 
 pub(crate) mod model;
+pub(crate) mod numbers;
 pub(crate) mod world;
