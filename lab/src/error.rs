@@ -1,6 +1,7 @@
 //! Everything that can go wrong between a request and its report.
 //!
-//! [`Error::is_bad_input`] separates what the user can mend from what we must.
+//! [`Error::is_bad_input`] separates errors that the user can fix from those that need a change of
+//! Plimsoll.
 
 use std::error;
 use std::fmt;
@@ -8,25 +9,25 @@ use std::fmt;
 use plimsoll_recording::ReadError;
 use plimsoll_sim::profile::ProfileError;
 
-/// Why there is no report.
+/// The reason why there is no report.
 #[derive(Debug)]
 pub enum Error {
-    /// A name that nothing has.
+    /// A name that is not known for this kind of thing.
     Unknown {
-        /// What was looked for: `experiment`, `machine`, `design`.
+        /// The kind of thing that was looked for, such as `machine` or `variant`.
         kind: &'static str,
         /// The name as given.
         name: String,
-        /// Whether `offers` are names that may have been meant.
+        /// True if `offers` are names that the user may have meant.
         near: bool,
-        /// The nearest names, or all if none is near.
+        /// The nearest known names, or all of them if none is near.
         offers: Vec<String>,
     },
-    /// Input that cannot be used; the text says where and what was expected.
+    /// Input that cannot be used. The text says where it is wrong and what was expected.
     Invalid(String),
     /// A recording that could not be read.
     Trace(ReadError),
-    /// Two runs of one case differed: our bug, never the user's.
+    /// Two runs of one case differed. This is a bug in Plimsoll, never the user's fault.
     NotDeterministic {
         /// The case, with its design and seed.
         case: String,
@@ -40,7 +41,8 @@ pub enum Error {
 }
 
 impl Error {
-    /// Nothing is called `name`; offers the nearest of `names`.
+    /// Returns the error for a `name` that is not known. It offers the nearest of `names`, or all
+    /// of them if none is near.
     #[must_use]
     pub fn unknown(kind: &'static str, name: &str, names: &[&str]) -> Self {
         let near = crate::experiment::nearest(name, names);
@@ -54,7 +56,7 @@ impl Error {
         }
     }
 
-    /// Whether another input would have worked.
+    /// Returns whether the error is due to the input, so that another input may work.
     #[must_use]
     pub const fn is_bad_input(&self) -> bool {
         matches!(
@@ -114,5 +116,5 @@ impl fmt::Display for Error {
     }
 }
 
-// The text already tells the cause, so no error names another as its source.
+// The text already says the cause, so no error names another as its source.
 impl error::Error for Error {}

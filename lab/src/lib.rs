@@ -1,7 +1,7 @@
 //! Experiments: workloads, A/B runs, statistics, reports.
 //!
-//! Start at [`experiment`] to see what can be asked, at [`compare`] to measure designs against
-//! each other, and at [`report`] for what comes out.
+//! Start at [`experiment`] for the questions that can be asked, at [`compare`] for measuring
+//! designs against each other, and at [`report`] for the results.
 
 pub mod as_recording;
 pub mod bench;

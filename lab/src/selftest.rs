@@ -1,7 +1,7 @@
-//! Measuring the measurer: does the lab see a difference that is there, and none where none is?
+//! Tests the lab itself: does it see a difference that is there, and none where none is?
 //!
 //! Three made-up designs draw waits from known distributions: `same` from that of `baseline`,
-//! `shorter` from one 20 % lower. The report should say "no difference" and "B is lower". It is
+//! `shorter` from one 20 % lower. The report should say "no difference" and "B is lower". This is
 //! also the smallest example of an experiment.
 
 use plimsoll_sim::profile::Card;
@@ -16,7 +16,7 @@ use crate::metric::{Metric, Unit};
 use crate::progress::Progress;
 use crate::report::{Report, Table};
 
-/// Runs only when named.
+/// The self-test, which runs only when it is named.
 pub(crate) const EXPERIMENT: Experiment = Experiment {
     name: "selftest",
     title: "does the lab see a difference that is there, and none where none is?",

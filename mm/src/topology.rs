@@ -1,27 +1,28 @@
-//! Which CPUs share what.
+//! The topology of a machine: which CPUs share a core, a cache, a node or a socket.
 
 use alloc::vec::Vec;
 use core::fmt;
 
 use crate::units::{CpuId, NodeId};
 
-/// How many memory nodes there may be (Linux: `MAX_NUMNODES` of x86-64).
+/// The most memory nodes a machine may have (Linux: `MAX_NUMNODES` of x86-64).
 pub const NODES_MAX: u32 = 1024;
 
-/// Where one CPU sits. Numbers are unique across the machine, not within the parent.
+/// The place of one CPU in the machine. Numbers are unique across the machine, not within the
+/// parent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CpuPlace {
-    /// Physical core; SMT siblings share it.
+    /// The physical core, which SMT siblings share.
     pub core: u32,
     /// Last-level cache.
     pub llc: u32,
     /// Memory node.
     pub node: NodeId,
-    /// Socket.
+    /// The number of its socket.
     pub socket: u32,
 }
 
-/// How far apart two CPUs are, nearest first.
+/// The distance between two CPUs, nearest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Distance {
     /// The same CPU.
@@ -43,10 +44,11 @@ pub struct Topology {
 }
 
 impl Topology {
-    /// A machine of these CPUs; the index is the CPU id.
+    /// A machine of these CPUs. The index in `places` is the CPU's number.
     ///
     /// # Panics
-    /// Where [`Topology::try_new`] returns an error: for places that the caller has made itself.
+    /// If [`Topology::try_new`] returns an error. Call that one with places that come from outside the
+    /// program.
     #[must_use]
     pub fn new(places: Vec<CpuPlace>) -> Self {
         match Self::try_new(places) {
@@ -55,10 +57,10 @@ impl Topology {
         }
     }
 
-    /// The same for places that come from elsewhere.
+    /// A machine of these CPUs, as [`Topology::new`], but bad places are an error.
     ///
     /// # Errors
-    /// [`TopologyError`].
+    /// [`TopologyError`] if `places` is empty, or if a CPU is on a node that cannot be.
     pub fn try_new(places: Vec<CpuPlace>) -> Result<Self, TopologyError> {
         if places.is_empty() {
             return Err(TopologyError::NoCpu);
@@ -82,24 +84,24 @@ impl Topology {
         Self::new((0..cpus).map(place).collect())
     }
 
-    /// How many CPUs can exist (Linux: `nr_cpu_ids`).
+    /// The number of possible CPUs (Linux: `nr_cpu_ids`).
     #[must_use]
     pub fn cpus(&self) -> u32 {
         u32::try_from(self.places.len()).unwrap_or(u32::MAX)
     }
 
-    /// Every CPU id.
+    /// Every CPU's number, ascending.
     pub fn ids(&self) -> impl DoubleEndedIterator<Item = CpuId> + use<> {
         (0..self.cpus()).map(CpuId)
     }
 
-    /// Where `cpu` sits.
+    /// The place of `cpu`.
     #[must_use]
     pub fn place(&self, cpu: CpuId) -> CpuPlace {
         self.places[cpu.index()]
     }
 
-    /// How many memory nodes the CPUs are on: the highest node number plus one.
+    /// The highest number of a node that has a CPU, plus one.
     #[must_use]
     pub fn nodes(&self) -> u32 {
         self.places
@@ -109,7 +111,7 @@ impl Topology {
             .unwrap_or(0)
     }
 
-    /// How far apart `a` and `b` are.
+    /// The distance between `a` and `b`.
     #[must_use]
     pub fn distance(&self, a: CpuId, b: CpuId) -> Distance {
         let (at, bt) = (self.place(a), self.place(b));
@@ -127,12 +129,13 @@ impl Topology {
     }
 }
 
-/// Why a machine cannot be; the number is the CPU's index.
+/// The reason why a machine cannot consist of the given CPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TopologyError {
     /// There is no CPU.
     NoCpu,
-    /// A CPU is on a node of a number not below [`NODES_MAX`].
+    /// This CPU, an index in the list of places, is on a node whose number is not below
+    /// [`NODES_MAX`].
     NoSuchNode(usize),
 }
 

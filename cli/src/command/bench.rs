@@ -1,4 +1,4 @@
-//! `plimsoll bench`: how fast Plimsoll itself is.
+//! `plimsoll bench`: measures how fast Plimsoll itself is.
 
 use plimsoll_lab::bench;
 use plimsoll_lab::progress::Progress;

@@ -1,4 +1,4 @@
-//! `plimsoll show`: a recording as tables, or two side by side.
+//! `plimsoll show`: shows a recording as tables, or two recordings side by side.
 
 use plimsoll_lab::report::{markdown, table};
 use plimsoll_lab::show::{self, ShowOptions, json};

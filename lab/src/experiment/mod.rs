@@ -1,7 +1,7 @@
 //! The catalog: every published experiment, by name.
 //!
 //! An experiment asks one question. It gets its options, measures, and returns one report per
-//! machine it looked at; how a report prints is not its business.
+//! machine it looked at; it does not know how a report is printed.
 
 mod contestant;
 mod drain;
@@ -24,18 +24,18 @@ use crate::progress::Progress;
 use crate::report::Report;
 use crate::selftest;
 
-/// One question, and how to answer it.
+/// One question, and the function that answers it.
 #[derive(Clone, Copy, Debug)]
 pub struct Experiment {
-    /// As `plimsoll reproduce` knows it.
+    /// The name that `plimsoll reproduce` accepts.
     pub name: &'static str,
     /// The question in one line.
     pub title: &'static str,
-    /// Measures and reports.
+    /// The function that measures and reports.
     pub run: fn(&Options, &Progress) -> Result<Vec<Report>, Error>,
 }
 
-/// What `plimsoll reproduce` runs when no experiment is named, in this order.
+/// The experiments that `plimsoll reproduce` runs, in this order, when the user names none.
 pub const CATALOG: &[Experiment] = &[
     vmstat::EXPERIMENT,
     drain::EXPERIMENT,
@@ -49,7 +49,7 @@ pub const CATALOG: &[Experiment] = &[
     oom_storm::EXPERIMENT,
 ];
 
-/// Experiments that run only when named.
+/// Experiments that run only when the user names them.
 const HIDDEN: &[Experiment] = &[selftest::EXPERIMENT];
 
 /// The experiment called `name`.
@@ -69,23 +69,23 @@ pub fn find(name: &str) -> Result<&'static Experiment, Error> {
     found.ok_or_else(|| Error::unknown("experiment", name, &names))
 }
 
-/// What the user asked of an experiment.
+/// The user's options for an experiment.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The seeds to run, each on every design.
     pub seeds: Vec<u64>,
-    /// How many cases run at once.
+    /// The number of cases that run at once.
     pub jobs: NonZeroUsize,
-    /// One card of costs, or every card the experiment reports.
+    /// One card of costs, or `None` for every card that the experiment reports.
     pub card: Option<Card>,
-    /// How much to measure.
+    /// The amount to measure.
     pub effort: Effort,
     /// Whether every case runs twice.
     pub determinism: Determinism,
 }
 
 impl Options {
-    /// Seeds 1 to `seeds` on all CPUs, in full, each case once.
+    /// Seeds 1 to `seeds` on all CPUs of the host, with full effort, each case once.
     #[must_use]
     pub fn of_seeds(seeds: u64) -> Self {
         Self {
@@ -98,7 +98,7 @@ impl Options {
     }
 }
 
-/// How much an experiment measures.
+/// The amount that an experiment measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effort {
     /// Everything its report needs.
@@ -107,7 +107,7 @@ pub enum Effort {
     Quick,
 }
 
-/// Whether a run is believed to be a function of its inputs.
+/// Whether to check that a run is a function of its inputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Determinism {
     /// Each case runs once.
@@ -121,7 +121,7 @@ pub enum Determinism {
 pub fn nearest<'a>(name: &str, names: &[&'a str]) -> Vec<&'a str> {
     let name = name.to_lowercase();
     let likeness = |known: &str| {
-        // A name cut short is meant, however much of it is missing.
+        // The user may have cut a name short, so a prefix is as near as the whole name.
         let begins = !name.is_empty() && known.starts_with(&name);
         if begins {
             1.0

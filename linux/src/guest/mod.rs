@@ -1,4 +1,5 @@
-//! What runs inside a booted kernel: its first process, loads, and their workers.
+//! The parts of Plimsoll that run inside a booted kernel: its first process, loads, and their
+//! workers.
 
 mod crew;
 pub mod init;

@@ -1,7 +1,7 @@
 //! The handle: [`Host`] and its [`Machine`].
 //!
-//! A clone is another handle to the same machine. Nothing here takes a lock but `defer`, `cancel`
-//! and `job_state`, each the desk of one CPU.
+//! A clone is another handle to the same machine. Only `defer`, `cancel` and `job_state` take a
+//! lock here, that of one CPU's [`Desk`].
 
 use std::fmt;
 use std::sync::Arc;
@@ -24,10 +24,10 @@ use crate::locks::{OwnerLock, SharedLock, TicketLock};
 use crate::topology;
 use crate::words::{CpuWord, HostField, HostOnce, PageTags, SharedLine, SharedWord};
 
-/// Ticks per second, as most distributions' kernels of today.
+/// Ticks per second, as in the kernels of most current distributions.
 const HZ: Hz = Hz::new(1000).expect("1000 is between 1 and 10,000");
 
-/// This computer, or one that its threads play.
+/// This computer, or another machine that its threads play.
 #[derive(Clone)]
 pub struct Host(Arc<Shared>);
 
@@ -37,36 +37,36 @@ pub(crate) struct Shared {
     id: HostId,
     topology: Topology,
     created: Instant,
-    /// Where the thread that made the machine could run.
+    /// The CPUs on which the thread that made the machine could run.
     allowed: CpuMask,
     observer: Option<Box<Observer>>,
-    /// Deferred work, one desk per CPU.
+    /// The deferred jobs: one [`Desk`] per CPU.
     pub(crate) desks: Box<[Desk]>,
-    /// Whether worker threads serve the desks.
+    /// True while worker threads run the jobs of the desks.
     pub(crate) served: AtomicBool,
 }
 
 impl Host {
-    /// This computer as Linux describes it, or as many equal CPUs as there are if it does not.
+    /// This computer as Linux describes it, or, without a description, that many equal CPUs.
     ///
-    /// To learn why it does not, call [`topology::read`].
+    /// To learn why there is no description, call [`topology::read`].
     #[must_use]
     pub fn new() -> Self {
         Self::with_topology(topology::read_or_flat())
     }
 
-    /// A machine of these CPUs, whatever this computer has.
+    /// A machine of these CPUs, whatever CPUs this computer has.
     #[must_use]
     pub fn with_topology(topology: Topology) -> Self {
         Self::build(topology, None)
     }
 
-    /// As [`Host::with_topology`]; tells `observer` every event with its CPU and time.
+    /// [`Host::with_topology`] with an `observer` that is passed every event with its CPU and time.
     ///
-    /// The observer runs where the event happens, most often with locks held: the page lists of this CPU
-    /// (`Pcp`), a zone, a page table. So it must be short, and must not call the manager: if it drained
-    /// page lists, it would wait for ever for those that its own CPU holds. What it wants done it leaves
-    /// to another thread, as by a channel.
+    /// The observer runs where the event happens, mostly with locks held: the page lists of this
+    /// CPU (`Pcp`), a zone, a page table. So it must be short, and must not call the manager: if it
+    /// drained page lists, it would wait for ever for those that its own CPU holds. Work that an
+    /// event calls for belongs on another thread, for instance behind a channel.
     #[must_use]
     pub fn with_observer(
         topology: Topology,
@@ -77,7 +77,7 @@ impl Host {
 
     fn build(topology: Topology, observer: Option<Box<Observer>>) -> Self {
         static MACHINES: AtomicU64 = AtomicU64::new(HostId::FIRST.0);
-        // Relaxed: only has to be unique.
+        // Relaxed: the number only has to be unique.
         let id = HostId(MACHINES.fetch_add(1, Relaxed));
         let desks = topology.ids().map(|_cpu| Desk::default()).collect();
         let allowed = CpuMask::of_this_thread();
@@ -93,7 +93,7 @@ impl Host {
         }))
     }
 
-    /// Makes the calling thread play `cpu` until what this returns is dropped.
+    /// Makes the calling thread play `cpu` until the returned value is dropped.
     ///
     /// # Panics
     /// If the machine has no such CPU.
@@ -102,11 +102,11 @@ impl Host {
         Entered::new(self.0.id, cpu)
     }
 
-    /// As [`Host::enter`], and keeps the thread on one real CPU meanwhile: on `cpu` itself if it
-    /// may run there, otherwise on one of those it may.
+    /// [`Host::enter`], and pins the thread to one real CPU meanwhile: to `cpu` itself if the
+    /// thread may run there, otherwise to one of the CPUs on which it may.
     ///
     /// # Errors
-    /// If that cannot be; then the thread plays nothing.
+    /// If the thread cannot be pinned; it then plays no CPU.
     ///
     /// # Panics
     /// If the machine has no such CPU.
@@ -120,7 +120,7 @@ impl Host {
         assert!(cpu.0 < cpus, "CPU {cpu} is not one of the machine's {cpus}");
     }
 
-    /// The CPU that the kernel says, for a thread that plays none.
+    /// The CPU that the kernel reports, for a thread that plays none.
     #[inline(never)]
     fn this_cpu_slow(&self) -> CpuId {
         CpuId(affinity::current() % self.0.topology.cpus())
@@ -188,7 +188,7 @@ impl Machine for Host {
         CpuWord::new(value)
     }
 
-    /// `home` has no say: Linux puts memory on the node of who touches it first.
+    /// `home` has no effect: Linux puts memory on the node of the thread that touches it first.
     fn lock<T>(&self, _class: LockClass, _home: CpuId, value: T) -> TicketLock<T> {
         TicketLock::new(value)
     }
@@ -220,15 +220,15 @@ impl Machine for Host {
     #[inline]
     fn spend(&self, _work: Work, _n: u32) {}
 
-    /// Just calls: a thread that played its CPU before plays it during `f`, and one that did not
+    /// Only calls `f`. A thread that plays a CPU goes on playing it during `f`. Any other thread
     /// may migrate, which costs locality only.
     #[inline]
     fn pinned<R>(&self, f: impl FnOnce() -> R) -> R {
         f()
     }
 
-    /// `_idle` makes no difference: a worker thread that sleeps is woken by its own timer, and
-    /// whether that wakes a real CPU is the kernel's affair.
+    /// `_idle` makes no difference: a worker thread that sleeps is woken by its own timer, and the
+    /// kernel decides whether that wakes a real CPU.
     fn defer(&self, cpu: CpuId, job: Job, due: Due, _idle: WhenIdle) {
         self.0.desks[cpu.index()].defer(job, due_at(due, self.now()));
     }
@@ -237,7 +237,7 @@ impl Machine for Host {
         self.0.desks[cpu.index()].cancel(job);
     }
 
-    /// A job that runs and was deferred again meanwhile is pending.
+    /// A job that was deferred again while it runs is pending.
     fn job_state(&self, cpu: CpuId, job: Job) -> JobState {
         self.0.desks[cpu.index()].state(job)
     }
@@ -250,7 +250,7 @@ impl Machine for Host {
     }
 }
 
-/// When a job deferred at `now` is to run.
+/// The time at which a job deferred at `now` is to run.
 fn due_at(due: Due, now: Nanos) -> Nanos {
     match due {
         Due::Now => now,

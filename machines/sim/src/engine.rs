@@ -1,10 +1,10 @@
-//! The machine's heart: the loop that resumes whoever is earliest, and the order points.
+//! The core of the machine: the loop that resumes the earliest CPU, and the order points.
 //!
-//! Invariant: whoever passes an order point has the smallest key of all CPUs, so everything that
+//! Invariant: a CPU that passes an order point has the smallest key of all CPUs, so everything that
 //! an order point precedes happens in the order of `(time, CPU)`. `limit` caches the smallest key
-//! of the others while a CPU runs; to pass is one compare.
+//! of the other CPUs while a CPU runs, so passing an order point takes one comparison.
 //!
-//! Outside a run ([`Inner::outside`]) the machine is a bystander on CPU 0: nothing costs time and
+//! Outside a run ([`Inner::outside`]) the caller is a bystander on CPU 0: nothing costs time and
 //! nothing waits, except for a lock whose holder has stopped in the middle.
 
 use std::cell::{Cell, RefCell};
@@ -28,37 +28,40 @@ use crate::tick::PERCENT_MAX;
 use crate::tree::{CPUS_MAX, NEVER, Tree, cpu_of, key, time_of};
 use crate::wait::WaitObserver;
 
-/// What is called for each event.
+/// A function that is called for each event.
 pub(crate) type Observer = Box<dyn FnMut(&Sim, CpuId, Nanos, &Event)>;
 
-/// What runs a job.
+/// A function that runs a job.
 type JobHandler = Rc<dyn Fn(&Sim, Job)>;
-/// What runs on a CPU that has run out of work.
+/// A function that is called on a CPU that has run out of work.
 type IdleHandler = Rc<dyn Fn(&Sim)>;
 
-/// What all handles share. Hot fields come first.
+/// The state that all handles share. Hot fields come first.
 #[repr(C)]
 pub(crate) struct Inner {
-    /// The CPU that runs.
+    /// The index of the running CPU.
     pub(crate) cur: Cell<usize>,
-    /// Its clock. This and the next two are kept here while it runs, and in [`Cpu`] meanwhile.
+    /// The running CPU's clock. This field, the deadline and the pins are kept here while a CPU
+    /// runs, and in its [`Cpu`] otherwise.
     pub(crate) clock: Cell<u64>,
-    /// The next unpinned `spend` that reaches this time looks up; at once outside a run.
+    /// An unpinned `spend` that reaches this time looks up. Outside a run it is 0, so that every
+    /// `spend` takes the slow path.
     pub(crate) deadline: Cell<u64>,
-    /// Nested sections that must not be preempted.
+    /// Number of nested sections that must not be preempted.
     pub(crate) pins: Cell<u32>,
-    /// The CPU that runs if it may enter its own locks without ceremony, else [`NO_CPU`].
+    /// The running CPU if it may enter its own locks without an order point, else [`NO_CPU`].
     pub(crate) local: Cell<CpuId>,
     /// The smallest key of all other CPUs.
     pub(crate) limit: Cell<u64>,
-    /// Counts resumptions: unchanged means that nobody else ran.
+    /// Counts resumptions: while it is unchanged, no other CPU has run.
     pub(crate) epoch: Cell<u64>,
     pub(crate) outside: Cell<bool>,
-    /// Whether steps are late by random amounts.
+    /// True if steps are late by random amounts.
     shaken: bool,
-    /// Whether a CPU's own locks are entered in order, or left by an event, like all others.
+    /// True if a CPU enters its own locks in order, or leaves them by an event, like all other
+    /// locks.
     ceremonial: bool,
-    /// Whether CPUs are alike and enter their own locks without ceremony.
+    /// True if all CPUs are alike and `ceremonial` is false.
     plain: bool,
     pub(crate) options: SimOptions,
     pub(crate) cpus: Box<[Cpu]>,
@@ -68,11 +71,11 @@ pub(crate) struct Inner {
     pub(crate) record: Record,
     pub(crate) hz: Hz,
     pub(crate) topology: Topology,
-    /// Tasks whose coroutine waits for something to run.
+    /// Tasks whose coroutine is free for the next task or kernel work.
     pub(crate) free: RefCell<Vec<u32>>,
-    /// Tasks that have not ended, without daemons.
+    /// Number of tasks that have not ended, without daemons.
     pub(crate) live: Cell<u32>,
-    /// Numbers things that wait, in the order they were queued.
+    /// The last number given to something that waits; numbers follow the order of queueing.
     pub(crate) sequence: Cell<u64>,
     pub(crate) on_job: RefCell<Option<JobHandler>>,
     pub(crate) on_idle: RefCell<Option<IdleHandler>>,
@@ -81,12 +84,12 @@ pub(crate) struct Inner {
     pub(crate) observed: Cell<bool>,
     pub(crate) pages_observed: Cell<bool>,
     pub(crate) halt: Cell<bool>,
-    /// Whether the run ends with the last task.
+    /// True if the run ends with the last task.
     pub(crate) awaits_tasks: Cell<bool>,
     /// The time up to which the machine has run.
     pub(crate) reached: Cell<u64>,
     pub(crate) ending: Cell<bool>,
-    /// Handles on the stacks of coroutines.
+    /// Number of handles on the stacks of coroutines.
     pub(crate) residents: Cell<usize>,
     pub(crate) me: Weak<Self>,
 }
@@ -144,19 +147,19 @@ impl Inner {
         inner
     }
 
-    /// The CPU that runs.
+    /// The running CPU.
     #[inline]
     pub(crate) fn cpu(&self) -> &Cpu {
         &self.cpus[self.cur.get()]
     }
 
-    /// Its number.
+    /// The number of the running CPU.
     #[inline]
     pub(crate) fn this_cpu(&self) -> CpuId {
         cpu_id(self.cur.get())
     }
 
-    /// What the clock shows to whoever asks.
+    /// The time that a caller sees.
     #[inline]
     pub(crate) fn now(&self) -> u64 {
         if self.outside.get() {
@@ -166,7 +169,7 @@ impl Inner {
         }
     }
 
-    /// Lets everybody go first who is earlier. Returns the caller's key.
+    /// Lets every CPU with an earlier key go first. Returns the caller's key.
     #[inline(always)]
     pub(crate) fn order(&self) -> u64 {
         let mine = if self.shaken {
@@ -189,7 +192,7 @@ impl Inner {
         mine
     }
 
-    /// Suspends the current task; its CPU goes on at `when`.
+    /// Suspends the current task. Its CPU goes on at key `when`.
     #[inline(always)]
     pub(crate) fn leave(&self, when: u64) {
         let cpu = self.cur.get();
@@ -205,7 +208,7 @@ impl Inner {
         }
     }
 
-    /// Resumes whoever is earliest until none is before `horizon`.
+    /// Resumes the earliest CPU, again and again, until no key is before `horizon`.
     pub(crate) fn run_loop(&self, horizon: u64) {
         while !self.halt.get() {
             if !self.step(horizon) {
@@ -214,7 +217,7 @@ impl Inner {
         }
     }
 
-    /// Resumes the earliest CPU; `false` if none is before `horizon`.
+    /// Resumes the earliest CPU. Returns `false` if no key is before `horizon`.
     #[inline(always)]
     fn step(&self, horizon: u64) -> bool {
         let first = self.tree.earliest();
@@ -246,7 +249,7 @@ impl Inner {
         true
     }
 
-    /// What is different for each CPU that is about to run, on a machine that is not plain.
+    /// On a machine that is not plain, prepares what differs between CPUs before `cpu` runs.
     #[inline(never)]
     fn prepare_slow(&self, cpu: usize) {
         self.prices.run_on(cpu);
@@ -254,7 +257,7 @@ impl Inner {
             .set(if self.ceremonial { NO_CPU } else { cpu_id(cpu) });
     }
 
-    /// From outside a run: runs until `done`, which others will make true.
+    /// Runs the machine, from outside a run, for as long as `busy` returns true.
     pub(crate) fn run_while(&self, busy: impl Fn() -> bool) {
         self.outside.set(false);
         while busy() {
@@ -266,7 +269,7 @@ impl Inner {
         self.step_outside();
     }
 
-    /// Ends a run: from now on the machine is a bystander.
+    /// Ends a run: from now on the caller is a bystander.
     pub(crate) fn step_outside(&self) {
         self.outside.set(true);
         self.local.set(NO_CPU);
@@ -278,18 +281,19 @@ impl Inner {
 
     pub(crate) fn stop(&self) {
         self.halt.set(true);
-        // Whoever runs leaves at its next order point or spend.
+        // The running CPU leaves at its next order point or spend.
         self.limit.set(0);
         self.deadline.set(0);
     }
 
-    /// A number larger than all before.
+    /// A number larger than all that were returned before.
     pub(crate) fn next_sequence(&self) -> u64 {
         self.sequence.set(self.sequence.get() + 1);
         self.sequence.get()
     }
 
-    /// The earliest clock of what is left to do, or the latest of all when nothing is.
+    /// The time of the earliest key, but not after the last running CPU's clock. If nothing is left
+    /// to do, the latest clock of all CPUs.
     pub(crate) fn last_time(&self) -> u64 {
         match self.tree.earliest() {
             NEVER => self
@@ -302,12 +306,12 @@ impl Inner {
         }
     }
 
-    /// Whether unfinished tasks are being dropped.
+    /// Returns whether unfinished tasks are being dropped.
     pub(crate) fn is_ending(&self) -> bool {
         self.ending.get()
     }
 
-    /// Ends what was left unfinished, so that the handles on its stacks are dropped.
+    /// Ends all unfinished tasks, so that the handles on their stacks are dropped.
     pub(crate) fn end(&self) {
         self.ending.set(true);
         self.outside.set(true);

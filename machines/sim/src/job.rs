@@ -1,8 +1,8 @@
 //! Work deferred to a CPU, and the timers that bring it.
 //!
 //! Each CPU has one slot per kind of job: not deferred, waiting for a time, or waiting for its
-//! turn. A job never runs twice at once on its CPU; one that comes due while it runs waits. An
-//! expired timer queues its job; the job runs before ordinary tasks at the next preemption point.
+//! turn. A job never runs twice at once on its CPU: if it comes due while it runs, it waits. An
+//! expired timer queues its job, which runs before ordinary tasks at the next preemption point.
 
 use std::cmp::Reverse;
 
@@ -48,7 +48,8 @@ impl Inner {
         } else {
             idle
         });
-        // Even at once it is a time: a CPU that is behind must not start it before it was sent.
+        // Even a job that is due now waits for a time: a CPU whose clock is behind must not start
+        // it before it was sent.
         slot.waits.set(Waits::Until(at));
         if !cpu.is_idle() || slot.idle.get() == WhenIdle::Wake {
             self.alert(target, at);
@@ -86,7 +87,8 @@ impl Inner {
         }
     }
 
-    /// Queues what has come due on the running CPU, for the price of one interrupt.
+    /// Queues the jobs and tasks that have come due on the running CPU, for the price of one
+    /// interrupt.
     pub(crate) fn fire_timers(&self, cpu: &Cpu) {
         let now = self.clock.get();
         let mut fired = false;

@@ -11,7 +11,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 use crate::handle::Sim;
 
-/// What a stream is for.
+/// The use of a stream.
 #[derive(Clone, Copy)]
 pub(crate) enum Purpose {
     Program = 0,
@@ -26,7 +26,7 @@ pub(crate) fn stream(seed: u64, cpu: usize, purpose: Purpose) -> Xoshiro256PlusP
     Xoshiro256PlusPlus::seed_from_u64(mixed ^ (lane + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15))
 }
 
-/// The random stream of the CPU the caller runs on, at each draw.
+/// Random numbers, each from the stream of the CPU on which the caller runs when it draws.
 #[derive(Debug)]
 pub struct CpuRng<'sim>(pub(crate) &'sim Sim);
 
@@ -47,12 +47,12 @@ impl TryRng for CpuRng<'_> {
     }
 }
 
-/// A draw with mean `mean_ns`, at least 1.
+/// A random number with mean `mean_ns`, at least 1.
 pub(crate) fn around(rng: &mut Xoshiro256PlusPlus, mean_ns: u64) -> u64 {
     1 + rng.next_u64() % (2 * mean_ns)
 }
 
-/// A CPU number below `cpus`.
+/// A random CPU number below `cpus`.
 pub(crate) fn below(rng: &mut Xoshiro256PlusPlus, cpus: usize) -> usize {
     let drawn = rng.next_u64() % cpus as u64;
     usize::try_from(drawn).expect("smaller than a usize")
@@ -65,7 +65,7 @@ pub(crate) const fn cpu_id(index: usize) -> CpuId {
     CpuId(index as u32)
 }
 
-/// A draw that depends on nothing but the seed, a tick and a lane.
+/// A random number that depends only on the seed, a tick and a lane.
 pub(crate) fn of_tick(seed: u64, tick: u64, lane: u64) -> u64 {
     let of = |state: u64| Xoshiro256PlusPlus::seed_from_u64(state).next_u64();
     of(of(of(seed) ^ tick) ^ lane)

@@ -1,8 +1,9 @@
-//! Counting while the machine runs.
+//! The counters of a running machine.
 //!
-//! Cells only: counting never waits and changes nothing that the simulation looks at. The run's
-//! hash is a sum of mixed events, so it says what happened when and where, but not in which order
-//! the host got to it: running ahead and waiting for each release give the same hash.
+//! They are plain cells: counting never waits, and changes nothing that the simulation looks at.
+//! The run's hash is a sum of mixed events. So it depends on what happened when and where, but not
+//! on the order in which the host got there: running ahead and waiting for each release give the
+//! same hash.
 
 use std::cell::Cell;
 
@@ -17,14 +18,14 @@ use crate::handle::Sim;
 use crate::random::cpu_id;
 use crate::stats::{CpuWaits, HIST_BINS, LockStats, LongestWait, Stats};
 
-/// Event kinds in the hash, one per constant; the low bits say more.
+/// Event kinds in the hash; the low bits carry details.
 pub(crate) const LOCK: u64 = 0x100;
 pub(crate) const WORD: u64 = 0x200;
 pub(crate) const JOB: u64 = 0x300;
 pub(crate) const MIGRATE: u64 = 0x400;
 const EMIT: u64 = 0x500;
 
-/// See the file's header.
+/// The counters and the hash of a machine.
 pub(crate) struct Record {
     hash: Cell<u64>,
     hashed: Cell<u64>,
@@ -38,13 +39,13 @@ pub(crate) struct Record {
     pub(crate) slips: Cell<u64>,
     pub(crate) stalls: Cell<u64>,
     lines: [Cell<u64>; 5],
-    /// Holds in which no time passed: nearly all of a per-CPU lock. Apart from the rest, so that
-    /// they are in one line.
+    /// Number of holds in which no time passed, as in nearly all of a per-CPU lock. They are kept
+    /// apart from the rest, so that they are in one cache line.
     instant: [[Cell<u64>; Site::ALL.len()]; LockClass::ALL.len()],
     locks: [[LockCells; Site::ALL.len()]; LockClass::ALL.len()],
 }
 
-/// [`LockStats`] while counting.
+/// The counters from which [`LockStats`] are made.
 pub(crate) struct LockCells {
     acquisitions: Cell<u64>,
     hold_total: Cell<u64>,
@@ -89,13 +90,13 @@ impl Record {
         bump(&self.hashed);
     }
 
-    /// Counts a cache line that moved so far.
+    /// Counts a cache line that moved over `distance`.
     #[inline]
     pub(crate) fn line_moved(&self, distance: Distance) {
         bump(&self.lines[distance as usize]);
     }
 
-    /// One hold ended.
+    /// Counts a hold that has ended.
     #[inline(always)]
     pub(crate) fn held(&self, class: LockClass, site: Site, hold_ns: u64) {
         if hold_ns == 0 {
@@ -135,7 +136,7 @@ impl LockCells {
         }
     }
 
-    /// One hold ended.
+    /// Counts a hold that has ended.
     #[inline]
     fn held(&self, hold_ns: u64) {
         bump(&self.acquisitions);
@@ -144,12 +145,12 @@ impl LockCells {
         bump(&self.hold_hist[bin(hold_ns)]);
     }
 
-    /// One attempt gave up.
+    /// Counts an attempt that gave up.
     pub(crate) fn gave_up(&self) {
         bump(&self.failed_tries);
     }
 
-    /// One wait ended; `traced` says whether `perf` would show it.
+    /// Counts a wait that has ended; `traced` says whether `perf` would show it.
     pub(crate) fn waited(&self, wait: LongestWait, traced: bool) {
         bump(&self.contentions);
         if traced {
@@ -218,10 +219,11 @@ impl Inner {
 }
 
 impl Sim {
-    /// Hashes a slow-path event and tells observers.
+    /// Hashes a slow-path event, and passes every event to observers that want it.
     #[inline]
     pub(crate) fn note(&self, event: Event) {
-        // Made anew by a closure, so that the event of a page is not stored where nobody looks.
+        // A closure makes the event anew, so that a page's event is not stored if there is no
+        // observer.
         match event {
             Event::PageAlloc { pfn, order } => {
                 if self.0.pages_observed.get() {
@@ -259,7 +261,7 @@ impl Sim {
     #[inline(never)]
     fn tell(&self, event: impl FnOnce() -> Event) {
         let event = event();
-        // Taken out so that an observer may look at the machine.
+        // Taken out of the cell, so that an observer may look at the machine.
         let mut observers = self.0.observers.take();
         let (cpu, at) = (cpu_id(self.0.cur.get()), Nanos(self.0.now()));
         for observer in &mut observers {
@@ -270,7 +272,7 @@ impl Sim {
     }
 }
 
-/// What an event is, and how much of it there was.
+/// The kind of an event and its details, as a number for the hash.
 fn kind_of(event: Event) -> u64 {
     match event {
         Event::PageAlloc { .. }
@@ -304,7 +306,7 @@ fn kind_of(event: Event) -> u64 {
     }
 }
 
-/// The histogram bin of a span.
+/// The histogram bin of a time span.
 #[inline]
 fn bin(span_ns: u64) -> usize {
     ((u64::BITS - span_ns.leading_zeros()) as usize).min(HIST_BINS - 1)

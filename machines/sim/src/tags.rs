@@ -1,8 +1,8 @@
 //! Page tags, stored only where a block was split.
 //!
-//! A block of 1024 pages has a byte for its first tag until another of its tags differs from what
-//! fresh tags read as; from then on it has a byte for each. So a terabyte of memory needs nine
-//! bytes per 4 MiB until its blocks are split, even if whole blocks are handed out.
+//! A block of 1024 pages has a byte for its first tag until another of its tags differs from the
+//! fresh value; from then on it has a byte for each page. So a terabyte of memory needs nine bytes
+//! per 4 MiB until its blocks are split, even if whole blocks are handed out.
 
 use std::cell::{Cell, OnceCell};
 use std::fmt;
@@ -10,13 +10,13 @@ use std::fmt;
 use plimsoll_mm::machine::Tags;
 use plimsoll_mm::units::Pages;
 
-/// Pages of one chunk: a block of the largest order.
+/// Number of pages of a chunk: a block of the largest order.
 const CHUNK: usize = 1024;
 
-/// Tags of one block.
+/// The tags of one block.
 type Chunk = Box<[Cell<u8>; CHUNK]>;
 
-/// One byte per page frame.
+/// The tags of a zone: one byte per page frame.
 pub struct SimTags {
     chunks: Box<[OnceCell<Chunk>]>,
     /// The first tag of each block that has no chunk.
@@ -32,7 +32,7 @@ impl SimTags {
         }
     }
 
-    /// Where the tag of `page` is, unless its block has no chunk.
+    /// The stored tag of `page`; `None` if its block has no chunk.
     #[inline(always)]
     fn stored(&self, page: u32) -> Option<&Cell<u8>> {
         let page = page as usize;

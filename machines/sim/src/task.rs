@@ -1,11 +1,11 @@
-//! Tasks, and what a CPU does next.
+//! Tasks, and the choice of what a CPU does next.
 //!
 //! A task is a closure on a coroutine. Kernel work (jobs, the idle hook) borrows a coroutine from
-//! the same pool for as long as it runs, so a CPU that only does short kernel work owns no stack.
-//! A CPU prefers kernel work over tasks, and tasks in the order they became ready.
+//! the same pool for as long as it runs, so a CPU that only does short kernel work owns no stack. A
+//! CPU prefers kernel work to tasks, and takes tasks in the order in which they became ready.
 //!
-//! A task that wakes up always does so through its CPU's list of sleepers, whoever wakes it: so it
-//! never runs at a time before it was woken.
+//! A task that wakes up always does so through its CPU's list of sleepers, whichever CPU wakes it.
+//! So it never runs at a time before it was woken.
 
 use std::cell::{Cell, OnceCell};
 use std::cmp::Reverse;
@@ -22,23 +22,24 @@ use crate::handle::Sim;
 use crate::record::{MIGRATE, bump};
 use crate::tree::{NEVER, TIME_MAX_NS, key};
 
-/// The number of a task; numbers of ended tasks are used again.
+/// The number of a task. Numbers of ended tasks are used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TaskId(u32);
 
-/// A coroutine and what it is used for.
+/// A coroutine and its present use.
 #[derive(Default)]
 #[repr(C, align(64))]
 pub(crate) struct Task {
     fiber: OnceCell<Fiber>,
     pub(crate) cpu: Cell<usize>,
     pub(crate) kind: Cell<Kind>,
-    /// Nested sections in which it must stay on its CPU though it may be preempted.
+    /// Number of nested sections in which the task must stay on its CPU, though it may be
+    /// preempted.
     pub(crate) stays: Cell<u32>,
     body: Cell<Option<Body>>,
 }
 
-/// What a coroutine runs.
+/// The kind of work that a coroutine runs.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Kernel work: not preempted, does not migrate.
@@ -50,7 +51,7 @@ pub(crate) enum Kind {
     Daemon,
 }
 
-/// What a coroutine does next.
+/// The work that a coroutine does next.
 enum Body {
     Task(Box<dyn FnOnce(&Sim)>),
     Job(Job),
@@ -87,28 +88,28 @@ impl Sim {
         TaskId(task)
     }
 
-    /// Lets other tasks have the CPU for `span`.
+    /// Gives the CPU to other tasks for `span`.
     ///
     /// # Panics
-    /// In a pinned section.
+    /// If the caller is in a pinned section.
     pub fn sleep(&self, span: Nanos) {
         self.sleep_until(Nanos(self.0.now() + span.0));
     }
 
-    /// Lets other tasks have the CPU until `at`.
+    /// Gives the CPU to other tasks until `at`.
     ///
     /// # Panics
-    /// In a pinned section.
+    /// If the caller is in a pinned section.
     pub fn sleep_until(&self, at: Nanos) {
         if !self.0.outside.get() {
             self.0.sleep_until(at.0);
         }
     }
 
-    /// Moves the calling task to `cpu`, or to another one if `cpu` is offline.
+    /// Moves the calling task to `cpu`, or to another CPU if `cpu` is offline.
     ///
     /// # Panics
-    /// In a pinned section, or in kernel work.
+    /// If the caller is in a pinned section, or is kernel work.
     pub fn migrate(&self, cpu: CpuId) {
         if !self.0.outside.get() && cpu.index() != self.0.cur.get() {
             self.0.migrate(cpu.index());
@@ -117,7 +118,7 @@ impl Sim {
 }
 
 impl Inner {
-    /// A coroutine for `body` on `cpu`.
+    /// A task that runs `body` on `cpu`, with a coroutine from the pool if there is one.
     fn task(&self, cpu: usize, kind: Kind, body: Body) -> u32 {
         let pooled = self.free.borrow_mut().pop();
         let id = pooled.unwrap_or_else(|| self.new_task());
@@ -140,7 +141,7 @@ impl Inner {
             let sim = &resident.0;
             let task = sim.0.tasks.get(id);
             task.fiber().enter(exit);
-            // Ends when the machine is dropped: then `finish` does not return.
+            // This ends when the machine is dropped: then `finish` does not return.
             loop {
                 sim.run_body(task);
                 sim.0.finish(id);
@@ -153,7 +154,7 @@ impl Inner {
         id
     }
 
-    /// The end of what a coroutine was used for: its CPU goes on, and it joins the pool.
+    /// Ends the present use of a coroutine: its CPU goes on, and the coroutine joins the pool.
     fn finish(&self, id: u32) {
         let task = self.tasks.get(id);
         self.free.borrow_mut().push(id);
@@ -166,7 +167,8 @@ impl Inner {
         self.yield_to_next(task);
     }
 
-    /// Gives up the CPU: `task` has ended or is queued somewhere. Returns once it runs again.
+    /// Gives up the CPU, because `task` has ended or is queued somewhere. Returns once the task
+    /// runs again.
     pub(crate) fn yield_to_next(&self, task: &Task) {
         let cpu = self.cpu();
         debug_assert!(self.pins.get() == 0, "a pinned task keeps its CPU");
@@ -175,7 +177,7 @@ impl Inner {
         task.suspend();
     }
 
-    /// An idle CPU has something to do.
+    /// Makes an idle CPU choose what to do, because something has come up.
     pub(crate) fn wake_up(&self, cpu: &Cpu) {
         bump(&self.record.wakeups);
         self.choose_next(cpu);
@@ -208,7 +210,7 @@ impl Inner {
         self.tree.set(index, key(self.clock.get(), index));
     }
 
-    /// A coroutine for the kernel work that waits on this CPU, if any.
+    /// A task for the kernel work that waits on this CPU, if any.
     fn kernel_work(&self, cpu: &Cpu, index: usize) -> Option<u32> {
         if let Some(job) = cpu.next_job() {
             self.begin_job(cpu, job);
@@ -236,7 +238,7 @@ impl Inner {
         self.alert(cpu, at);
     }
 
-    /// Makes sure that `cpu` looks at its queues from `at` on.
+    /// Makes sure that `cpu` looks at its queues from time `at` on.
     pub(crate) fn alert(&self, cpu: usize, at: u64) {
         if cpu == self.cur.get() && !self.outside.get() {
             return self.deadline.set(self.deadline.get().min(at));
@@ -248,7 +250,7 @@ impl Inner {
         }
     }
 
-    /// Takes `task` out of the list of sleepers. Returns whether it was there.
+    /// Removes `task` from the list of sleepers. Returns whether it was there.
     pub(crate) fn forget_sleeper(&self, task: u32) -> bool {
         let cpu = &self.cpus[self.tasks.get(task).cpu.get()];
         let mut sleepers = cpu.sleepers.borrow_mut();
@@ -289,7 +291,8 @@ impl Inner {
         );
     }
 
-    /// Some online CPU, not `cpu`; a different one each time, so that movers spread.
+    /// An online CPU other than `cpu`; a different one each time, so that tasks which move spread
+    /// out.
     pub(crate) fn another_cpu(&self, cpu: usize) -> usize {
         let count = self.cpus.len();
         let offset = usize::try_from(self.next_sequence() % count as u64).expect("below count");
@@ -301,7 +304,7 @@ impl Inner {
 }
 
 impl Sim {
-    /// Runs what the coroutine was given.
+    /// Runs the work that the coroutine was given.
     fn run_body(&self, task: &Task) {
         match task
             .body
@@ -320,7 +323,7 @@ impl Sim {
     }
 }
 
-/// A handle on the stack of a coroutine; it does not keep the machine going.
+/// A handle on the stack of a coroutine, which does not keep the machine alive.
 struct Resident(Sim);
 
 impl Resident {
@@ -354,12 +357,12 @@ impl Task {
         self.fiber().suspend();
     }
 
-    /// Whether it may run on another CPU.
+    /// Returns whether the task may run on another CPU.
     pub(crate) fn may_move(&self) -> bool {
         self.kind.get() != Kind::Kernel && self.stays.get() == 0
     }
 
-    /// Ends the coroutine for good. A task that was refused a stack has none.
+    /// Ends the coroutine for good. A task that was refused a stack has no coroutine.
     pub(crate) fn end(&self) {
         if let Some(fiber) = self.fiber.get() {
             fiber.end();

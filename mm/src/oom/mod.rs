@@ -1,16 +1,16 @@
-//! Out of memory: whom to kill, and what comes after.
+//! Out of memory: which process to kill, and what happens afterwards.
 //!
-//! [`badness()`] says how much would be gained by killing a process, in points, and [`Standing`] who
-//! may be killed at all. A selector ([`Selecting`], in `select/`) looks for the candidate with the
-//! most points. Memory is counted by [`counter`](crate::counter)s that are cheap to read but only
-//! within bounds, so the selectors differ in what they do about that.
+//! [`badness()`] says how much would be gained by killing a process, in points, and [`Standing`]
+//! whether a process may be killed at all. A selector ([`Selecting`], in `select/`) looks for the
+//! candidate with the most points. Memory is counted by [`counter`](crate::counter)s whose cheap
+//! readings are exact only within bounds; the selectors differ in how they deal with that.
 //!
-//! [`OomKiller`] kills, with all who have to die as well; its [`Reaper`] empties what a victim does not
-//! give back soon, and [`release()`] does so at once for whoever asks. [`OutOfMemory`] joins all of it to
-//! the page allocator, as its last resort.
+//! [`OomKiller`] kills a victim and every process that has to die with it. Its [`Reaper`] empties
+//! the memory that a victim does not give back soon, and [`release()`] does so at once when asked.
+//! [`OutOfMemory`] joins all of it to the page allocator, as its last resort.
 //!
-//! No selection knows a machine, takes a lock or allocates. A caller describes its processes, or its
-//! tenants, by the trait [`Candidates`]:
+//! A selection knows no machine, takes no lock and does not allocate. Its caller describes its
+//! processes, or its tenants, by the trait [`Candidates`]:
 //!
 //! ```
 //! use plimsoll_mm::counter::Range;
@@ -18,7 +18,7 @@
 //!     Candidates, Facts, Outcome, Reading, Scope, Selecting, Slot, TotalPages,
 //! };
 //!
-//! /// Tenants whose memory is known slowly, and cheaply to 100 pages.
+//! /// Tenants whose memory is slow to read exactly, and cheap to read to within 100 pages.
 //! struct Tenants([i64; 3]);
 //!
 //! impl Candidates for Tenants {
@@ -43,13 +43,13 @@
 //! let scope = Scope::machine(TotalPages::new(1 << 20)?);
 //! let selection = Selecting::Bounded.select(&tenants, &scope, &mut [Slot::EMPTY; 3])?;
 //! assert!(matches!(selection.outcome, Outcome::Victim(victim) if victim.candidate == 2));
-//! // Tenant 1 is surely smaller. Of the others one sum is enough to tell them apart.
+//! // Tenant 1 is surely smaller. One precise sum is enough to tell the other two apart.
 //! assert_eq!(selection.precise_sums, 1);
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! Locks: `ReapQueue`, by the reaper; `OomKill`, by who is about to kill.
+//! Locks: `ReapQueue`, taken by the reaper; `OomKill`, taken before a kill.
 
 mod badness;
 mod candidate;

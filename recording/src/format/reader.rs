@@ -10,7 +10,7 @@ use crate::error::{ReadError, Warning};
 use crate::event::Event;
 use crate::header::Header;
 
-/// Reads a recording from anything that gives bytes; it never goes back.
+/// Reads a recording from any [`Read`]; it never seeks.
 #[derive(Debug)]
 pub struct Reader<R> {
     file: String,
@@ -30,10 +30,11 @@ enum End {
 }
 
 impl<R: Read> Reader<R> {
-    /// Reads up to the first event. `file` is what errors call the input.
+    /// Reads up to the first event. Errors call the input `file`.
     ///
     /// # Errors
-    /// If the input is not a recording, or one that cannot be read here.
+    /// If the input is not a recording, is damaged, or has a byte order or a version that is not
+    /// supported.
     pub fn new(file: &str, input: R) -> Result<Self, ReadError> {
         let mut reader = Self {
             file: file.to_owned(),
@@ -56,19 +57,20 @@ impl<R: Read> Reader<R> {
         Ok(reader)
     }
 
-    /// The header as known so far; it is complete once [`Reader::next_events`] has returned `None`.
+    /// Returns the header as far as it is known; it is complete once [`Reader::next_events`] has
+    /// returned `None`.
     #[must_use]
     pub fn header(&self) -> &Header {
         &self.header
     }
 
-    /// The events of the next chunk, all of one CPU and in its order; `None` at the end.
+    /// Returns the events of the next chunk, all of one CPU and in its order; `None` at the end.
     ///
     /// # Errors
-    /// If the input cannot be read or a chunk is damaged. A file that is cut off is no error:
-    /// what was read is good, and [`Reader::finish`] has a warning.
+    /// If the input cannot be read or a chunk is damaged. A file that is cut off is no error: the
+    /// events before that are good, and [`Reader::finish`] returns a warning.
     pub fn next_events(&mut self) -> Result<Option<Vec<Event>>, ReadError> {
-        // Ends: each turn takes a chunk from a finite input.
+        // The loop ends: each turn takes a chunk from a finite input.
         while let Some(chunk) = self.chunk()? {
             let mut body = &chunk.body[..];
             match chunk.tag {
@@ -97,7 +99,7 @@ impl<R: Read> Reader<R> {
         Ok(None)
     }
 
-    /// The whole header, and warnings about the recording.
+    /// Returns the complete header, and warnings about the recording.
     #[must_use]
     pub fn finish(mut self) -> (Header, Vec<Warning>) {
         let on_each = self.header.lost.iter().map(|(_, events)| *events);
@@ -149,7 +151,7 @@ impl<R: Read> Reader<R> {
         Ok(())
     }
 
-    /// The next chunk; `None` at the end, also if the file is cut off there.
+    /// Reads the next chunk; `None` at the end and also where the file is cut off.
     fn chunk(&mut self) -> Result<Option<Chunk>, ReadError> {
         if self.end == End::Reached {
             return Ok(None);

@@ -10,13 +10,13 @@ use crate::error::WriteError;
 use crate::event::{Event, Symbol, What};
 use crate::header::Header;
 
-/// How many events, of all CPUs together, are held back before their chunks are written.
+/// The number of events, of all CPUs together, that are held back before their chunks are written.
 const ROUND_EVENTS: usize = 1 << 17;
 
-/// Writes a recording to anything that takes bytes; it never goes back.
+/// Writes a recording to any [`Write`]; it never seeks.
 ///
 /// Events of one CPU must come in the order in which the kernel wrote them; CPUs may come in any
-/// order. [`Writer::finish`] must be called: without it a reader says that the file is cut off.
+/// order. [`Writer::finish`] must be called; without it readers report that the file is cut off.
 #[derive(Debug)]
 pub struct Writer<W> {
     out: W,
@@ -28,7 +28,7 @@ pub struct Writer<W> {
     totals: Totals,
 }
 
-/// How much is in the file.
+/// The amount of data in the file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Events in whole chunks.
@@ -38,7 +38,8 @@ pub struct Totals {
 }
 
 impl<W: Write> Writer<W> {
-    /// Writes what is known before the first event. Symbols of `header` may be used at once.
+    /// Writes what is known before the first event. Events may use the symbols of `header` from now
+    /// on.
     ///
     /// # Errors
     /// If `out` cannot be written.
@@ -66,10 +67,10 @@ impl<W: Write> Writer<W> {
         Ok(writer)
     }
 
-    /// Sets all names that events refer to from now on: those known before, then new ones.
+    /// Sets all names that events may refer to from now on: `all` begins with the names set before.
     ///
     /// # Errors
-    /// If the new ones cannot be written.
+    /// If the new names cannot be written.
     pub fn symbols(&mut self, all: &[String]) -> Result<(), WriteError> {
         let Some(new @ [_, ..]) = all.get(self.symbols..) else {
             return Ok(());
@@ -85,7 +86,7 @@ impl<W: Write> Writer<W> {
         self.chunk(NAME, &body)
     }
 
-    /// Takes one event; it is in the file after the next round of chunks.
+    /// Takes one event and holds it back until the next round of chunks.
     ///
     /// # Errors
     /// If the file cannot be written, or the event refers to a symbol that
@@ -119,8 +120,8 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    /// Writes the rest, and the parts of `header` that were not known at the beginning: lost events,
-    /// texts read at the end, events that could not be recorded.
+    /// Writes the events that are held back and the parts of `header` that were not known at the
+    /// beginning: lost events, texts read at the end, events that could not be recorded.
     ///
     /// # Errors
     /// If the file cannot be written.
@@ -135,7 +136,7 @@ impl<W: Write> Writer<W> {
         Ok((self.out, self.totals))
     }
 
-    /// How much is in the file by now.
+    /// Returns the amount of data in the file so far.
     #[must_use]
     pub fn totals(&self) -> Totals {
         self.totals
@@ -156,7 +157,7 @@ impl<W: Write> Writer<W> {
     }
 }
 
-/// The body of a chunk of events.
+/// Returns the body of a chunk that holds `events`.
 fn pack(cpu: u32, events: Vec<Event>, memory: &mut Memory) -> Vec<u8> {
     let mut body = Vec::new();
     put(&mut body, u64::from(cpu));

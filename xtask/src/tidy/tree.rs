@@ -1,4 +1,5 @@
-//! Small trees for the tests of the rules: a good one, and the same with one file changed.
+//! Small repositories for the tests of the rules: a good one, and copies of it with one file
+//! changed.
 
 use std::fs;
 
@@ -22,7 +23,7 @@ const GOOD: [(&str, &str); 9] = [
     ("mm/src/lib.rs", "//! The memory manager.\n"),
     (
         "mm/src/site.rs",
-        "//! Locks.\n\npub enum LockClass {\n    /// The zone.\n    Zone,\n    Pcp,\n}\n",
+        "//! Classes of locks.\n\npub enum LockClass {\n    /// The zone.\n    Zone,\n    Pcp,\n}\n",
     ),
     (
         "machines/sim/Cargo.toml",
@@ -33,10 +34,11 @@ const GOOD: [(&str, &str); 9] = [
         "[package]\nname = \"plimsoll-lab\"\n[dependencies]\nplimsoll-sim.workspace = true\n\
          plimsoll-mm.workspace = true\nserde = \"1\"\n",
     ),
-    ("lab/src/lib.rs", "//! Experiments.\n"),
+    ("lab/src/lib.rs", "//! The experiments.\n"),
 ];
 
-/// What `rule` says of the good tree with `path` holding `text`; an empty text removes it.
+/// Returns what `rule` finds in the good repository if `path` holds `text`; an empty text removes
+/// the file.
 pub(super) fn broken_by(rule: super::Rule, path: &str, text: &str) -> Vec<String> {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let changed = [(path, text)];

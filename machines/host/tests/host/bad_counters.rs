@@ -1,7 +1,6 @@
-//! Every size that counters can be set up with works or is refused by an error, and whatever is added
-//! to them, their sums are right.
+//! Counters of every size work or are refused by an error, and their sums are right whatever is added.
 //!
-//! Sums wrap; so what is compared is an integer that wraps too.
+//! Sums wrap, so the tests compare them with integers that wrap.
 
 use crate::support;
 
@@ -18,7 +17,7 @@ use proptest::prelude::*;
 use proptest::{collection, sample};
 use support::numbers::{any_i64, any_u32};
 
-/// CPUs that share anything or nothing, under any numbers.
+/// A machine whose CPUs share some cores, caches and sockets, with arbitrary numbers.
 fn topology() -> impl Strategy<Value = Topology> {
     let number = || prop_oneof![3 => 0..4u32, 1 => any_u32()];
     let place = (number(), number(), 0..4u32, number());
@@ -31,12 +30,12 @@ fn topology() -> impl Strategy<Value = Topology> {
     collection::vec(place, 1..70).prop_map(Topology::new)
 }
 
-/// A batch that there is.
+/// Any possible batch.
 fn batch() -> impl Strategy<Value = Batch> {
     (1..32u32).prop_map(|bit| Batch::new(1 << bit).expect("a power of two"))
 }
 
-/// Which CPU adds what to which counter.
+/// Additions: the CPU, the counter, the amount.
 type Additions = Vec<(u32, usize, i64)>;
 
 fn additions() -> impl Strategy<Value = Additions> {
@@ -44,11 +43,11 @@ fn additions() -> impl Strategy<Value = Additions> {
     collection::vec((any::<u32>(), any::<usize>(), delta), 0..100)
 }
 
-/// Adds, and sees to it that every way of asking gives the integer's answer.
+/// Adds, and asserts that every way of summing gives what integers give.
 fn add(host: &Host, counters: &AnyCounters<Host>, additions: &Additions, cpus: u32) {
     let width = counters.width();
     let mut sums = vec![0_i64; width];
-    // The most by which what is on its way up may take a sum, before the integer wraps.
+    // Below 2^60 no sum has wrapped, so ranges have to contain the sums.
     let mut travelled = 0_u128;
     for &(cpu, counter, delta) in additions {
         let _entered = host.enter(CpuId(cpu % cpus));
@@ -136,7 +135,7 @@ proptest! {
     ) {
         prop_assert_eq!(Batch::new(size).is_ok(), size >= 2 && size.is_power_of_two());
         let cpus = topology.cpus();
-        // A shape for a million CPUs is not made for each case.
+        // Shapes for up to a million CPUs would take too long to make in each case.
         let other = if other < 5000 || other > 1 << 20 { other } else { cpus };
         let host = Host::with_topology(topology.clone());
         let _entered = host.enter(CpuId(0));

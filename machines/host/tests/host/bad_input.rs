@@ -1,6 +1,7 @@
 //! Every layout, knob and size that a caller can pass works or is refused by an error.
 //!
-//! With debug assertions an overflow stops the test; without them what is checked at the end does.
+//! With debug assertions an overflow stops the test at once; without them the checks at the end
+//! find it.
 
 use crate::support;
 
@@ -23,7 +24,7 @@ fn kind() -> impl Strategy<Value = ZoneKind> {
     sample::select(ZoneKind::ALL.to_vec())
 }
 
-/// A zone anywhere, more often than not one that is refused.
+/// A zone anywhere; most such zones are refused.
 fn any_zone() -> impl Strategy<Value = ZoneLayout> {
     let holes = collection::vec(
         any_u32().prop_flat_map(|from| (Just(from), any_u32())),
@@ -42,7 +43,7 @@ fn any_zone() -> impl Strategy<Value = ZoneLayout> {
     })
 }
 
-/// Whether `zones` can be managed, in numbers that cannot overflow.
+/// Returns whether `zones` can be managed, computed in numbers that cannot overflow.
 fn is_possible(zones: &[ZoneLayout]) -> bool {
     let span = |zone: &ZoneLayout| {
         let start = u64::from(zone.start.0);
@@ -76,8 +77,8 @@ fn is_possible(zones: &[ZoneLayout]) -> bool {
     !zones.is_empty() && zones.iter().all(fits) && zones.iter().enumerate().all(apart)
 }
 
-/// Zones of a few thousand pages, one after the other or with room between, from low memory to the
-/// last frame there is; mostly possible.
+/// Zones of a few thousand pages, next to each other or with gaps in between, anywhere from low
+/// memory to the last possible frame. Most such layouts are possible.
 fn small_layout() -> impl Strategy<Value = Layout> {
     let zone = (
         kind(),
@@ -152,7 +153,7 @@ fn sizes() -> impl Strategy<Value = (Watermarks, Sizes)> {
     })
 }
 
-/// What is done to an allocator.
+/// An operation on an allocator.
 #[derive(Clone, Debug)]
 enum Step {
     Alloc(Request),
@@ -182,7 +183,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Blocks handed out, and who has them.
+/// An allocator and the blocks that it has handed out.
 struct Held<'a> {
     host: &'a Host,
     pages: &'a PageAllocator<Host>,
@@ -337,7 +338,7 @@ fn a_machine_with_more_cpus_is_not_the_one_that_the_allocator_was_made_with() {
 #[test]
 fn of_many_zones_each_finds_its_own_pages_and_gaps_belong_to_none() {
     const ZONES: u32 = 30;
-    // Not in the order of their frames.
+    // The zones are not in the order of their frames.
     let start = |nth: u32| 4096 * (nth * 7 % ZONES) + 1024;
     let zone = |nth| ZoneLayout {
         kind: ZoneKind::Normal,

@@ -1,6 +1,5 @@
-//! Every machine that CPUs can make up works or is refused by an error, and so does every number that
-//! is counted on it, every wish for free blocks, and every number that a selection of a victim is
-//! told.
+//! Every list of CPUs makes a machine that works, or is refused by an error. The same is true of every
+//! number that is counted, of every list of free blocks, and of every reading of a candidate.
 
 use crate::support;
 
@@ -20,7 +19,7 @@ use proptest::prelude::*;
 use proptest::{collection, sample};
 use support::numbers::{any_i64, any_u32, any_u64};
 
-/// CPUs anywhere, on nodes that there may be more often than not.
+/// Places of CPUs; most of them are on nodes that a machine may have.
 fn places() -> impl Strategy<Value = Vec<CpuPlace>> {
     let node = prop_oneof![8 => 0..5u32, 2 => 1000..1030u32, 1 => any_u32()];
     let place = (any_u32(), any_u32(), node, any_u32());
@@ -33,7 +32,7 @@ fn places() -> impl Strategy<Value = Vec<CpuPlace>> {
     collection::vec(place, 0..5)
 }
 
-/// Candidates that say anything.
+/// Candidates with arbitrary readings, in order or not.
 #[derive(Debug)]
 struct Liars(Vec<(Facts, Reading)>);
 
@@ -80,7 +79,7 @@ fn liars() -> impl Strategy<Value = Liars> {
     collection::vec(candidate, 0..6).prop_map(Liars)
 }
 
-/// What is counted.
+/// An operation that counts pages.
 #[derive(Clone, Debug)]
 enum Count {
     Zone(u32, i64),

@@ -1,5 +1,5 @@
-//! Every request to an address space, and every size it can be made with, works or is refused by an
-//! error, which changes nothing; in the end all is back.
+//! Every request to an address space, and every size that it can be made with, works or is refused by
+//! an error. A refused request changes nothing, and all memory is back in the end.
 
 use crate::support;
 
@@ -16,7 +16,7 @@ use proptest::{collection, sample};
 use support::numbers::{any_u32, any_u64};
 use support::world::{Sizes, What, World};
 
-/// Pages at the beginning, where most is mapped, at the end, and anywhere.
+/// A page number: at the beginning, where most mappings are, near the end of the space, or anywhere.
 fn page() -> impl Strategy<Value = u64> {
     prop_oneof![
         4 => 0..3000u64,
@@ -26,7 +26,7 @@ fn page() -> impl Strategy<Value = u64> {
     ]
 }
 
-/// How many pages.
+/// A number of pages.
 fn pages() -> impl Strategy<Value = u64> {
     prop_oneof![
         4 => 0..1500u64,
@@ -55,11 +55,11 @@ fn what() -> impl Strategy<Value = What> {
     ]
 }
 
-/// What is done to an address space.
+/// An operation on an address space.
 #[derive(Clone, Debug)]
 enum Step {
     Map(Place, u64, What),
-    /// The same of whole tables.
+    /// Like `Map`, but the length is a multiple of a page table.
     MapHuge(Place, u64, What),
     Unmap(u64, u64),
     Fault(u64, Access),
@@ -84,7 +84,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Whether there are as many pages of what is to be mapped.
+/// Returns whether a file, or the frames, have as many pages as are to be mapped.
 fn is_possible(pages: u64, what: What) -> bool {
     match what {
         What::Anonymous { .. } => true,
@@ -94,7 +94,7 @@ fn is_possible(pages: u64, what: What) -> bool {
     }
 }
 
-/// What could be mapped can be touched, if there is memory and the budget allows for it.
+/// Touches the first and the last page of a mapping. Only a lack of memory or of budget may stop that.
 fn touch_ends(world: &World, pages: Range<Vpn>) {
     assert!(pages.start < pages.end && pages.end <= END, "{pages:?}");
     for page in [pages.start, Vpn(pages.end.0 - 1)] {
@@ -111,7 +111,7 @@ fn touch_ends(world: &World, pages: Range<Vpn>) {
 
 fn take(world: &World, step: &Step) {
     let (memory, before) = (world.memory(), world.state());
-    // What is refused changes nothing, but that a page may have come to a file.
+    // A refused request changes nothing, except that a refused fault may leave a page in a file.
     let is_refused = match *step {
         Step::Map(place, pages, what) | Step::MapHuge(place, pages, what) => {
             let mapped = world.map(place, pages, what);

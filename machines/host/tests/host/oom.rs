@@ -1,4 +1,4 @@
-//! Kills, exits and the reaper on real threads.
+//! The laws of kills, exits and the reaper on real threads.
 
 use plimsoll_host::law::run_law;
 use plimsoll_mm::laws::oom;

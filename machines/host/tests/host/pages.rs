@@ -1,4 +1,4 @@
-//! The memory manager's laws on real threads.
+//! The laws of the memory manager on real threads.
 
 use plimsoll_host::law::run_law;
 use plimsoll_mm::laws;

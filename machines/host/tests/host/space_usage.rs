@@ -1,4 +1,5 @@
-//! What killing a process would give back: cheaply, exactly, and for many at once.
+//! The pages that killing a process would give back: as a cheap reading, exactly, and for many
+//! processes at once.
 
 use std::sync::Arc;
 
@@ -18,10 +19,10 @@ use plimsoll_mm::vmstat::Manager;
 
 const CPUS: u32 = 64;
 const SPACES: u64 = 90;
-/// The one that has ended.
+/// The process that has exited.
 const GONE: u32 = 30;
 
-/// A process does nothing when it is told to die.
+/// Signals to processes that ignore every one of them.
 struct Deaf;
 
 impl Signals<Host> for Deaf {
@@ -32,9 +33,9 @@ impl Signals<Host> for Deaf {
     fn reap_at(&self, _host: &Host, _at: Nanos) {}
 }
 
-/// Touches some pages on several CPUs, lets some of them go to swap, and touches some far apart, for each
-/// of which there is a page table. The fewer pages, the more tables: the first process has fewest pages
-/// of its own, and most with its tables.
+/// Touches neighbouring pages on several CPUs and swaps a few of them out. Then touches pages that lie
+/// far apart, so that each has a page table of its own. A process with fewer neighbouring pages has
+/// more tables: the first process has the fewest pages without tables, and the most with them.
 fn touch(space: &AddressSpace<Host>, memory: Memory<'_, Host>, nth: u64) {
     let map = |pages| {
         let request = MapRequest {
@@ -126,8 +127,8 @@ fn chosen(selection: &Selection) -> Option<u32> {
     }
 }
 
-/// Of whom a cheap look tells nothing, so that all have to be summed; after the first few of them,
-/// which are the last ones, together.
+/// The same processes with cheap readings that tell nothing, so that a selection has to sum all of
+/// them. It sums the last 16 processes one by one, and then the others together.
 struct Blurred<'a>(&'a Census<'a, Host>);
 
 impl Candidates for Blurred<'_> {
@@ -161,7 +162,7 @@ impl Candidates for Blurred<'_> {
     }
 }
 
-/// By kinds, by reading, and as a candidate.
+/// The sums by kinds, the precise sums, the readings and the candidates of a census agree.
 fn every_way_says_the_same(host: &Host, census: &Census<'_, Host>) {
     for (nth, process) in (0..).zip(census.processes()) {
         let Some(space) = process.space(host) else {

@@ -1,9 +1,9 @@
-//! Kills, exits and the reaper under loom and shuttle.
+//! The laws of kills, exits and the reaper under loom and shuttle.
 
 use plimsoll_mm::laws::oom;
 use plimsoll_model::{loom, shuttle};
 
-/// Schedules that shuttle tries of each law.
+/// The number of schedules that shuttle tries for each law.
 const SCHEDULES: u32 = 2000;
 
 #[test]

@@ -1,4 +1,4 @@
-//! The CPUs of a profile: by counts when the machine is regular, by clusters when it is not.
+//! The CPUs of a profile: given by counts if the machine is regular, by clusters if it is not.
 //!
 //! CPUs are numbered as Linux does on x86: the first thread of every core, in order of socket,
 //! node, cache and core, then the second thread of every core.
@@ -10,7 +10,7 @@ use super::error::ProfileError;
 use super::read::Section;
 use super::speed::{self, Cluster};
 
-/// More CPUs than any machine has: a typing error, not a plan.
+/// The most CPUs of a machine. A larger number is taken for a typing error.
 const CPUS_MAX: u64 = 4096;
 
 /// One physical core, before it is split into CPUs.
@@ -20,11 +20,11 @@ struct Core {
     llc: u32,
     node: u32,
     socket: u32,
-    /// The number of its cluster; 0 where there are none.
+    /// The number of the core's cluster; 0 if the profile has none.
     cluster: usize,
 }
 
-/// Reads the `[topology]` table: the CPUs, and the kinds of cores if it lists those.
+/// Reads the `[topology]` table: the CPUs, and the kinds of cores if it lists them.
 pub(super) fn read(section: &Section<'_>) -> Result<(Topology, Vec<Cluster>), ProfileError> {
     let (cores, mut clusters) = match section.get("cluster") {
         Some(_) => clusters(section)?,
@@ -84,7 +84,7 @@ fn counts(section: &Section<'_>) -> Result<Vec<Core>, ProfileError> {
         .collect())
 }
 
-/// The cores, and their kinds without the CPUs, which have no numbers yet.
+/// The cores and their kinds. The kinds have no CPUs yet, because CPUs have no numbers yet.
 fn clusters(section: &Section<'_>) -> Result<(Vec<Core>, Vec<Cluster>), ProfileError> {
     const LIST: &str = "write [[topology.cluster]] once for each kind of core";
     section.only(&["cluster"]).map_err(|mut error| {
@@ -123,7 +123,7 @@ fn clusters(section: &Section<'_>) -> Result<(Vec<Core>, Vec<Cluster>), ProfileE
     Ok((cores, clusters))
 }
 
-/// A count of at least 1.
+/// Reads a count of at least 1.
 fn count(section: &Section<'_>, key: &str, default: Option<u32>) -> Result<u32, ProfileError> {
     let value = match (section.get(key), default) {
         (Some(value), _) => value,
@@ -161,7 +161,7 @@ fn check(section: &Section<'_>, cores: &[Core]) -> Result<(), ProfileError> {
     if !(1..=CPUS_MAX).contains(&cpus) {
         return absurd(format!("makes {cpus} CPUs; a machine has 1 to {CPUS_MAX}"));
     }
-    // At most as many nodes as cores, or the numbers have holes.
+    // If there are more nodes than cores, some node has no core, so the loop need not go further.
     let nodes = cores
         .iter()
         .map(|core| u64::from(core.node) + 1)

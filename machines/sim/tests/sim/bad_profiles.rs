@@ -1,4 +1,4 @@
-//! What the author of a bad profile is told.
+//! The messages that the author of a bad profile gets.
 
 use std::path::Path;
 
@@ -7,7 +7,8 @@ use plimsoll_sim::profile::{Card, CostKey, Profile, ProfileText};
 
 const MINE: &str = include_str!("mine.toml");
 
-/// That MINE, with the first text replaced by the second, is refused with the third.
+/// Checks of each case that `MINE`, with the first text replaced by the second, is refused with the
+/// third as the message.
 #[track_caller]
 fn told(cases: &[(&str, &str, &str)]) {
     let mut surprises = Vec::new();

@@ -1,4 +1,5 @@
-//! CPUs without work to do: who goes dormant, who is revived, and what idling leaves behind.
+//! CPUs without work to do: which of them go dormant, which are revived, and what idling leaves
+//! behind.
 
 use crate::support;
 
@@ -16,14 +17,14 @@ use support::small::any;
 
 const CPU: CpuId = CpuId(1);
 
-/// 1 GiB, two CPUs, the shepherd on CPU 0.
+/// Makes a machine of 1 GiB and two CPUs, with the shepherd on CPU 0.
 fn started(design: Design) -> Small {
     let small = Small::flat(2, 1 << 18, design);
     small.mm.start(&small.sim);
     small
 }
 
-/// Keeps `cpu` from idling, and changes nothing.
+/// Keeps `cpu` from idling without changing anything.
 fn spin(small: &Small, cpu: CpuId) {
     small.sim.spawn_daemon(cpu, |sim| {
         loop {
@@ -60,7 +61,7 @@ fn hoard(small: &Small) -> Pages {
             .collect();
         sim.migrate(CPU);
         pages.free_pages(sim, &all).expect("all were handed out");
-        // Spills are larger than the threshold, so they fold themselves.
+        // Spills are larger than the threshold, so they leave no differential.
         assert!(!mm.is_dirty(sim, CPU), "the hoard alone is to be seen");
     });
     let listed = small.mm.pages().listed(&small.sim, CPU);
@@ -94,13 +95,14 @@ fn a_cpu_without_changes_goes_dormant_and_differentials_revive_it() {
                 "{shepherd:?} saw to it"
             );
             assert_eq!((state(&small), kicks(&small)), (JobState::Dormant, round));
-            // One finds the differential, one finds nothing and goes dormant.
+            // In each round one run finds the differential, and the next finds nothing and goes
+            // dormant.
             assert_eq!(small.starts_of(CPU).len(), 2 * round);
         }
     }
 }
 
-/// Linux queues it again, and it runs twice in a row.
+/// Linux queues such work again, and the work then runs twice in a row.
 #[test]
 fn work_that_is_running_is_not_queued_again() {
     for shepherd in SHEPHERDS {
@@ -110,7 +112,7 @@ fn work_that_is_running_is_not_queued_again() {
         });
         spin(&small, CpuId(0));
         spin(&small, CPU);
-        // It takes longer than the shepherd takes to come back, and folds only in the end.
+        // The work takes longer than the interval of the shepherd, and folds only at its end.
         let mm = Rc::clone(&small.mm);
         small.sim.on_job(move |sim, job| {
             if job == Job::VmstatUpdate {
@@ -195,7 +197,7 @@ fn going_idle_folds_differentials_and_leaves_lists() {
     let small = started(Design::OURS);
     spin(&small, CpuId(0));
     hoard(&small);
-    // Kicked at 1.5 s, decayed once, pending until 2.5 s.
+    // CPU 1 was kicked at 1.5 s and has decayed once; its work is pending until 2.5 s.
     small.sim.run_until(Nanos::from_ms(1700));
     assert_eq!(state(&small), JobState::Pending);
     let listed = small.mm.pages().listed(&small.sim, CPU);
@@ -203,7 +205,7 @@ fn going_idle_folds_differentials_and_leaves_lists() {
     small.on(1, |sim, mm| {
         mm.pages().count(sim, Pfn(0), ZoneItem::Anon, 1);
     });
-    // The idle hook comes after the task.
+    // The idle hook runs after the task.
     small.sim.run_until(Nanos(small.sim.now().0 + 100_000));
     assert!(!small.mm.is_dirty(&small.sim, CPU), "idling folds");
     assert_eq!(small.mm.pages().listed(&small.sim, CPU), listed);

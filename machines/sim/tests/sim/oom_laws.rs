@@ -1,4 +1,4 @@
-//! Kills, exits and the reaper on virtual CPUs, each law under many seeds.
+//! The laws of kills, exits and the reaper on virtual CPUs, each under many seeds.
 
 use crate::support;
 

@@ -1,7 +1,7 @@
-//! How long a victim is waited for that is leaving, that the reaper has given up on, and that has not
-//! given its memory back.
+//! The OOM killer waits a while for a victim that is exiting and that the reaper has given up on,
+//! because that victim still has its memory.
 //!
-//! Somebody who changes the victim's mappings keeps it from leaving until some time, and keeps the
+//! A task that changes the victim's mappings holds their lock, which delays the exit and keeps the
 //! reaper out.
 
 use crate::support;
@@ -21,11 +21,11 @@ use support::village_press::{grow, killed, process};
 
 const PAGES: u32 = 1 << 13;
 const MS: u64 = 1_000_000;
-/// When memory runs out; by then every process has its memory.
+/// The time, in nanoseconds, at which memory runs out. Every process has its memory by then.
 const SHORT: u64 = 200 * MS;
 
-/// Processes leave a tenth of a millisecond after they were told to die, if nobody keeps them; the
-/// reaper tries once, two tenths later.
+/// A machine on which a killed process begins to exit after 0.1 ms, and on which the reaper makes its
+/// only attempt 0.3 ms after the kill.
 fn pressed() -> Rc<Village> {
     let patience = Patience {
         delay: Nanos(3 * MS / 10),
@@ -43,14 +43,14 @@ fn pressed() -> Rc<Village> {
     )
 }
 
-/// Process `id` uses `pages`, and cannot leave before `until`.
+/// Makes process `id`, which uses `pages`. A change of its mappings takes until `until`.
 fn kept(sim: &Sim, village: &Village, (id, pages): (u32, u64), until: u64) {
     let space = village.space(sim, None, Some(Device::BusyUntil(Nanos(until))));
     village.fill(sim, &space, START, pages);
     village.enroll(sim, id, Kind::Process, &space);
 }
 
-/// Somebody begins to change the mappings of process `id`.
+/// Starts a task that changes the mappings of process `id` from before [`SHORT`] on.
 fn keep(village: &Rc<Village>, id: u32) {
     village.at(3, Nanos(SHORT / 2), move |sim, village| {
         let request = MapRequest {
@@ -64,7 +64,7 @@ fn keep(village: &Rc<Village>, id: u32) {
     });
 }
 
-/// The reaper has tried and could do nothing.
+/// Asserts that the reaper has given up on these victims, and on no others.
 fn has_given_up_on(village: &Village, ids: &[u32]) {
     let done = village.done.borrow();
     let given_up = done.iter().filter_map(|(_, done)| match done.how {

@@ -1,4 +1,4 @@
-//! The memory manager's laws on virtual CPUs, each under many seeds.
+//! The laws of the memory manager on virtual CPUs, each under many seeds.
 
 use crate::support;
 

@@ -1,7 +1,8 @@
-//! Random machines, random address spaces, random kills: whoever empties them with whom, nothing is
-//! lost, freed twice or left.
+//! Random machines, random address spaces, random kills: whichever CPUs empty an address space
+//! together, no page is lost, freed twice or left behind.
 //!
-//! In the first act everybody lives, in the second all end: killed or by themselves, alone or helped.
+//! A run has two acts. In the first every process lives; in the second all of them end, killed or
+//! by themselves, alone or with helpers.
 //!
 //! Nightly, in release:
 //! `PLIMSOLL_SEEDS=10000 cargo test --release -p plimsoll-sim --test sim space_swarm::`
@@ -23,7 +24,7 @@ use support::space_stage::{Met, SpaceStage};
 use support::space_user::User;
 use support::{check_whole, seeds};
 
-/// A stage with everybody on it, and those who watch.
+/// A run: the stage with all its tasks, and the checkers that watch it.
 struct Play {
     sim: Sim,
     stage: Rc<SpaceStage>,
@@ -63,7 +64,7 @@ impl Play {
         }
     }
 
-    /// Everybody lives.
+    /// Runs all threads while no process ends. Returns each thread with its CPU.
     fn first_act(&self) -> Vec<(CpuId, User)> {
         let cpus: Vec<CpuId> = self.sim.topology().ids().collect();
         let mut cpus = cpus.iter().copied().cycle();
@@ -87,7 +88,8 @@ impl Play {
         acting.take()
     }
 
-    /// All end.
+    /// Lets the threads of `cast` go on while other tasks kill and help, until all processes have
+    /// ended.
     fn second_act(&self, cast: Vec<(CpuId, User)>) {
         for (cpu, user) in cast {
             self.sim.spawn(cpu, move |sim| user.act_and_leave(sim));
@@ -106,7 +108,7 @@ impl Play {
         self.stage.note(|met| met.ended_by[which] += 1);
     }
 
-    /// Actors number `first` and on, from the last CPU down.
+    /// Starts `count` actors, numbered from `first` on, and placed from the last CPU downwards.
     fn spawn(&self, first: u32, count: u32, act: fn(Actor, &Sim)) {
         let cpus = self.sim.topology().cpus();
         for who in first..first + count {
@@ -116,7 +118,7 @@ impl Play {
         }
     }
 
-    /// Long enough that kernel work under way is finished.
+    /// Runs for long enough that kernel work under way is finished.
     fn run_on(&self) {
         self.sim.run_until(Nanos(self.sim.now().0 + 5_000_000));
     }
@@ -135,7 +137,7 @@ impl Play {
         check_whole::check(sim, stage.mm.pages(), &stage.layout, &owners);
     }
 
-    /// Gives the counters back, which have to be zero.
+    /// Gives the address spaces back, whose counters must be zero. Returns what the run met.
     fn strike(self) -> Met {
         let Self { sim, stage, .. } = self;
         sim.on_job(|_, _| {});
@@ -178,7 +180,8 @@ fn a_seed_is_a_run() {
     }
 }
 
-/// A swarm that never gives way, is never refused and never meets its helpers would prove little.
+/// Checks that the swarm meets every rare case. A swarm in which no walker gives way, is refused or
+/// meets a helper would prove little.
 #[test]
 fn the_swarm_meets_what_it_is_for() {
     let mut met = [0_u64; 15];

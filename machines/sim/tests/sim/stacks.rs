@@ -1,4 +1,4 @@
-//! A machine of more tasks than there can be stacks.
+//! A machine with more tasks than the host can make stacks for.
 
 use std::fs;
 use std::panic::{self, AssertUnwindSafe};
@@ -12,7 +12,7 @@ use crate::support;
 
 use support::small;
 
-/// More mappings than this test is ready to use up.
+/// The test runs only if the host limits a process to fewer mappings than this.
 const MAPS_ENOUGH: usize = 100_000;
 
 #[test]
@@ -27,7 +27,7 @@ fn a_task_without_room_for_its_stack_unwinds_with_the_reason() {
         SimOptions::default(),
     );
     let ran = panic::catch_unwind(AssertUnwindSafe(|| {
-        // From a task, as a workload does.
+        // A task spawns the others, as in a workload.
         sim.spawn(CpuId(0), move |sim| {
             for _ in 0..maps {
                 sim.spawn(CpuId(1), |sim| sim.sleep(Nanos::SECOND));

@@ -1,4 +1,4 @@
-//! How far a CPU's differentials run before they are folded, with some CPUs online and with all.
+//! The largest differential that a CPU keeps unfolded, with some CPUs online and with all.
 
 use crate::support;
 
@@ -18,7 +18,7 @@ use support::small::profile;
 const CPUS: u32 = 8;
 const PAGES: Pages = Pages(1 << 22);
 
-/// The largest count that stays a differential of CPU 0.
+/// Returns the largest count that CPU 0 keeps as a differential.
 fn unfolded(small: &Small, count: fn(&Manager<Sim>, &Sim, i64)) -> u32 {
     let found = Rc::new(Cell::new(0));
     let note = Rc::clone(&found);
@@ -37,7 +37,7 @@ fn unfolded(small: &Small, count: fn(&Manager<Sim>, &Sim, i64)) -> u32 {
     found.get()
 }
 
-/// The most steps that stay a differential of CPU 0.
+/// Returns the largest number of steps that stay a differential of CPU 0.
 fn unfolded_steps(small: &Small, step: Step) -> u32 {
     let found = Rc::new(Cell::new(0));
     let note = Rc::clone(&found);
@@ -47,8 +47,9 @@ fn unfolded_steps(small: &Small, step: Step) -> u32 {
             for _ in 0..steps {
                 mm.step_node(sim, NodeItem::AnonMapped, step);
             }
-            // All but one of them back: that one is left, unless they were folded, with half the
-            // threshold more, which the CPU owes then, so that this is folded too.
+            // Takes all but one of the steps back. If the steps were not folded, that one is left. If
+            // they were, half a threshold more was folded with them, so that this addition goes beyond
+            // the threshold too, and nothing is left.
             let back = step as i64 * (1 - i64::from(steps));
             mm.count_node(sim, NodeItem::AnonMapped, back);
             if mm.is_dirty(sim, CpuId(0)) {

@@ -1,4 +1,4 @@
-//! One pass over precise sums: right, and slow on a machine with many CPUs (Linux from 6.18 on).
+//! One pass over precise sums: correct, but slow on a machine with many CPUs (Linux from 6.18 on).
 
 use super::key::Key;
 use super::{Outcome, SelectError, Selection, Stop, Victim};
@@ -8,15 +8,15 @@ use crate::oom::badness::POINTS_OF_ORIGIN;
 use crate::oom::candidate::Candidates;
 use crate::oom::scope::{Scope, Standing};
 
-/// Chooses the maximum.
+/// Chooses the candidate with the most points.
 #[derive(Clone, Copy, Debug)]
 pub struct Precise;
 
 impl Precise {
     /// Looks for the victim.
     ///
-    /// # Errors
-    /// None: it takes no cheap look that could be wrong. The type is that of the others.
+    /// None: it takes no cheap look that could be wrong. The return type is that of the other
+    /// selectors.
     pub fn select<C: Candidates + ?Sized>(
         self,
         candidates: &C,

@@ -1,4 +1,4 @@
-//! Numbers from the whole of their types, the ends and small ones more often than the rest.
+//! Numbers from the whole range of their types. The extremes and small numbers are drawn often.
 
 use proptest::prelude::*;
 

@@ -1,5 +1,5 @@
-//! Those who do something to address spaces that they do not use: they kill, help to empty, swap out,
-//! and take CPUs away.
+//! Tasks that act on address spaces from outside: they kill, help to empty, swap out, and take
+//! CPUs away.
 
 use plimsoll_mm::machine::Machine;
 use plimsoll_mm::space::reap::{Reaped, Reaping};
@@ -10,12 +10,12 @@ use plimsoll_sim::Sim;
 use super::dice::Dice;
 use super::space_stage::{Process, Shared};
 
-/// After this long no task is left on a CPU that went away.
+/// The wait after which no task is left on a CPU that went away.
 const SETTLE: Nanos = Nanos(2_000_000);
-/// How often a helper comes back to one address space.
+/// The number of times that a helper tries to empty one address space.
 const TRIES: u32 = 6;
 
-/// One of them.
+/// One such task.
 pub(crate) struct Actor {
     stage: Shared,
     dice: Dice,
@@ -33,7 +33,7 @@ impl Actor {
         sim.sleep(Nanos(u64::from(self.dice.below(most))));
     }
 
-    /// Kills processes at random times: some before they have begun, some when they are done.
+    /// Kills most processes, at random times: some before they have begun, some when they are done.
     pub(crate) fn kill(mut self, sim: &Sim) {
         for process in 0..self.stage.processes.len() {
             self.sleep(sim, 600_000);
@@ -48,7 +48,7 @@ impl Actor {
         }
     }
 
-    /// Helps to empty those who were killed, some of them more than once.
+    /// Helps to empty the address spaces of killed processes, some of them more than once.
     pub(crate) fn help(mut self, sim: &Sim) {
         let order: Vec<usize> = {
             let mut order: Vec<usize> = (0..self.stage.processes.len()).collect();
@@ -69,7 +69,7 @@ impl Actor {
         }
     }
 
-    /// Until a process is killed or has ended, or as long as it has patience.
+    /// Waits until `process` is killed or has ended, or gives up after a random number of looks.
     fn wait_for_kill(&mut self, sim: &Sim, process: &Process) {
         let patience = self.dice.below(300);
         for _ in 0..patience {
@@ -92,7 +92,7 @@ impl Actor {
             Some(process.space.try_reap(memory))
         };
         match reaped {
-            // As the OOM killer does, now and then: nobody need come again.
+            // Now and then does what the OOM reaper does: it marks that no helper need come again.
             Some(Reaped::All) if self.dice.chance(20) => {
                 process.space.raise(sim, Flag::Skip);
             }
@@ -117,7 +117,7 @@ impl Actor {
         }
     }
 
-    /// Swaps out whatever there is, also of those who are being emptied.
+    /// Swaps out all pages of random address spaces, even while they are being emptied.
     pub(crate) fn swap(mut self, sim: &Sim) {
         for _ in 0..self.stage.plan.steps {
             self.sleep(sim, 400_000);
@@ -127,7 +127,8 @@ impl Actor {
         }
     }
 
-    /// Takes CPUs away, one at a time, and gives them back; empties lists of free pages.
+    /// Takes CPUs offline, one at a time, and brings them back; sometimes drains all page lists
+    /// instead.
     pub(crate) fn plug(mut self, sim: &Sim) {
         let mm = &Shared::clone(&self.stage).mm;
         for _ in 0..3 {

@@ -14,14 +14,15 @@ use plimsoll_sim::Sim;
 use super::dice::Dice;
 use super::space_stage::{Process, Shared};
 
-/// Pages of each thread's part: no multiple of those of a table.
+/// The pages of each thread's part: not a multiple of the pages of a page table, so that
+/// neighbouring parts share one.
 const PART: u64 = 3000;
-/// Pages of a huge page.
+/// The pages of a huge page.
 const HUGE: u64 = 512;
-/// Where parts begin: a little below where one upper table ends.
+/// The page number at which the parts begin: a little below the end of an upper table.
 const BASE: u64 = (1 << 20) - 4000;
 
-/// One thread.
+/// One thread of a process.
 pub(crate) struct User {
     stage: Shared,
     process: usize,
@@ -36,14 +37,14 @@ struct Owned {
     start: u64,
     end: u64,
     kind: MappingKind,
-    /// Of reserved ones, a bit for each huge page that was touched.
+    /// For a reserved mapping, one bit for each huge page that was touched.
     touched: u64,
 }
 
-/// Whether it goes on.
+/// The result of a step: the thread goes on, or leaves.
 type Goes = Result<(), Leaves>;
 
-/// Its process is to die.
+/// The thread leaves because its process is to die.
 pub(crate) struct Leaves;
 
 impl User {
@@ -64,7 +65,7 @@ impl User {
         &self.stage.processes[self.process]
     }
 
-    /// All its steps, or fewer if its process is killed meanwhile.
+    /// Makes all steps of the thread, or fewer if its process is killed meanwhile.
     pub(crate) fn act(&mut self, sim: &Sim) {
         for _ in 0..self.stage.plan.steps {
             sim.spend(Work::Think, self.dice.below(3000));
@@ -80,7 +81,7 @@ impl User {
         }
     }
 
-    /// As [`User::act`]; then it is gone.
+    /// Makes all steps like [`User::act`], then leaves the process.
     pub(crate) fn act_and_leave(mut self, sim: &Sim) {
         self.act(sim);
         self.process().leave(&self.stage, sim);
@@ -122,7 +123,7 @@ impl User {
         }
     }
 
-    /// Maps something in a gap of its part, or wherever there is room.
+    /// Maps random memory in the thread's part, or wherever the address space finds room.
     fn map(&mut self, sim: &Sim) -> Goes {
         let backing = self.backing();
         let reserved = matches!(backing, Backing::Reserved);
@@ -173,7 +174,7 @@ impl User {
         }
     }
 
-    /// A mapping is its own, in place of whatever was there.
+    /// Records that the thread owns the mapping `new`, which replaced whatever was there.
     fn own(&mut self, new: Owned) {
         let meets = |owned: &mut Owned| owned.start < new.end && new.start < owned.end;
         let met: Vec<Owned> = self.owned.extract_if(.., meets).collect();
@@ -183,7 +184,7 @@ impl User {
         self.owned.push(new);
     }
 
-    /// Keeps parts of a mapping, as far as they have pages.
+    /// Records the parts of `owned` that still have pages.
     fn keep(&mut self, owned: Owned, parts: [(u64, u64); 2]) {
         let parts = parts.into_iter().filter(|(start, end)| start < end);
         self.owned.extend(parts.map(|(start, end)| Owned {
@@ -199,7 +200,7 @@ impl User {
         Err(Leaves)
     }
 
-    /// Unmaps a mapping or, unless it is of huge pages, a piece of it.
+    /// Unmaps a mapping or, unless it is reserved huge pages, perhaps only a piece of it.
     fn unmap(&mut self, sim: &Sim) -> Goes {
         if self.owned.is_empty() {
             return Ok(());
@@ -269,7 +270,8 @@ impl User {
         faulted.map_or_else(|why| self.missed(sim, why), |_| Ok(()))
     }
 
-    /// Between the parts of all threads and those that are placed by the address space.
+    /// Touches a page that no thread maps: it is below all parts, and the address space places no
+    /// mapping there.
     fn touch_nowhere(&self, sim: &Sim) -> Goes {
         let (memory, page) = (self.stage.memory(sim), Vpn(BASE - 1));
         let faulted = self.process().space.fault(memory, page, Access::Write);
