@@ -1,8 +1,12 @@
 //! The topology of a machine: which CPUs share a core, a cache, a node or a socket.
 
 use alloc::vec::Vec;
+use core::fmt;
 
 use crate::units::{CpuId, NodeId, count_of};
+
+/// The most memory nodes a machine may have (Linux: `MAX_NUMNODES` of x86-64).
+pub const NODES_MAX: u32 = 1024;
 
 /// The place of one CPU in the machine. Numbers are unique across the machine, not within the
 /// parent.
@@ -43,11 +47,29 @@ impl Topology {
     /// A machine of these CPUs. The index in `places` is the CPU's number.
     ///
     /// # Panics
-    /// If `places` is empty, because a machine without a CPU is a mistake of the caller.
+    /// If [`Topology::try_new`] returns an error. Call that one with places that come from outside the
+    /// program.
     #[must_use]
     pub fn new(places: Vec<CpuPlace>) -> Self {
-        assert!(!places.is_empty(), "a machine has at least one CPU");
-        Self { places }
+        match Self::try_new(places) {
+            Ok(topology) => topology,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// A machine of these CPUs, as [`Topology::new`], but bad places are an error.
+    ///
+    /// # Errors
+    /// [`TopologyError`] if `places` is empty, or if a CPU is on a node that cannot be.
+    pub fn try_new(places: Vec<CpuPlace>) -> Result<Self, TopologyError> {
+        if places.is_empty() {
+            return Err(TopologyError::NoCpu);
+        }
+        let on_no_node = |place: &CpuPlace| place.node.0 >= NODES_MAX;
+        if let Some(cpu) = places.iter().position(on_no_node) {
+            return Err(TopologyError::NoSuchNode(cpu));
+        }
+        Ok(Self { places })
     }
 
     /// `cpus` CPUs on one node with one last-level cache and no SMT.
@@ -132,3 +154,28 @@ impl NodeSet {
         self.0 & other.0 != 0
     }
 }
+
+/// The reason why a machine cannot consist of the given CPUs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TopologyError {
+    /// There is no CPU.
+    NoCpu,
+    /// This CPU, an index in the list of places, is on a node whose number is not below
+    /// [`NODES_MAX`].
+    NoSuchNode(usize),
+}
+
+impl fmt::Display for TopologyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoCpu => f.write_str("a machine has at least one CPU"),
+            Self::NoSuchNode(cpu) => write!(
+                f,
+                "CPU {cpu} is on a node that cannot be: nodes are 0 to {}",
+                NODES_MAX - 1
+            ),
+        }
+    }
+}
+
+impl core::error::Error for TopologyError {}

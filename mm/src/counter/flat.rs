@@ -158,3 +158,15 @@ impl<M: Machine> fmt::Debug for Flat<M> {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_batch_is_that_of_linux() {
+        let cpus = [0, 1, 15, 16, 17, 72, 384, u32::MAX];
+        let batches = [32, 32, 32, 32, 34, 144, 768, 2 * i64::from(u32::MAX)];
+        assert_eq!(cpus.map(flat_batch), batches);
+    }
+}

@@ -258,6 +258,26 @@ pub fn kill_against_exit<M: Machine>() -> Law<M, TwoProcesses<M>> {
     }
 }
 
+/// A victim exits while another CPU asks whether a victim is left.
+#[must_use]
+pub fn exit_against_look<M: Machine>() -> Law<M, TwoProcesses<M>> {
+    Law {
+        name: "whoever sees that no victim is left sees that what it had is back",
+        setup: |machine| {
+            let two = TwoProcesses::with_a_page(machine);
+            two.kill(machine, 0);
+            two
+        },
+        bodies: vec![|machine, two| two.exit(machine, 0), |machine, two| {
+            if two.killer.victims(machine) == 0 {
+                assert!(two.space.has(machine, Flag::Ended), "it is empty");
+                assert_eq!(two.space.table_pages(machine), 0, "so are its tables");
+            }
+        }],
+        check: |machine, two| two.is_over(machine),
+    }
+}
+
 /// A process is killed, exits, and is reaped, all at once.
 #[must_use]
 pub fn reaper_against_exit<M: Machine>() -> Law<M, TwoProcesses<M>> {

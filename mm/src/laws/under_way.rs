@@ -70,6 +70,26 @@ pub fn one_under_way_forgotten<M: Machine>() -> Law<M, Full<M>> {
     )
 }
 
+/// A CPU adds for the first time while another CPU reads. This law holds only on machines that keep the
+/// order of stores and of loads: elsewhere the reader may see a carry at the root before it sees that
+/// the adding CPU has a cell.
+#[must_use]
+pub fn first_addition<M: Machine>() -> Law<M, Full<M>> {
+    Law {
+        name: "a precise sum has all that had arrived at the roots before it",
+        setup: Full::new,
+        bodies: vec![
+            |machine, full| {
+                let arrived = full.tree.min_max(machine, 0).min;
+                let precise = full.tree.precise_sum(machine, 0);
+                assert!(arrived <= precise, "{arrived} arrived, {precise} in all");
+            },
+            |machine, full| full.tree.add(machine, 0, 41),
+        ],
+        check: |machine, full| full.look(machine, 0),
+    }
+}
+
 impl<M: Machine> fmt::Debug for Full<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Full").finish_non_exhaustive()

@@ -5,14 +5,12 @@ use core::fmt;
 use core::ops::Range;
 
 use super::links::Metadata;
+use crate::topology::NODES_MAX;
 use crate::units::{NodeId, Order, Pages, Pfn};
 
 /// The most pages a zone may span. The buddy of any block in such a zone has a page number, even if
 /// that buddy is outside the zone.
 pub const ZONE_PAGES_MAX: Pages = Pages(!(Order::MAX.pages().0 - 1));
-
-/// The most memory nodes a machine may have (Linux: `MAX_NUMNODES` of x86-64).
-pub const NODES_MAX: u32 = 1024;
 
 /// The kind of a zone, lowest first. A request may be served from its own kind or a lower one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

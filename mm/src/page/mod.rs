@@ -51,7 +51,7 @@ use core::sync::atomic::Ordering::Relaxed;
 pub use self::carve::FreeBlocks;
 pub use self::error::{AllocError, FreeError, NoKill, Tried};
 pub use self::last_resort::{LastResort, Relief};
-pub use self::layout::{Layout, LayoutError, NODES_MAX, ZONE_PAGES_MAX, ZoneKind, ZoneLayout};
+pub use self::layout::{Layout, LayoutError, ZONE_PAGES_MAX, ZoneKind, ZoneLayout};
 pub use self::links::Metadata;
 pub use self::list_state::{ListState, TypedBlock};
 pub use self::mobility::{Grouping, Mobility};
@@ -65,6 +65,7 @@ pub use self::zone::{Kswapd, Reclaiming};
 use crate::cpus::Cpus;
 use crate::machine::{LocalWord, Lock, Machine, Word};
 use crate::site::Site;
+pub use crate::topology::NODES_MAX;
 use crate::tunables::Tunables;
 use crate::units::{CpuId, Nanos, NodeId, Order, Pages, Pfn};
 use crate::vmstat::counters::ZoneItem;
@@ -351,7 +352,7 @@ impl<M: Machine> PageAllocator<M> {
         self.zones
             .iter()
             .map(|zone| zone.counters.snapshot(machine, item as usize))
-            .sum()
+            .fold(0, u64::saturating_add)
     }
 
     #[inline]

@@ -59,12 +59,14 @@ impl<M: Machine> Counters<M> {
         }
     }
 
-    /// Adds `delta` on this CPU (Linux: `mod_zone_page_state`).
+    /// Adds `delta` on this CPU (Linux: `mod_zone_page_state`). Sums wrap.
     #[inline]
     pub(crate) fn add(&self, machine: &M, item: usize, delta: i64) {
         let diff = &self.diffs[machine.this_cpu().index()].0[item];
         let now = diff.add(machine, delta);
-        if now.abs() > self.threshold.load(machine, Relaxed) {
+        let threshold = self.threshold.load(machine, Relaxed);
+        // `abs` would overflow at `i64::MIN`.
+        if now.unsigned_abs() > threshold.unsigned_abs() {
             let taken = diff.take(machine);
             self.values[item].add(machine, taken, Relaxed);
         }
@@ -95,9 +97,9 @@ impl<M: Machine> Counters<M> {
         let diff = &self.diffs[machine.this_cpu().index()].0[item];
         let now = diff.add(machine, sign);
         let threshold = self.threshold.load(machine, Relaxed);
-        if now * sign > threshold {
-            let pushed = now + sign * (threshold / 2);
-            diff.add(machine, -pushed);
+        if now.saturating_mul(sign) > threshold {
+            let pushed = now.wrapping_add(sign * (threshold / 2));
+            diff.add(machine, pushed.wrapping_neg());
             self.values[item].add(machine, pushed, Relaxed);
         }
     }
@@ -136,8 +138,9 @@ impl<M: Machine> Counters<M> {
             .diffs
             .iter()
             .map(|diffs| diffs.0[item].read(machine))
-            .sum();
-        clamped(self.values[item].load(machine, Relaxed) + pending)
+            .fold(0, i64::wrapping_add);
+        let value = self.values[item].load(machine, Relaxed);
+        clamped(value.wrapping_add(pending))
     }
 
     pub(crate) fn set_threshold(&self, machine: &M, threshold: u32) {

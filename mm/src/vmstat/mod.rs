@@ -181,7 +181,7 @@ impl<M: Machine> Manager<M> {
         self.nodes
             .iter()
             .map(|node| node.snapshot(machine, item as usize))
-            .sum()
+            .fold(0, u64::saturating_add)
     }
 
     /// Returns whether `cpu` has differentials to fold (Linux: `need_update`).

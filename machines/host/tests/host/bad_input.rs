@@ -1,8 +1,9 @@
 //! Every layout, knob and size that a caller can pass works or is refused by an error.
 //!
-//! Numbers are drawn from the whole range of their types, the extremes more often than the rest.
 //! With debug assertions an overflow stops the test at once; without them the checks at the end
 //! find it.
+
+use crate::support;
 
 use plimsoll_host::Host;
 use plimsoll_mm::design::{Design, HOLDS};
@@ -17,25 +18,7 @@ use plimsoll_mm::tunables::Knob;
 use plimsoll_mm::units::{CpuId, NodeId, Order, Pages, Pfn};
 use proptest::prelude::*;
 use proptest::{collection, option, sample};
-
-/// Any number; the extremes and small numbers are drawn often.
-fn any_u32() -> impl Strategy<Value = u32> {
-    prop_oneof![
-        any::<u32>(),
-        0..5000u32,
-        (0..5000u32).prop_map(|below| u32::MAX - below),
-        (0..32u32).prop_map(|bit| 1 << bit),
-    ]
-}
-
-fn any_u64() -> impl Strategy<Value = u64> {
-    prop_oneof![
-        any::<u64>(),
-        0..5000u64,
-        (0..5000u64).prop_map(|below| u64::MAX - below),
-        (0..64u32).prop_map(|bit| 1 << bit),
-    ]
-}
+use support::numbers::{any_u32, any_u64};
 
 fn kind() -> impl Strategy<Value = ZoneKind> {
     sample::select(ZoneKind::ALL.to_vec())

@@ -21,6 +21,11 @@ fn kill_against_exit() {
 }
 
 #[test]
+fn exit_against_look() {
+    run_law(&oom::exit_against_look(), 2, ROUNDS);
+}
+
+#[test]
 fn reaper_against_exit() {
     run_law(&oom::reaper_against_exit(), 3, ROUNDS);
 }

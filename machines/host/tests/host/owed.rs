@@ -181,6 +181,26 @@ fn a_drain_settles_what_an_interrupted_spill_owes() {
 }
 
 #[test]
+fn a_drain_settles_more_than_it_finds() {
+    // The owner has allocated all but `kept` of the listed pages since the spill.
+    for kept in [0, 10] {
+        let mut owing = Owing::new(&Bounded);
+        let left = owing.spill_interrupted();
+        mem::forget(owing.host.enter(OWNER));
+        let request = Request::new(Order::ZERO);
+        for _ in kept..left {
+            let page = owing.pages.alloc(&owing.host, request);
+            owing.held.push(page.expect("it is on a list"));
+        }
+        assert_eq!(owing.listed(), kept);
+        assert_eq!(owing.pages.drain_cpu(&owing.host, OWNER), Pages(kept));
+        (0..200).for_each(|_| owing.free(0));
+        assert_eq!(owing.decay(), 0, "what came later is not owed");
+        assert_eq!(owing.listed(), 200);
+    }
+}
+
+#[test]
 fn linux_forgets_the_rest_of_an_interrupted_spill() {
     let mut owing = Owing::new(&Batched);
     let left = owing.spill_interrupted();

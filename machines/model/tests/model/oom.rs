@@ -17,6 +17,11 @@ fn loom_kill_against_exit() {
 }
 
 #[test]
+fn loom_exit_against_look() {
+    loom::run_law_within(&oom::exit_against_look(), 2, 1);
+}
+
+#[test]
 fn loom_two_shortages_at_once() {
     loom::run_law(&oom::two_shortages_at_once(), 2);
 }

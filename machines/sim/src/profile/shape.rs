@@ -3,7 +3,7 @@
 //! CPUs are numbered as Linux does on x86: the first thread of every core, in order of socket,
 //! node, cache and core, then the second thread of every core.
 
-use plimsoll_mm::topology::{CpuPlace, Topology};
+use plimsoll_mm::topology::{CpuPlace, NODES_MAX, Topology};
 use plimsoll_mm::units::NodeId;
 
 use super::error::ProfileError;
@@ -74,6 +74,9 @@ fn counts(section: &Section<'_>) -> Result<Vec<Core>, ProfileError> {
     let cores = u64::from(nodes) * u64::from(cores_per_node);
     let cpus = cores.saturating_mul(u64::from(smt));
     limit(section, cpus)?;
+    if nodes > NODES_MAX {
+        return Err(section.absurd("sockets", too_many_nodes(nodes.into())));
+    }
     let core = |node: u32, nth: u32| Core {
         smt,
         llc: node * llcs_per_node + nth / cores_per_llc,
@@ -166,6 +169,10 @@ fn limit(section: &Section<'_>, cpus: u64) -> Result<(), ProfileError> {
     ))
 }
 
+fn too_many_nodes(nodes: u64) -> String {
+    format!("makes {nodes} nodes; a machine has at most {NODES_MAX}")
+}
+
 fn check(section: &Section<'_>, cores: &[Core]) -> Result<(), ProfileError> {
     let absurd = |why: String| Err(section.absurd("cluster", why));
     let cpus: u64 = cores.iter().map(|core| u64::from(core.smt)).sum();
@@ -178,6 +185,9 @@ fn check(section: &Section<'_>, cores: &[Core]) -> Result<(), ProfileError> {
         .map(|core| u64::from(core.node) + 1)
         .max()
         .unwrap_or(0);
+    if nodes > u64::from(NODES_MAX) && nodes <= cores.len() as u64 {
+        return absurd(too_many_nodes(nodes));
+    }
     for node in 0..nodes.min(cores.len() as u64 + 1) {
         if !cores.iter().any(|core| u64::from(core.node) == node) {
             return absurd(format!(

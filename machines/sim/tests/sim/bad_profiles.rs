@@ -334,6 +334,11 @@ fn a_topology_without_cpus_or_with_too_many_is_refused() {
             "mine.toml:9: topology.cores_per_llc: makes 8589934590 CPUs; a machine has 1 to 4096",
         ),
         (
+            "sockets = 2\ncores_per_llc = 2\nllcs_per_node = 2",
+            "sockets = 1025\ncores_per_llc = 1",
+            "mine.toml:8: topology.sockets: makes 1025 nodes; a machine has at most 1024",
+        ),
+        (
             "llcs_per_node = 2",
             r#"llcs_per_node = 2
 cores_per_node = 4"#,

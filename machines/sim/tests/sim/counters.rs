@@ -103,6 +103,12 @@ fn one_addition_under_way() {
     assert!(forgotten.is_err(), "what is under way counts");
 }
 
+#[test]
+fn what_has_arrived_at_the_roots_is_in_every_later_sum() {
+    let machine = small::profile(Topology::flat(CPUS), 1000);
+    run_law(&under_way::first_addition(), &machine, seeds::chosen(SEEDS));
+}
+
 /// Returns how long `task` takes on CPU 0, in nanoseconds.
 fn ns(sim: &Sim, task: impl FnOnce(&Sim) + 'static) -> u64 {
     let begin = sim.now();

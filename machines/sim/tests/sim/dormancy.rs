@@ -3,6 +3,8 @@
 
 use crate::support;
 
+use std::rc::Rc;
+
 use plimsoll_mm::design::{Design, SHEPHERDS};
 use plimsoll_mm::event::Event;
 use plimsoll_mm::machine::{Job, JobState, Machine};
@@ -97,6 +99,39 @@ fn a_cpu_without_changes_goes_dormant_and_differentials_revive_it() {
             // dormant.
             assert_eq!(small.starts_of(CPU).len(), 2 * round);
         }
+    }
+}
+
+/// Linux queues such work again, and the work then runs twice in a row.
+#[test]
+fn work_that_is_running_is_not_queued_again() {
+    for shepherd in SHEPHERDS {
+        let small = started(Design {
+            shepherd,
+            ..Design::OURS
+        });
+        spin(&small, CpuId(0));
+        spin(&small, CPU);
+        // The work takes longer than the interval of the shepherd, and folds only at its end.
+        let mm = Rc::clone(&small.mm);
+        small.sim.on_job(move |sim, job| {
+            if job == Job::VmstatUpdate {
+                sim.spend(Work::Think, 3_000_000_000);
+            }
+            mm.run(sim, job);
+        });
+        small.on(1, |sim, mm| {
+            mm.pages().count(sim, Pfn(0), ZoneItem::Anon, 1);
+        });
+        let mut seen_running = 0;
+        for _ in 0..20 {
+            run_for(&small, 1);
+            if state(&small) == JobState::Running && small.mm.is_dirty(&small.sim, CPU) {
+                seen_running += 1;
+            }
+        }
+        assert!(seen_running >= 2, "{shepherd:?} has come by meanwhile");
+        assert_eq!(kicks(&small), 1, "{shepherd:?}");
     }
 }
 

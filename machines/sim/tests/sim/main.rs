@@ -26,6 +26,7 @@ mod out_of_memory;
 mod out_of_memory_kill;
 mod out_of_memory_owner;
 mod out_of_memory_swarm;
+mod out_of_memory_wait;
 mod pages;
 mod phases;
 mod profiles;

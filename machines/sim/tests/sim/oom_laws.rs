@@ -26,6 +26,12 @@ fn kill_against_exit() {
 }
 
 #[test]
+fn exit_against_look() {
+    let machine = small::profile(Topology::flat(2), 1000);
+    run_law(&oom::exit_against_look(), &machine, seeds::chosen(200));
+}
+
+#[test]
 fn reaper_against_exit() {
     let machine = small::profile(Topology::flat(3), 1000);
     run_law(&oom::reaper_against_exit(), &machine, seeds::chosen(200));

@@ -6,7 +6,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use plimsoll_mm::event::Event;
+use plimsoll_mm::event::{Event, Phase};
 use plimsoll_mm::machine::Machine;
 use plimsoll_mm::oom::{How, Kind, Patience, ReleaseError, Released, State, release};
 use plimsoll_mm::space::object::{Object, ObjectKind};
@@ -175,6 +175,47 @@ fn giving_way_counts_for_no_attempt() {
     let (at, done) = village.done.borrow()[0];
     assert_eq!(done.how, How::Gone, "the exit was done by the next attempt");
     assert!(at.0 - attempts[0].0 > PAUSE, "it slept in between");
+    village.ends();
+}
+
+#[test]
+fn a_reaper_that_comes_while_tables_go_back_leaves_the_rest_to_the_exit() {
+    // The reaper gives up after its first attempt.
+    let patience = Patience {
+        delay: Nanos(0),
+        attempts_max: 1,
+        ..Patience::LINUX
+    };
+    // This variant frees page tables under the write lock of the mappings.
+    let village = Village::with_patience(Reaping::DescendingChunks, None, patience);
+    village.run(|sim, village| {
+        let space = village.space(sim, None, None);
+        for table in 0..700 {
+            village.fill(sim, &space, Vpn(START.0 + 512 * table), 1);
+        }
+        village.enroll(sim, 1, Kind::Process, &space);
+        village.killer.signals().without_reaper();
+    });
+    let start = village.small.sim.stats().now;
+    village.at(0, start, |sim, village| {
+        village.kill(sim, 1);
+        village.exit(sim, &village.process(1));
+    });
+    let how: Rc<Cell<Option<How>>> = Rc::default();
+    let out = Rc::clone(&how);
+    village.at(2, start, move |sim, village| {
+        let space = village.space_of(sim, 1);
+        let begin = Event::Begin(Phase::FreeTables);
+        let goes_back = || village.small.seen.borrow().iter().any(|it| it.2 == begin);
+        while !goes_back() {
+            sim.sleep(Nanos(US));
+        }
+        let stepped = village.killer.reaper().step(village.memory(sim));
+        assert!(!space.has(sim, Flag::Ended), "it is still at it");
+        out.set(stepped.done.map(|done| done.how));
+    });
+    village.small.sim.run();
+    assert_eq!(how.get(), Some(How::Gone), "there is nothing to be done");
     village.ends();
 }
 
