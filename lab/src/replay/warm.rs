@@ -257,4 +257,18 @@ mod tests {
         let what: Vec<What> = steps(&plan).into_iter().map(|(_, _, what)| what).collect();
         assert_eq!(what, expected);
     }
+
+    #[test]
+    fn a_block_that_is_freed_past_the_lists_comes_to_no_list() {
+        let direct = Action::FreeDirect {
+            zone: 2,
+            order: 0,
+            pfn: 7,
+        };
+        let plan = planned(vec![alloc(7), direct]);
+        let ask = of_list(2, MOVABLE);
+        let expected = [(0, 0, What::Alloc(ask)), (1_000, 0, What::Free(None))];
+        assert_eq!(steps(&plan), expected);
+        assert_eq!((plan.frees, plan.unmatched), (1, 0));
+    }
 }

@@ -149,7 +149,12 @@ impl Beginning {
                 let Some(lists) = lists else { continue };
                 stage.seed(at, cpu, &lists.start)?;
                 let blocks = lists.start.blocks;
-                follow.begin((at, cpu), blocks, lists.batch, lists.home);
+                follow.begin(
+                    (at, cpu),
+                    blocks,
+                    (lists.batch, zone.sizes.high_max.0),
+                    lists.home,
+                );
             }
         }
         let lasts = |op: &&Op| {
@@ -276,8 +281,25 @@ fn sizes(zone: &ZoneInfo, knobs: &Knobs) -> Sizes {
             high_min: count(low),
             high_max: count(high),
         },
-        None => Sizes { batch, ..sizes },
+        None => {
+            let high_max = shown_high_max(zone, &sizes).unwrap_or(sizes.high_max);
+            Sizes {
+                batch,
+                high_max,
+                ..sizes
+            }
+        }
     }
+}
+
+/// The upper bound of `high` if several CPUs have reached it: then the same value is the highest of all, and it is no
+/// lower bound. Linux may have computed it when the zone had fewer pages.
+fn shown_high_max(zone: &ZoneInfo, sizes: &Sizes) -> Option<Pages> {
+    let highs = || zone.lists.iter().flatten().map(|it| it.high);
+    let most = highs().max()?;
+    let there = highs().filter(|high| *high == most).count();
+    let bounds = u64::from(sizes.high_min.0) + 1..u64::from(sizes.high_max.0);
+    (there > 1 && bounds.contains(&most)).then(|| count(most))
 }
 
 #[cfg(test)]
@@ -295,7 +317,6 @@ mod tests {
 
     #[test]
     fn the_cpus_of_a_node_share_its_low_watermark() {
-        use super::super::zoneinfo::ListInfo;
         let lists = ListInfo {
             batch: 63,
             ..ListInfo::default()
@@ -320,5 +341,34 @@ mod tests {
         let mut header = Header::default();
         header.texts.push(("nodes".to_owned(), nodes.to_owned()));
         knobs(&header, std::slice::from_ref(zone))
+    }
+
+    #[test]
+    fn several_cpus_at_the_same_highest_high_show_its_upper_bound() {
+        let lists = |high| {
+            Some(ListInfo {
+                high,
+                batch: 63,
+                ..ListInfo::default()
+            })
+        };
+        let high_max = |highs: [u64; 3]| {
+            let zone = ZoneInfo {
+                managed: 1 << 17,
+                marks: [800, 1000, 1200],
+                lists: highs.map(lists).to_vec(),
+                ..ZoneInfo::default()
+            };
+            sizes(&zone, &knobs_of("", &zone)).high_max
+        };
+        let computed = Pages((1 << 17) / 8 / 3);
+        assert_eq!(high_max([5000, 400, 5000]), Pages(5000));
+        assert_eq!(
+            high_max([5000, 400, 4000]),
+            computed,
+            "one may be on its way up"
+        );
+        assert_eq!(high_max([333; 3]), computed, "that is the lower bound");
+        assert_eq!(high_max([9000; 3]), computed, "higher than it can be");
     }
 }

@@ -15,6 +15,9 @@ use super::stage::Stage;
 pub(super) fn perform(stage: &mut Stage, ops: &[Op], mut follow: Follow) -> Vec<Pair> {
     let mut pairs = Vec::new();
     for (index, op) in ops.iter().enumerate() {
+        if follow.is_hastened(index) {
+            continue;
+        }
         let holds = stage.perform(op);
         if op.moves.is_empty() && holds.is_empty() {
             follow.note(op);
@@ -29,7 +32,7 @@ pub(super) fn perform(stage: &mut Stage, ops: &[Op], mut follow: Follow) -> Vec<
             follow.note_move(pair);
             if !pair.is_same() {
                 let state = stage.state(pair.zone, pair.cpu);
-                let learnt = follow.learn(pair, &state, &ops[index..]);
+                let learnt = follow.learn(pair, &state, ops);
                 correct(stage, pair, &follow, learnt);
             }
         }

@@ -122,3 +122,41 @@ pub(crate) fn kind_of(name: &str) -> ZoneKind {
     let known = ZoneKind::ALL.into_iter().find(|kind| kind.name() == name);
     known.unwrap_or(ZoneKind::Normal)
 }
+
+#[cfg(test)]
+mod tests {
+    use plimsoll_mm::page::Config;
+    use plimsoll_mm::topology::Topology;
+
+    use super::super::machine::Stepwise;
+    use super::*;
+
+    /// Pages that are free beside the stock in a fresh zone of `managed` pages, of which `free` are wanted, and
+    /// pages of the stock.
+    fn beside(managed: u64, free: u64) -> (u32, u32) {
+        let machine = Stepwise::new(Topology::flat(1));
+        let area = Area {
+            kind: ZoneKind::Normal,
+            node: NodeId(0),
+            managed,
+        };
+        let config = Config::new(layout(&[area]));
+        let pages = PageAllocator::new(&machine, config).expect("a sound zone");
+        let mut stock = Stock::beside(&pages, &machine, 0, free);
+        let left = pages.view(&machine)[0].free.0;
+        let taken = std::iter::from_fn(|| stock.take(&pages, &machine, Order::ZERO));
+        (left, u32::try_from(taken.count()).expect("a small zone"))
+    }
+
+    #[test]
+    fn what_is_not_free_is_in_use() {
+        assert_eq!(beside(1 << 14, 5000), (5000, (1 << 14) - 5000));
+    }
+
+    #[test]
+    fn a_zone_that_is_nearly_all_free_has_a_little_less() {
+        // Its last block of the largest order has a hole, so that the free pages do not fit in.
+        assert_eq!(beside(3000, 2997), (2997 - 1024, 3 + 1024));
+        assert_eq!(beside(3000, 3000), (3000 - 1024, 1024));
+    }
+}

@@ -47,16 +47,8 @@ impl Walk<'_> {
     /// A freed block comes to its list, or to the zone.
     pub(super) fn commit(&mut self, index: usize, cpu: u32, (pfn, order): (u64, u8)) {
         let Some(zone) = self.zone(pfn) else { return };
-        if let Some(place) = self.lists.remove(pfn) {
-            // It was handed out by nothing that is seen.
-            let action = Action::Bulk {
-                zone: place.zone,
-                list: place.list,
-                pfns: vec![pfn],
-            };
-            self.tally.bulk_inferred += 1;
-            self.push_op(index, place.cpu, action, Vec::new());
-        }
+        // If it is still on a list, it was handed out by nothing that is seen.
+        self.take_elsewhere(index, pfn);
         let list = self.list_of_freed(index, (pfn, order));
         let Some(list) = list.filter(|_| !self.finds_lists_locked(index, cpu, pfn)) else {
             self.tally.direct_frees += 1;
@@ -162,7 +154,9 @@ impl Walk<'_> {
                     return true;
                 };
                 let place = Place { cpu, zone, list };
-                self.given_back.entry(place).or_default().push(pfn);
+                if self.future.before(at).is_none() {
+                    self.given_back.entry(place).or_default().push(pfn);
+                }
                 list
             }
         };
@@ -229,7 +223,8 @@ impl Walk<'_> {
         }
     }
 
-    /// Whose lists a run of drain events empties: the first frame whose list is known tells.
+    /// Returns the CPU whose lists a run of drain events empties: the first frame whose list is known
+    /// tells.
     fn owner(&self, index: usize) -> Option<u32> {
         let mut next = Some(index);
         while let Some(at) = next {

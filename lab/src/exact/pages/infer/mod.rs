@@ -12,6 +12,8 @@ mod refill;
 mod tally;
 #[cfg(test)]
 mod tests;
+mod types;
+mod unseen;
 
 use std::collections::{HashMap, HashSet};
 
@@ -241,103 +243,21 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Notes which type each page block has at the beginning: what it is when it is first seen, or, if
-    /// it is then claimed for another type, what it was before.
-    fn learn_beginnings(&mut self) {
-        let mut claimed = None;
-        for (index, event) in self.events.iter().enumerate().rev() {
-            match event.what {
-                What::ExtFrag {
-                    pfn,
-                    fallback,
-                    fallback_order,
-                    claimed: true,
-                    ..
-                } => {
-                    self.set_type(pfn, fallback_order, fallback);
-                    claimed = Some(pfn);
-                }
-                // The block was taken once it was claimed.
-                What::ZoneLocked { pfn, .. } if claimed.take() == Some(pfn) => {}
-                ref what => self.learn(what),
-            }
-            self.learn_from_list(index, event);
-        }
-    }
-
-    /// Notes what an event says of a page block's type.
-    fn learn(&mut self, what: &What) {
-        match *what {
-            What::PcpuDrain {
-                pfn,
-                mobility: Some(kind),
-                ..
-            } => self.set_type(pfn, 0, kind),
-            What::ZoneLocked { pfn, mobility, .. } => self.set_type(pfn, 0, mobility),
-            What::ExtFrag {
-                pfn,
-                mobility,
-                fallback,
-                fallback_order,
-                claimed,
-                ..
-            } => {
-                let kind = if claimed { mobility } else { fallback };
-                self.set_type(pfn, fallback_order, kind);
-            }
-            _ => {}
-        }
-    }
-
-    /// A block of `order` at `pfn` is in page blocks of one type.
-    fn set_type(&mut self, pfn: u64, order: u8, kind: u8) {
-        let first = pfn >> BLOCK_SHIFT;
-        let blocks = (1u64 << order.min(10)) >> BLOCK_SHIFT;
-        for block in first..first + blocks.max(1) {
-            self.blocks.insert(block, kind);
-        }
-    }
-
-    /// Notes the type of the block around a freed page whose list is known from what follows.
-    fn learn_from_list(&mut self, index: usize, event: &Event) {
-        let (What::Free { pfn, order: 0 } | What::FreeBatched { pfn }) = event.what else {
-            return;
-        };
-        let next = self
-            .future
-            .of_frame(index)
-            .map(|next| &self.events[next].what);
-        if let Some(&What::Alloc {
-            pfn: it,
-            order: 0,
-            mobility: Some(kind),
-            ..
-        }) = next
-            && it == pfn
-        {
-            self.blocks.insert(pfn >> BLOCK_SHIFT, kind);
-        }
-    }
-
     fn alloc(&mut self, index: usize, cpu: u32, (pfn, order, mobility): (u64, u8, u8)) {
         let Some(zone) = self.zone(pfn) else { return };
         let direct = self.direct.remove(&pfn);
         let list = ListId::of(order, mobility).filter(|_| !direct);
         let Some(list) = list else {
             self.tally.direct_allocs += 1;
-            let action = Action::AllocDirect {
-                zone,
-                order,
-                mobility,
-                pfn,
-            };
-            self.push_op(index, cpu, action, Vec::new());
-            return;
+            return self.push_direct(index, cpu, (zone, order, mobility, pfn));
         };
         self.tally.allocs += 1;
         let place = match self.lists.place(pfn) {
             Some(place) if place.list.order() == order => place,
-            _ => self.appeared(pfn, Place { cpu, zone, list }),
+            _ => match self.appeared(index, pfn, Place { cpu, zone, list }) {
+                Some(place) => place,
+                None => return self.push_direct(index, cpu, (zone, order, mobility, pfn)),
+            },
         };
         self.take_above(index, place, pfn);
         let above = self.lists.above(place, Some(pfn)).len();
@@ -356,103 +276,16 @@ impl<'a> Walk<'a> {
         self.push_op(index, place.cpu, action, Vec::new());
     }
 
-    /// A frame that was on a list without having come there.
-    fn appeared(&mut self, pfn: u64, place: Place) -> Place {
-        self.lists.remove(pfn);
-        if self.emptied.contains(&place) {
-            self.tally.unexplained += 1;
-        } else {
-            self.handed_out.entry(place).or_default().push(pfn);
-        }
-        self.lists.push_cold(place, pfn);
-        place
-    }
-
-    /// What lies above a frame that is handed out was taken before it, if it is not seen to be
-    /// handed out or given back later.
-    fn take_above(&mut self, index: usize, place: Place, pfn: u64) {
-        let above = self.lists.above(place, Some(pfn));
-        let unseen: Vec<u64> = above
-            .into_iter()
-            .filter(|&it| self.is_taken_unseen(it))
-            .collect();
-        let unseen = self.without_misplaced(place, unseen);
-        self.take_unseen(index, place, unseen, Vec::new());
-    }
-
-    /// Bulk allocations are of unmovable pages. A page of another type that left its list unseen, and
-    /// never shows again, did not come to it.
-    fn without_misplaced(&mut self, place: Place, mut unseen: Vec<u64>) -> Vec<u64> {
-        let unmovable = place.list.mobility() == UNMOVABLE;
-        unseen.retain(|&pfn| {
-            let bulk = unmovable && !self.is_guessed(pfn);
-            let keep = bulk || self.next_of(pfn).is_some();
-            if !keep {
-                self.rule_out(pfn);
-            }
-            keep
-        });
-        unseen
-    }
-
-    /// A listed block is not where it was taken to be.
-    fn rule_out(&mut self, pfn: u64) {
-        self.lists.remove(pfn);
-        let Some(came) = self.came.remove(&pfn) else {
-            return;
+    /// Emits an allocation from a zone, past the lists.
+    fn push_direct(&mut self, index: usize, cpu: u32, block: (u8, u8, u8, u64)) {
+        let (zone, order, mobility, pfn) = block;
+        let action = Action::AllocDirect {
+            zone,
+            order,
+            mobility,
+            pfn,
         };
-        if self.is_guessed(pfn) {
-            self.new_doubts.insert(pfn >> BLOCK_SHIFT);
-        } else {
-            self.doubts.misplaced.insert(came);
-        }
-    }
-
-    /// Whether the type of the page block around a frame is a guess that another can replace.
-    fn is_guessed(&self, pfn: u64) -> bool {
-        let block = pfn >> BLOCK_SHIFT;
-        let ruled_out = self.doubts.ruled_out.get(&block).copied().unwrap_or(0);
-        !self.blocks.contains_key(&block) && ruled_out + 1 < GUESSES.len()
-    }
-
-    /// The type of the page block around a frame, as far as events tell.
-    fn block_type(&self, pfn: u64) -> u8 {
-        let block = pfn >> BLOCK_SHIFT;
-        let known = self.blocks.get(&block).copied();
-        known.unwrap_or_else(|| GUESSES[self.doubts.ruled_out.get(&block).copied().unwrap_or(0)])
-    }
-
-    /// Emits a bulk allocation of `pfns`.
-    fn take_unseen(&mut self, index: usize, place: Place, pfns: Vec<u64>, moves: Vec<Move>) {
-        if pfns.is_empty() && moves.is_empty() {
-            return;
-        }
-        self.tally.bulk_inferred += pfns.len() as u64;
-        for pfn in &pfns {
-            self.lists.remove(*pfn);
-            self.came.remove(pfn);
-        }
-        let action = Action::Bulk {
-            zone: place.zone,
-            list: place.list,
-            pfns,
-        };
-        self.push_op(index, place.cpu, action, moves);
-    }
-
-    /// Whether a listed frame leaves its list without an event: the next one that touches it frees
-    /// it, or there is none.
-    fn is_taken_unseen(&self, pfn: u64) -> bool {
-        self.next_of(pfn)
-            .is_none_or(|next| matches!(self.events[next].what, What::Free { .. }))
-    }
-
-    /// The next event that touches a listed frame.
-    fn next_of(&self, pfn: u64) -> Option<usize> {
-        match self.came.get(&pfn) {
-            Some(&came) => self.future.of_frame(came),
-            None => self.future.first(pfn),
-        }
+        self.push_op(index, cpu, action, Vec::new());
     }
 
     fn zone(&self, pfn: u64) -> Option<u8> {

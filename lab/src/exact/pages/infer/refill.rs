@@ -52,11 +52,11 @@ impl Walk<'_> {
         let mut moved = Move::new(Kind::Refill, place.zone);
         group.pfns.iter().for_each(|_| moved.add(place.list));
         // The list was empty: what is still on it was taken unseen.
-        let mut taken: Vec<u64> = self.lists.above(place, None);
-        taken.retain(|&pfn| self.is_taken_unseen(pfn));
+        let taken: Vec<u64> = self.lists.above(place, None);
         let mut taken = self.without_misplaced(place, taken);
         self.emptied.insert(place);
         for &(pfn, came) in &group.pfns {
+            self.take_elsewhere(index, pfn);
             self.lists.push_cold(place, pfn);
             self.came.insert(pfn, came);
         }

@@ -175,6 +175,99 @@ fn a_spill_that_an_interrupt_delays_belongs_to_its_free() {
     assert_eq!(spills[0].moves[0].kind, Kind::Spill);
 }
 
+#[test]
+fn a_block_that_an_earlier_event_touches_was_not_on_a_list_before() {
+    // Frame 30 left the zone for its caller, so nothing tells how it came to the list from which it is handed out.
+    let found = infer(&[taken(30, 1), alloc(30, 1), alloc(30, 1), alloc(31, 1)]);
+    assert_eq!(found.before[&place(1)], [31]);
+    assert_eq!(found.tally.unexplained, 1);
+    let [first, second, third] = actions(&found)[..] else {
+        panic!("{:?}", found.ops);
+    };
+    assert!(matches!(first, Action::AllocDirect { pfn: 30, .. }));
+    assert!(matches!(second, Action::AllocDirect { pfn: 30, .. }));
+    assert!(matches!(third, Action::Alloc { pfn: 31, .. }));
+}
+
+#[test]
+fn a_block_that_an_earlier_event_touches_and_that_is_given_back_was_not_there_before() {
+    let found = infer(&[
+        taken(30, 1),
+        alloc(30, 1),
+        free(5),
+        drained(30),
+        drained(29),
+    ]);
+    assert_eq!(found.before[&place(1)], [29]);
+}
+
+#[test]
+fn a_page_that_a_refill_brought_and_that_is_passed_over_was_taken_unseen() {
+    let found = infer(&[
+        taken(10, 1),
+        taken(11, 1),
+        taken(12, 1),
+        alloc(10, 1),
+        alloc(12, 1),
+    ]);
+    let [_, taken, _] = actions(&found)[..] else {
+        panic!("{:?}", found.ops);
+    };
+    let Action::Bulk { pfns, .. } = taken else {
+        panic!("{taken:?}");
+    };
+    assert_eq!(pfns[..], [11]);
+}
+
+#[test]
+fn what_is_on_a_list_when_it_is_refilled_was_taken_before() {
+    // Frame 5 is handed out once more although its list was empty.
+    let found = infer(&[
+        free(5),
+        taken(10, 1),
+        taken(11, 1),
+        alloc(10, 1),
+        alloc(5, 1),
+    ]);
+    let [_, taken, refilled, again] = actions(&found)[..] else {
+        panic!("{:?}", found.ops);
+    };
+    assert!(matches!(taken, Action::Bulk { pfns, .. } if pfns[..] == [5]));
+    assert!(matches!(refilled, Action::Alloc { pfn: 10, .. }));
+    assert!(matches!(again, Action::AllocDirect { pfn: 5, .. }));
+}
+
+#[test]
+fn a_block_that_leaves_the_zone_while_it_is_listed_was_taken_before() {
+    let found = infer(&[free(5), alloc(5, 1), free(5), free(5), alloc(5, 1)]);
+    let [_, _, _, taken, _, _] = actions(&found)[..] else {
+        panic!("{:?}", found.ops);
+    };
+    assert!(matches!(taken, Action::Bulk { pfns, .. } if pfns[..] == [5]));
+}
+
+#[test]
+fn a_drain_is_of_the_lists_of_the_cpu_that_freed_the_blocks() {
+    let event = |(cpu, what): (u32, What)| Event {
+        time_ns: 0,
+        cpu,
+        pid: 7 + cpu,
+        what,
+    };
+    let happened = [(1, free(5)), (1, free(6)), (0, drained(5)), (0, drained(6))];
+    let recording = Recording {
+        events: happened.into_iter().map(event).collect(),
+        ..Recording::default()
+    };
+    let found = Inferred::of(&recording, &zones(), 0);
+    let drain = found.ops.last().expect("the drain");
+    assert_eq!(
+        (drain.cpu, &drain.action),
+        (1, &Action::Drain { zone: 0, by: 0 })
+    );
+    assert_eq!(drain.moves[0].pages(), 2);
+}
+
 fn actions(found: &Inferred) -> Vec<&Action> {
     found.ops.iter().map(|op| &op.action).collect()
 }

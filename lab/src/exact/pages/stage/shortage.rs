@@ -74,9 +74,41 @@ mod tests {
     use plimsoll_mm::design::Design;
     use plimsoll_mm::page::sizing::Sizes;
 
-    use super::super::Knobs;
+    use super::super::{Knobs, Start};
     use super::*;
+    use crate::exact::pages::op::{Action, Op};
     use crate::exact::pages::zoneinfo::ZoneInfo;
+
+    #[test]
+    fn a_drain_empties_the_lists_of_the_cpu_it_is_about() {
+        let zone = ZoneInfo {
+            name: "DMA32".to_owned(),
+            managed: 1 << 14,
+            free: 1 << 13,
+            ..ZoneInfo::default()
+        };
+        let knobs = Knobs {
+            min_free_kib: 4096,
+            high_fraction: 0,
+            nodes: vec![0, 0],
+            offline: Vec::new(),
+            cache_slice: None,
+        };
+        let mut stage = Stage::new(Design::LINUX_6_12, &[zone], &knobs).expect("a sound zone");
+        let mut start = Start::default();
+        start.blocks[1] = 20;
+        for cpu in 0..2 {
+            stage.seed(0, cpu, &start).expect("memory in use");
+        }
+        let drain = Op {
+            event: 0,
+            cpu: 1,
+            action: Action::Drain { zone: 0, by: 0 },
+            moves: Vec::new(),
+        };
+        let moved: u32 = stage.perform(&drain).iter().map(|hold| hold.pages).sum();
+        assert_eq!((moved, stage.listed(0), stage.listed(1)), (20, 20, 0));
+    }
 
     #[test]
     fn a_boost_raises_all_watermarks_and_the_next_one_replaces_it() {

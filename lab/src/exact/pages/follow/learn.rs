@@ -1,0 +1,219 @@
+//! What a difference tells of the kernel's state: lengths of lists, `high` and `alloc_factor`, which no recording
+//! states for each moment. Nothing is learnt from a move that is identical.
+
+use plimsoll_mm::page::ListState;
+
+use super::super::lists::{LISTS, ListId};
+use super::super::op::{Action, Kind, Move, Op};
+use super::super::pair::Pair;
+use super::{Follow, Learnt, SCALE_MAX};
+
+impl Follow {
+    /// Learns from a difference. The size of a refill shows its factor, or how much room there was below
+    /// `high`; a spill shows that the lists were as long as `high`. `ops` are all operations.
+    pub(in super::super) fn learn(&mut self, pair: &Pair, state: &ListState, ops: &[Op]) -> Learnt {
+        match pair.kind {
+            Kind::Refill => {
+                self.empty_before_refill(pair, &ops[pair.op]);
+                self.learn_from_refill(pair, state)
+            }
+            Kind::Spill
+                if self.is_emptying(pair, pair.kernel.pages, self.count(pair.zone, pair.cpu)) =>
+            {
+                self.empty(pair);
+                Learnt::default()
+            }
+            Kind::Spill if pair.ours.pages == 0 => {
+                let before = self.count(pair.zone, pair.cpu) + pair.kernel.pages;
+                self.lengthen(pair, i64::from(state.high.0) - i64::from(before));
+                Learnt::default()
+            }
+            Kind::Spill | Kind::Decay if pair.kernel.pages == 0 => {
+                let missing = self.missing_at_next_spill(pair, state, ops);
+                self.hasten(pair, ops, -missing);
+                let missing = self.missing_at_next_spill(pair, state, ops);
+                self.lengthen(pair, missing);
+                Learnt::default()
+            }
+            Kind::Decay if pair.kernel.pages > 0 => {
+                // A decay leaves as many as `high`.
+                let after = self.count(pair.zone, pair.cpu);
+                self.lengthen(pair, i64::from(state.high.0) - i64::from(after));
+                Learnt::default()
+            }
+            _ => Learnt::default(),
+        }
+    }
+
+    /// The kernel refilled a list and we did not: it was empty there. What the list is longer than its refill was
+    /// taken unseen.
+    fn empty_before_refill(&mut self, pair: &Pair, op: &Op) {
+        let Action::Alloc { zone, list, .. } = op.action else {
+            return;
+        };
+        if zone != pair.zone || pair.ours.blocks > 0 {
+            return;
+        }
+        if let Some(it) = self.lists.get_mut(&(zone, op.cpu)) {
+            it.lens[list.index()] = pair.kernel.blocks.saturating_sub(1);
+        }
+    }
+
+    fn learn_from_refill(&mut self, pair: &Pair, state: &ListState) -> Learnt {
+        let Some(it) = self.lists.get(&(pair.zone, pair.cpu)) else {
+            return Learnt::default();
+        };
+        let (batch, high_max) = (it.batch, it.high_max);
+        if pair.kernel.pages != pair.kernel.blocks || pair.kernel.pages < batch {
+            return Learnt::default();
+        }
+        let factor = (0..=SCALE_MAX).find(|factor| batch << factor == pair.kernel.pages);
+        let Some(factor) = factor else {
+            // It was cut to the room below `high`, of which a batch is kept free. If `high` cannot be as high as
+            // that, there are fewer pages.
+            let high = self.count(pair.zone, pair.cpu) + 1 + batch;
+            let missing = high.saturating_sub(high_max);
+            self.lengthen(pair, -i64::from(missing));
+            return Learnt {
+                high: Some(high - missing),
+                ..Learnt::default()
+            };
+        };
+        // Each refill raises `high` by what it would take at most.
+        let high = (state.high.0 + pair.kernel.pages).saturating_sub(pair.ours.pages);
+        Learnt {
+            high: Some(high),
+            alloc_factor: Some((factor + 1).min(SCALE_MAX)),
+        }
+    }
+
+    /// Whether a spill of `pages` that leaves `left` pages was one of all pages, as two frees of small blocks in a row
+    /// cause: any other spill leaves a batch or more.
+    fn is_emptying(&self, pair: &Pair, pages: u32, left: u32) -> bool {
+        let batch = self
+            .lists
+            .get(&(pair.zone, pair.cpu))
+            .map_or(0, |it| it.batch);
+        pages > 0 && left < batch && pages < batch << SCALE_MAX
+    }
+
+    /// Nothing is on the lists.
+    fn empty(&mut self, pair: &Pair) {
+        if let Some(it) = self.lists.get_mut(&(pair.zone, pair.cpu)) {
+            it.lens = [0; LISTS];
+        }
+    }
+
+    /// We give pages back and the kernel does not: by how many pages the kernel's lists must be shorter
+    /// for it to give none back before its next move. A next move that is a spill tells how long they are.
+    fn missing_at_next_spill(&self, pair: &Pair, state: &ListState, ops: &[Op]) -> i64 {
+        let key = (pair.zone, pair.cpu);
+        let mut ahead = Self::default();
+        let Some(it) = self.lists.get(&key) else {
+            return 0;
+        };
+        ahead.lists.insert(key, it.clone());
+        let high = i64::from(state.high.0);
+        let mut longest = i64::from(self.count(pair.zone, pair.cpu));
+        for (index, op) in (0..).zip(ops).skip(pair.op + 1) {
+            if op.cpu != pair.cpu || self.is_hastened(index) {
+                continue;
+            }
+            let moves = op.moves.iter().any(|it| it.zone == pair.zone);
+            let mut without_spill = op.clone();
+            without_spill.moves.retain(|it| it.kind != Kind::Spill);
+            ahead.note(&without_spill);
+            let count = i64::from(ahead.count(pair.zone, pair.cpu));
+            if moves {
+                let spilled = op.moves.iter().filter(|it| it.kind == Kind::Spill);
+                let spilled: u32 = spilled.map(Move::pages).sum();
+                let left = ahead.count(pair.zone, pair.cpu).saturating_sub(spilled);
+                let missing = if self.is_emptying(pair, spilled, left) {
+                    -i64::from(left)
+                } else if without_spill.moves.len() < op.moves.len() {
+                    high - count
+                } else {
+                    high
+                };
+                return missing.min(high - 1 - longest);
+            }
+            longest = longest.max(count);
+        }
+        high - 1 - longest
+    }
+
+    /// Pages that are missing from the lists may have been taken by bulk allocations that show only later. The
+    /// next ones are taken to have happened before operation `pair.op`, until they make up for `missing` pages: as long as they
+    /// took them from a list that has not been refilled in between.
+    fn hasten(&mut self, pair: &Pair, ops: &[Op], mut missing: i64) {
+        let mut refilled = [false; LISTS];
+        let mut moved = false;
+        for (index, op) in (0..).zip(ops).skip(pair.op + 1) {
+            if missing <= 0 {
+                break;
+            }
+            if op.cpu != pair.cpu {
+                continue;
+            }
+            for it in op.moves.iter().filter(|it| it.zone == pair.zone) {
+                moved |= it.kind != Kind::Refill;
+                for (list, _) in &it.lists {
+                    refilled[list.index()] |= it.kind == Kind::Refill;
+                }
+            }
+            if refilled[..3].iter().all(|it| *it) {
+                break;
+            }
+            let Action::Bulk {
+                zone,
+                list,
+                ref pfns,
+            } = op.action
+            else {
+                continue;
+            };
+            let pages = i64::try_from(pfns.len()).unwrap_or(0);
+            let there = i64::from(self.lens(zone, op.cpu)[list.index()]);
+            let possible = zone == pair.zone
+                && list.order() == 0
+                && !refilled[list.index()]
+                && op.moves.is_empty()
+                && pages <= there
+                && (pages <= missing || !moved)
+                && !self.is_hastened(index);
+            if possible {
+                self.add(zone, op.cpu, list, -pages);
+                self.hastened.insert(index);
+                missing -= pages;
+            }
+        }
+    }
+
+    /// Whether a bulk allocation was found to have happened earlier than its place among the operations.
+    pub(in super::super) fn is_hastened(&self, op: usize) -> bool {
+        self.hastened.contains(&op)
+    }
+
+    /// Corrects how many pages are there.
+    pub(super) fn lengthen(&mut self, pair: &Pair, pages: i64) {
+        let key = (pair.zone, pair.cpu);
+        let Some(it) = self.lists.get(&key) else {
+            return;
+        };
+        let home = ListId(it.home);
+        let before = self.count(pair.zone, pair.cpu);
+        self.add(pair.zone, pair.cpu, home, pages / i64::from(home.pages()));
+        // What the list of unseen pages does not have is missing from the longest ones.
+        let mut left = pages + i64::from(before) - i64::from(self.count(pair.zone, pair.cpu));
+        while left < 0 {
+            let lens = self.lens(pair.zone, pair.cpu);
+            let single = (0..3).map(ListId).max_by_key(|list| lens[list.index()]);
+            let Some(list) = single.filter(|list| lens[list.index()] > 0) else {
+                return;
+            };
+            let taken = left.max(-i64::from(lens[list.index()]));
+            self.add(pair.zone, pair.cpu, list, taken);
+            left -= taken;
+        }
+    }
+}

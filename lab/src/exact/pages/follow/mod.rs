@@ -1,0 +1,164 @@
+//! How long the kernel's lists are while operations are performed, and what a move tells of what is
+//! not known from before the recording.
+
+mod learn;
+
+use std::collections::{HashMap, HashSet};
+
+use super::lists::{LISTS, ListId, Place};
+use super::op::{Action, Kind, Op};
+use super::pair::Pair;
+
+/// The kernel's lists, by zone and CPU.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Follow {
+    lists: HashMap<(u8, u32), Followed>,
+    /// Bulk allocations that happened earlier than their place among the operations.
+    hastened: HashSet<usize>,
+}
+
+/// One CPU's lists in one zone.
+#[derive(Clone, Debug, Default)]
+struct Followed {
+    lens: [u32; LISTS],
+    batch: u32,
+    /// `high` cannot exceed this.
+    high_max: u32,
+    /// The list on which pages are assumed to be that no event shows: one that is never seen empty.
+    home: u8,
+    /// Bounds of `alloc_factor` and `free_count`, of which no recording tells the start.
+    alloc_factor: (u32, u32),
+    free_count: (u32, u32),
+    /// Whether a spill has told how many pages were there.
+    counted: bool,
+}
+
+/// What a difference tells of the kernel's state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Learnt {
+    pub(super) high: Option<u32>,
+    pub(super) alloc_factor: Option<u32>,
+}
+
+/// How often a refill may double (`CONFIG_PCP_BATCH_SCALE_MAX`).
+const SCALE_MAX: u32 = 5;
+
+impl Follow {
+    /// Begins to follow the lists of a CPU, which are this long.
+    pub(super) fn begin(
+        &mut self,
+        (zone, cpu): (u8, u32),
+        lens: [u32; LISTS],
+        (batch, high_max): (u32, u32),
+        home: ListId,
+    ) {
+        let followed = Followed {
+            lens,
+            batch,
+            high_max,
+            home: home.0,
+            alloc_factor: (0, SCALE_MAX),
+            free_count: (0, batch << SCALE_MAX),
+            counted: false,
+        };
+        self.lists.insert((zone, cpu), followed);
+    }
+
+    /// Adds blocks that were on a list before the first operation.
+    pub(super) fn add_before(&mut self, place: Place, blocks: usize) {
+        let blocks = i64::try_from(blocks).unwrap_or(i64::MAX);
+        self.add(place.zone, place.cpu, place.list, blocks);
+    }
+
+    /// How many blocks are on each list.
+    pub(super) fn lens(&self, zone: u8, cpu: u32) -> [u32; LISTS] {
+        self.lists
+            .get(&(zone, cpu))
+            .map_or([0; LISTS], |it| it.lens)
+    }
+
+    /// How many pages are on all lists.
+    pub(super) fn count(&self, zone: u8, cpu: u32) -> u32 {
+        pages(&self.lens(zone, cpu))
+    }
+
+    /// Follows one operation and what the kernel moved for it.
+    pub(super) fn note(&mut self, op: &Op) {
+        for it in op.moves.iter().filter(|it| it.kind == Kind::Refill) {
+            for &(list, blocks) in &it.lists {
+                self.add(it.zone, op.cpu, list, i64::from(blocks));
+            }
+        }
+        match op.action {
+            Action::Alloc { zone, list, .. } => {
+                self.add(zone, op.cpu, list, -1);
+                if let Some(it) = self.lists.get_mut(&(zone, op.cpu)) {
+                    it.free_count = (it.free_count.0 >> 1, it.free_count.1 >> 1);
+                }
+            }
+            Action::Bulk {
+                zone,
+                list,
+                ref pfns,
+            } => self.add(zone, op.cpu, list, -i64::try_from(pfns.len()).unwrap_or(0)),
+            Action::Free { zone, list, .. } => {
+                self.add(zone, op.cpu, list, 1);
+                if let Some(it) = self.lists.get_mut(&(zone, op.cpu)) {
+                    it.alloc_factor = (it.alloc_factor.0 >> 1, it.alloc_factor.1 >> 1);
+                    let more = |count: u32| {
+                        let full = count >= it.batch << SCALE_MAX;
+                        if full { count } else { count + list.pages() }
+                    };
+                    it.free_count = (more(it.free_count.0), more(it.free_count.1));
+                }
+            }
+            _ => {}
+        }
+        for it in op.moves.iter().filter(|it| it.kind != Kind::Refill) {
+            for &(list, blocks) in &it.lists {
+                self.add(it.zone, op.cpu, list, -i64::from(blocks));
+            }
+        }
+    }
+
+    fn add(&mut self, zone: u8, cpu: u32, list: ListId, blocks: i64) {
+        let len = &mut self.lists.entry((zone, cpu)).or_default().lens[list.index()];
+        *len = u32::try_from((i64::from(*len) + blocks).max(0)).unwrap_or(u32::MAX);
+    }
+
+    /// Whether the size of a move depends on what the CPU did before the recording. To be asked
+    /// before its operation is noted.
+    pub(super) fn depends_on_before(&self, pair: &Pair) -> bool {
+        self.lists
+            .get(&(pair.zone, pair.cpu))
+            .is_some_and(|it| match pair.kind {
+                Kind::Refill => it.alloc_factor.0 != it.alloc_factor.1,
+                Kind::Spill => it.free_count.0 != it.free_count.1 || !it.counted,
+                Kind::Decay | Kind::Drain => !it.counted,
+            })
+    }
+
+    /// Follows what a move tells.
+    pub(super) fn note_move(&mut self, pair: &Pair) {
+        let Some(it) = self.lists.get_mut(&(pair.zone, pair.cpu)) else {
+            return;
+        };
+        match pair.kind {
+            Kind::Refill if pair.kernel.pages == pair.kernel.blocks => {
+                let (low, high) = it.alloc_factor;
+                it.alloc_factor = ((low + 1).min(SCALE_MAX), (high + 1).min(SCALE_MAX));
+            }
+            Kind::Spill | Kind::Drain if pair.kernel.pages > 0 => it.counted = true,
+            _ => {}
+        }
+    }
+}
+
+/// Pages on lists of these lengths.
+pub(super) fn pages(lens: &[u32; LISTS]) -> u32 {
+    let lists = (0..).map(ListId).zip(lens);
+    lists.map(|(list, blocks)| list.pages() * blocks).sum()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,205 @@
+//! What differences teach, each on a few made-up operations.
+
+use plimsoll_mm::page::ListState;
+
+use super::super::op::Move;
+use super::super::pair::Amount;
+use super::*;
+
+const LIST: ListId = ListId(1);
+
+fn op(action: Action, spills: bool) -> Op {
+    let spill = Move {
+        kind: Kind::Spill,
+        zone: 0,
+        lists: Vec::new(),
+    };
+    Op {
+        event: 0,
+        cpu: 0,
+        action,
+        moves: spills.then_some(spill).into_iter().collect(),
+    }
+}
+
+/// Plimsoll spills with 50 pages at a `high` of 100, and the kernel does not.
+fn learnt_length(after: &[Op]) -> u32 {
+    let mut follow = Follow::default();
+    let mut lens = [0; LISTS];
+    lens[LIST.index()] = 50;
+    follow.begin((0, 0), lens, (63, 1000), LIST);
+    let pair = Pair {
+        op: 0,
+        cpu: 0,
+        zone: 0,
+        kind: Kind::Spill,
+        kernel: Amount::default(),
+        ours: Amount {
+            pages: 10,
+            blocks: 10,
+        },
+        unknown: false,
+    };
+    let state = ListState {
+        high: plimsoll_mm::units::Pages(100),
+        ..ListState::default()
+    };
+    assert_eq!(follow.learn(&pair, &state, after), Learnt::default());
+    follow.count(0, 0)
+}
+
+fn free(spills: bool) -> Op {
+    let (zone, list, pfn) = (0, LIST, 7);
+    op(Action::Free { zone, list, pfn }, spills)
+}
+
+#[test]
+fn the_next_spill_tells_how_long_lists_are() {
+    let after = [free(false), free(false), free(true)];
+    assert_eq!(learnt_length(&after), 98, "two more are freed until 100");
+    assert_eq!(learnt_length(&[free(false)]), 99, "one more would spill");
+}
+
+#[test]
+fn lists_that_were_longer_and_did_not_spill_were_below_high_then() {
+    let (zone, list, pfn) = (0, LIST, 7);
+    let taken = || op(Action::Alloc { zone, list, pfn }, false);
+    let mut after = vec![free(false)];
+    after.extend((0..40).map(|_| free(false)));
+    after.extend((0..40).map(|_| taken()));
+    after.push(free(true));
+    assert_eq!(learnt_length(&after), 59, "40 more are 99");
+}
+
+fn spill(kernel: u32, ours: u32) -> Pair {
+    let amount = |pages| Amount {
+        pages,
+        blocks: pages,
+    };
+    Pair {
+        op: 0,
+        cpu: 0,
+        zone: 0,
+        kind: Kind::Spill,
+        kernel: amount(kernel),
+        ours: amount(ours),
+        unknown: false,
+    }
+}
+
+fn with(pages: [u32; 3]) -> Follow {
+    let mut follow = Follow::default();
+    let mut lens = [0; LISTS];
+    lens[..3].copy_from_slice(&pages);
+    follow.begin((0, 0), lens, (63, 1000), ListId(2));
+    follow
+}
+
+fn high(pages: u32) -> ListState {
+    ListState {
+        high: plimsoll_mm::units::Pages(pages),
+        ..ListState::default()
+    }
+}
+
+fn bulk(pages: u64) -> Op {
+    let (zone, list) = (0, ListId(0));
+    let pfns = (0..pages).collect();
+    op(Action::Bulk { zone, list, pfns }, false)
+}
+
+/// Plimsoll spills at 100 pages, and the kernel 4 frees later.
+fn hastened(between: Op) -> (Follow, bool) {
+    let mut follow = with([20, 50, 30]);
+    let frees = [false, false, false, true].map(free);
+    let ops = [&[free(false), between], &frees[..]].concat();
+    follow.learn(&spill(0, 63), &high(100), &ops);
+    let hastened = follow.is_hastened(1);
+    (follow, hastened)
+}
+
+#[test]
+fn a_bulk_allocation_that_shows_later_makes_up_for_missing_pages() {
+    let (follow, hastened) = hastened(bulk(4));
+    assert!(hastened);
+    assert_eq!(follow.lens(0, 0)[..3], [16, 50, 30]);
+}
+
+#[test]
+fn pages_that_no_bulk_allocation_took_are_missing_from_the_list_of_unseen_pages() {
+    let (follow, hastened) = hastened(free(false));
+    assert!(!hastened);
+    assert_eq!(follow.lens(0, 0)[..3], [20, 50, 25]);
+}
+
+#[test]
+fn a_bulk_allocation_after_a_refill_of_its_list_took_other_pages() {
+    let mut refilled = free(false);
+    refilled.moves.push(Move {
+        kind: Kind::Refill,
+        zone: 0,
+        lists: vec![(ListId(0), 63)],
+    });
+    let mut follow = with([20, 50, 30]);
+    let ops = [free(false), refilled, bulk(4), free(true)];
+    follow.learn(&spill(0, 63), &high(100), &ops);
+    assert!(!follow.is_hastened(2));
+}
+
+#[test]
+fn lists_are_made_shorter_than_the_list_of_unseen_pages() {
+    let mut follow = with([20, 50, 3]);
+    follow.lengthen(&spill(0, 63), -60);
+    assert_eq!(follow.lens(0, 0)[..3], [13, 0, 0]);
+    follow.lengthen(&spill(0, 63), -60);
+    assert_eq!(follow.lens(0, 0)[..3], [0, 0, 0]);
+}
+
+#[test]
+fn a_spill_that_leaves_less_than_a_batch_leaves_nothing() {
+    let mut follow = with([1, 0, 20]);
+    follow.learn(&spill(300, 320), &high(400), &[free(true)]);
+    assert_eq!(follow.count(0, 0), 0);
+    // Any other leaves a batch at least, so that lists were at `high` before.
+    let mut follow = with([1, 0, 63]);
+    follow.learn(&spill(300, 0), &high(400), &[free(true)]);
+    assert_eq!(follow.count(0, 0), 100);
+}
+
+#[test]
+fn a_refill_that_leaves_more_room_than_there_can_be_shows_shorter_lists() {
+    let refill = |kernel| Pair {
+        kind: Kind::Refill,
+        ..spill(kernel, 63)
+    };
+    let taken = Action::Alloc {
+        zone: 0,
+        list: ListId(1),
+        pfn: 7,
+    };
+    let ops = [op(taken, false)];
+    // 899 pages after it, and one that was handed out: 63 below 963.
+    let mut follow = with([0, 99, 800]);
+    let learnt = follow.learn(&refill(100), &high(900), &ops);
+    assert_eq!((learnt.high, follow.count(0, 0)), (Some(963), 899));
+    let mut follow = with([0, 99, 850]);
+    let learnt = follow.learn(&refill(100), &high(900), &ops);
+    assert_eq!((learnt.high, follow.count(0, 0)), (Some(1000), 936));
+}
+
+#[test]
+fn a_list_that_only_the_kernel_refills_was_empty() {
+    let taken = Action::Alloc {
+        zone: 0,
+        list: ListId(1),
+        pfn: 7,
+    };
+    let mut follow = with([20, 65, 30]);
+    let refill = Pair {
+        kind: Kind::Refill,
+        ..spill(63, 0)
+    };
+    let learnt = follow.learn(&refill, &high(400), &[op(taken, false)]);
+    assert_eq!(follow.lens(0, 0)[..3], [20, 62, 30]);
+    assert_eq!(learnt.alloc_factor, Some(1));
+}
