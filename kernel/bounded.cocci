@@ -13,8 +13,8 @@
 // Apply to: mm/page_alloc.c
 // Expect: 3 zone_hold_next
 
-// A function that is defined between two others is put behind the first of them: in
-// front of the second one stands a comment that belongs to it.
+// The new function is put behind free_pages_prepare() and not in front of the function
+// that follows, because the comment in front of that one belongs to it.
 @ helper @
 identifier free_pages_prepare =~ "^free_pages_prepare$";
 type T;
@@ -57,7 +57,7 @@ symbol nr_pages, pcp_list;
  ...+>
  }
 
-// Refill. What rmqm remembers of the free lists is true while the lock is held only.
+// Refill. What rmqm remembers of the free lists is true only while the lock is held.
 @ bulk_alloc depends on bulk_free @
 identifier zone, order, rmqm, flags, page, rmqueue =~ "^__rmqueue$";
 expression list ES;

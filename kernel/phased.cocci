@@ -153,8 +153,8 @@ typedef bool;
 +	vmstat_turn_setup(turn);
 +}
 
-// The next turn is more than half an interval away. So a work that was late does not
-// run twice, nor if the phase moves because a CPU comes or goes.
+// The next turn is more than half an interval away. So the work does not run twice if
+// it was late, or if the phase moves because a CPU comes or goes.
 @ update depends on cancel @
 expression interval;
 symbol mm_percpu_wq;

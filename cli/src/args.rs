@@ -1,4 +1,4 @@
-//! Arguments as typed. Each command turns its own into what the lab takes.
+//! The arguments as typed. Each command turns its own into the options of the lab or the recorder.
 
 #[cfg(target_os = "linux")]
 use std::ffi::OsString;
@@ -14,6 +14,7 @@ use plimsoll_lab::bench::Size;
 
 #[cfg(target_os = "linux")]
 use crate::linux_args::{Guest, Linux};
+use crate::output::{Format, Output};
 
 /// The memory manager of a many-core machine: reproduce published results, replay recordings,
 /// compare designs.
@@ -46,7 +47,7 @@ pub(crate) enum Command {
     /// Boots a Linux kernel with many CPUs in QEMU and records it
     #[cfg(target_os = "linux")]
     Linux(Linux),
-    /// What runs inside a booted kernel
+    /// Commands that run inside a booted kernel
     #[cfg(target_os = "linux")]
     #[command(hide = true)]
     Guest(Guest),
@@ -54,7 +55,7 @@ pub(crate) enum Command {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Reproduce {
-    /// Which experiments to run; all of them if none is named
+    /// The experiments to run; all of them if none is named
     pub(crate) experiment: Vec<String>,
     #[command(flatten)]
     pub(crate) runs: Runs,
@@ -73,7 +74,7 @@ pub(crate) struct Reproduce {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Compare {
-    /// What CPUs do: stress-vm, stress-vm-bursts, make-like or killed-apps
+    /// The workload: stress-vm, stress-vm-bursts, make-like or killed-apps
     pub(crate) workload: String,
     /// The machine to run it on: a name that `plimsoll machines` lists, or a profile file
     #[arg(long, value_name = "NAME|FILE")]
@@ -108,19 +109,19 @@ pub(crate) struct Replay {
     /// The machine to run it on: a name that `plimsoll machines` lists, or a profile file
     #[arg(long, value_name = "NAME|FILE", required_unless_present = "exact")]
     pub(crate) machine: Option<String>,
-    /// Instead compares every decision of Plimsoll with the recorded kernel's
+    /// Compares every decision of Plimsoll with the recorded kernel's instead
     #[arg(long, conflicts_with_all = ["machine", "scale", "a", "b", "seed", "seeds", "jobs", "card"])]
     pub(crate) exact: bool,
-    /// Exact: only this subject
+    /// With --exact: compares only this subject
     #[arg(long, value_name = "SUBJECT", requires = "exact")]
     pub(crate) only: Option<String>,
-    /// Exact: the design to compare; that of the recorded kernel's version if not given
+    /// With --exact: the design to compare [default: that of the recorded kernel's version]
     #[arg(long, value_name = "DESIGN", requires = "exact")]
     pub(crate) design: Option<String>,
-    /// Repeats the recording on so many disjoint sets of CPUs
+    /// The number of disjoint sets of CPUs that each repeat the recording
     #[arg(long, value_name = "N", default_value = "1")]
     pub(crate) scale: NonZeroU32,
-    /// The design to compare against; what Linux does if not given
+    /// The design to compare against [default: what Linux does]
     #[arg(long, value_name = "DESIGN")]
     pub(crate) a: Option<String>,
     /// The design in question; only A runs if not given
@@ -189,7 +190,7 @@ pub(crate) struct Record {
     pub(crate) command: Vec<OsString>,
 }
 
-/// A time in seconds, with a fraction or without.
+/// Parses a time in seconds, with or without a fraction.
 #[cfg(target_os = "linux")]
 fn seconds(text: &str) -> Result<Duration, String> {
     let seconds: Option<f64> = text.parse().ok();
@@ -208,7 +209,7 @@ pub(crate) struct Machines {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Bench {
-    /// What to measure: sim, counter, vma, space, reap, oom or two-cpus
+    /// The part to measure: sim, counter, vma, space, reap, oom or two-cpus
     pub(crate) name: String,
     /// reap: resident memory of the address space [default: 512]
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u32).range(1..=i64::from(Size::MIB_MAX)))]
@@ -216,16 +217,17 @@ pub(crate) struct Bench {
     /// reap: threads that help its last user [default: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(Size::HELPERS_MAX)))]
     pub(crate) helpers: Option<u32>,
-    /// reap: how often each case is measured [default: 9]
+    /// reap: measurements of each case [default: 9]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) rounds: Option<u32>,
-    /// How results read; json is one object on one line
+    /// The format of the results; json is one object on one line
     #[arg(long, default_value = "table")]
     pub(crate) format: Format,
 }
 
 impl Bench {
-    /// What the user chose, if anything; the rest as usual.
+    /// Returns the size that the user chose, with defaults for the rest; `None` if the user chose
+    /// nothing.
     pub(crate) fn size(&self) -> Option<Size> {
         let chosen = [self.mib, self.helpers, self.rounds];
         let usual = Size::default();
@@ -237,13 +239,13 @@ impl Bench {
     }
 }
 
-/// How often and how widely to run.
+/// Seeds and parallelism of a run.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Runs {
     /// Runs every design with seeds 1 to N [default: 8]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=10_000))]
     pub(crate) seeds: Option<u64>,
-    /// Runs so many cases at once [default: one per CPU]
+    /// The number of cases that run at once [default: one per CPU]
     #[arg(long, value_name = "N")]
     pub(crate) jobs: Option<NonZeroUsize>,
 }
@@ -255,31 +257,13 @@ impl Runs {
     }
 }
 
-/// Whether a simulated run becomes a recording too.
+/// The option that turns a simulated run into a recording too.
 #[derive(Debug, clap::Args)]
 pub(crate) struct RecordRun {
     /// Writes the run of the first seed to a file that `plimsoll show` reads; with several
     /// designs, one file each, with its name before the ending
     #[arg(long, value_name = "FILE")]
     pub(crate) record: Option<PathBuf>,
-}
-
-/// Where results go, and how they read.
-#[derive(Debug, clap::Args)]
-pub(crate) struct Output {
-    /// How results read; json is one object per line, one line per result
-    #[arg(long, default_value = "table")]
-    pub(crate) format: Format,
-    /// Writes results to a file, which is replaced as a whole after each
-    #[arg(long, short, value_name = "FILE")]
-    pub(crate) output: Option<PathBuf>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Format {
-    Table,
-    Markdown,
-    Json,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -1,10 +1,10 @@
-//! Arguments of `plimsoll linux`, and of what it runs inside the guest.
+//! The arguments of `plimsoll linux`, and of the roles of this program inside the guest.
 
 use std::path::PathBuf;
 
 use clap::Subcommand;
 use plimsoll_linux::boot::Memory;
-use plimsoll_linux::package::debian;
+use plimsoll_linux::package;
 
 use crate::command::linux_build::LinuxBuild;
 
@@ -18,27 +18,27 @@ use crate::command::linux_build::LinuxBuild;
 pub(crate) struct Linux {
     #[command(subcommand)]
     pub(crate) command: Option<LinuxCommand>,
-    /// How many CPUs, at most 255
+    /// The number of CPUs, at most 255
     #[arg(long, value_name = "N", default_value_t = 4)]
     pub(crate) cpus: u32,
-    /// How much memory, all nodes together: 2G, 3072M; more than 3G has a DMA32 and a Normal zone
+    /// Memory of all nodes together: 2G, 3072M; more than 3G has a DMA32 and a Normal zone
     #[arg(long, value_name = "SIZE", default_value = "2G")]
     pub(crate) memory: Memory,
-    /// How many memory nodes, each with as many CPUs and as much memory
+    /// The number of memory nodes; CPUs and memory are divided equally among them
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) nodes: u32,
-    /// What runs while the kernel is recorded: a name that `plimsoll linux loads` lists, a static
+    /// The load to record: a name that `plimsoll linux loads` lists, a static
     /// program, or a script for /bin/sh
     #[arg(long, value_name = "NAME|FILE", required = true)]
     pub(crate) load: Option<String>,
-    /// Where the recording goes
+    /// The recording to write
     #[arg(long, short, value_name = "FILE", required = true)]
     pub(crate) output: Option<PathBuf>,
     /// A kernel of your own: a bzImage or vmlinuz
     #[arg(long, value_name = "FILE", conflicts_with_all = ["series", "hz"])]
     pub(crate) kernel: Option<PathBuf>,
     /// Debian's newest packaged cloud kernel of a series, fetched with apt and not installed
-    #[arg(long, value_name = "X.Y", default_value = debian::CHECKED_SERIES, conflicts_with = "hz")]
+    #[arg(long, value_name = "X.Y", default_value = package::CHECKED_SERIES, conflicts_with = "hz")]
     pub(crate) series: String,
     /// Boots a kernel that `plimsoll linux build` made with this many timer interrupts a second
     #[arg(long, value_name = "N")]
@@ -88,9 +88,9 @@ pub(crate) enum Role {
     Init,
     /// A load
     Load {
-        /// Its name
+        /// The name of the load
         name: String,
-        /// What it is told
+        /// Parameters of the load, name=value
         told: Vec<String>,
     },
     /// A worker of a load

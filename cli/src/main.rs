@@ -1,7 +1,7 @@
 //! The `plimsoll` command.
 //!
-//! Exit codes: 0 done, 1 a fault of ours, 2 something the user can mend. A closed pipe is no
-//! fault: whoever reads decides how much.
+//! Exit codes: 0 for success, 1 for a fault of Plimsoll, 2 for an error that the user can correct.
+//! A closed pipe is no error, because the program that reads decides how much it wants.
 
 mod args;
 mod command;
@@ -28,7 +28,7 @@ const BAD_INPUT: u8 = 2;
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    // The panic has printed itself; it still has to become an exit code.
+    // The panic hook has printed the panic; it must still become an exit code.
     match panic::catch_unwind(AssertUnwindSafe(|| run(args))) {
         Ok(Ok(())) => ExitCode::SUCCESS,
         Ok(Err(error)) if is_closed_pipe(&error) => ExitCode::SUCCESS,
@@ -44,7 +44,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// The exit code after a panic. One that is no fault of ours has not printed itself.
+/// Returns the exit code after a panic. The hook does not print a panic that is not a fault of
+/// Plimsoll, so this function does.
 fn code_of_panic(cause: &(dyn Any + Send)) -> u8 {
     let Some(refused) = cause.downcast_ref::<NoStack>() else {
         return OUR_FAULT;

@@ -1,4 +1,5 @@
-//! Where results go: standard output as they come, or a file that is whole at any moment.
+//! The destinations of results: standard output, as results come, or a file that is complete at any
+//! moment.
 
 use std::error;
 use std::fmt;
@@ -7,18 +8,35 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use clap::ValueEnum;
 use plimsoll_lab::exact::Outcome;
 use plimsoll_lab::report::{Report, json, markdown, table};
 use tempfile::NamedTempFile;
 
-use crate::args::{Format, Output};
-
-/// Columns of a table where no terminal says how wide it is.
+/// Columns of a table if no terminal says how wide it is.
 const WIDTH: usize = 110;
-/// Below this tables would only wrap; above it they are hard to follow.
+/// Tables narrower than this would only wrap; wider ones are hard to follow.
 const WIDTH_RANGE: (usize, usize) = (80, 160);
 
-/// Something the user asked for that cannot be.
+/// Destination and format of results.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Output {
+    /// The format of the results; json is one object per line, one line per result
+    #[arg(long, default_value = "table")]
+    pub(crate) format: Format,
+    /// Writes results to a file, which is replaced as a whole after each
+    #[arg(long, short, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    Table,
+    Markdown,
+    Json,
+}
+
+/// An error for a request of the user's that cannot be met.
 #[derive(Debug)]
 pub(crate) struct BadInput(pub(crate) String);
 
@@ -30,7 +48,7 @@ impl fmt::Display for BadInput {
 
 impl error::Error for BadInput {}
 
-/// Takes reports one by one.
+/// Writes reports, one after another, to standard output or a file.
 pub(crate) struct Sink {
     format: Format,
     target: Target,
@@ -43,13 +61,13 @@ enum Target {
 }
 
 impl Sink {
-    /// Opens what the arguments name; a file that cannot be written is found out now, not
-    /// after minutes of measuring.
+    /// Opens the destination that the arguments name. An error for a file that cannot be written
+    /// comes now, not after minutes of measuring.
     pub(crate) fn open(output: Output) -> anyhow::Result<Self> {
         let target = match output.output {
             None => Target::Stdout,
             Some(file) => {
-                // A link stays, and what it leads to is replaced.
+                // A link to the file stays; the file that it leads to is replaced.
                 let file = fs::canonicalize(&file).unwrap_or(file);
                 writable(&file, "--output")?;
                 Target::File(file)
@@ -72,7 +90,7 @@ impl Sink {
         })
     }
 
-    /// The same for what an exact replay found.
+    /// Writes the outcome of an exact replay, and its warnings to standard error.
     pub(crate) fn write_exact(&mut self, outcome: &Outcome) -> anyhow::Result<()> {
         warn(&outcome.warnings);
         self.write_text(|format, width| match format {
@@ -82,12 +100,13 @@ impl Sink {
         })
     }
 
-    /// Writes one more text, which `render` makes in a format for lines of so many characters.
+    /// Writes one more text, which `render` makes for a format and a number of columns.
     pub(crate) fn write_text(
         &mut self,
         render: impl FnOnce(Format, usize) -> String,
     ) -> anyhow::Result<()> {
-        // A blank line between two reports that people read; JSON is one line each.
+        // A blank line separates two reports that people read; JSON needs none, because each report
+        // is one line.
         let gap = if self.written.is_empty() || self.format == Format::Json {
             ""
         } else {
@@ -110,14 +129,14 @@ impl Sink {
     }
 }
 
-/// How wide tables may be on this terminal.
+/// Returns the number of columns for tables on this terminal.
 pub(crate) fn width() -> usize {
     let terminal = terminal_size::terminal_size_of(io::stdout());
     let columns = terminal.map_or(WIDTH, |(width, _)| usize::from(width.0));
     columns.clamp(WIDTH_RANGE.0, WIDTH_RANGE.1)
 }
 
-/// Prints to standard output; unlike `print!` a closed pipe is an error, not a panic.
+/// Prints to standard output; unlike with `print!`, a closed pipe is an error, not a panic.
 pub(crate) fn print(text: &str) -> anyhow::Result<()> {
     let mut stdout = io::stdout().lock();
     stdout.write_all(text.as_bytes())?;
@@ -130,7 +149,7 @@ fn warn(warnings: &[String]) {
     }
 }
 
-/// Replaces `file` as a whole: readers see the old text or the new one, never half of either.
+/// Replaces `file` as a whole: readers see either the old text or the new one.
 fn replace(file: &Path, text: &str) -> anyhow::Result<()> {
     let write = || -> io::Result<()> {
         let mut draft = NamedTempFile::new_in(folder(file))?;
@@ -143,7 +162,8 @@ fn replace(file: &Path, text: &str) -> anyhow::Result<()> {
     write().with_context(|| format!("cannot write {}", file.display()))
 }
 
-/// Temporary files are private; what replaces `file` is as readable as any file, or as that was.
+/// Makes `draft`, a temporary file and so private, as readable as the `file` that it replaces or,
+/// if there is none, as any file.
 pub(crate) fn make_public(draft: &fs::File, file: &Path) -> io::Result<()> {
     let permissions = fs::metadata(file).map(|old| old.permissions());
     let permissions = permissions.or_else(|_| public_permissions(draft))?;
@@ -161,7 +181,7 @@ fn public_permissions(draft: &fs::File) -> io::Result<fs::Permissions> {
     Ok(draft.metadata()?.permissions())
 }
 
-/// Whether `file`, which `option` names, can be written.
+/// Checks that `file`, which the argument `option` names, can be written.
 pub(crate) fn writable(file: &Path, option: &str) -> anyhow::Result<()> {
     let cannot = |why: &dyn fmt::Display| {
         BadInput(format!(
@@ -178,12 +198,13 @@ pub(crate) fn writable(file: &Path, option: &str) -> anyhow::Result<()> {
     if !folder(file).is_dir() {
         return Err(cannot(&"its folder does not exist").into());
     }
-    // The kind only: the full text would name the draft, which the user never asked for.
+    // The message has only the kind of the error, because the full text would name the draft, of
+    // which the user knows nothing.
     NamedTempFile::new_in(folder(file)).map_err(|error| cannot(&error.kind()))?;
     Ok(())
 }
 
-/// The folder that `file` is in.
+/// Returns the folder that contains `file`.
 pub(crate) fn folder(file: &Path) -> &Path {
     let folder = file
         .parent()

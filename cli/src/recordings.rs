@@ -1,4 +1,4 @@
-//! Where recordings of simulated runs go: a file for each design.
+//! Writes recordings of simulated runs to files, one for each design.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -11,11 +11,12 @@ use tempfile::NamedTempFile;
 use crate::args::RecordRun;
 use crate::output::{folder, make_public, writable};
 
-/// Takes the recordings of one command.
+/// Writes the recordings of one command to the file of `--record`, if that was given.
 pub(crate) struct Shelf(Option<PathBuf>);
 
 impl Shelf {
-    /// A file that cannot be written is found out now, not after minutes of measuring.
+    /// Checks the file. An error for a file that cannot be written comes now, not after minutes of
+    /// measuring.
     pub(crate) fn open(args: RecordRun) -> anyhow::Result<Self> {
         if let Some(file) = &args.record {
             writable(file, "--record")?;
@@ -23,12 +24,12 @@ impl Shelf {
         Ok(Self(args.record))
     }
 
-    /// How many events a run may have that is to be recorded; `None` if none is to be.
+    /// Returns the largest number of events of a run that is recorded; `None` if none is recorded.
     pub(crate) fn events_max(&self) -> Option<usize> {
         self.0.as_ref().map(|_| EVENTS_MAX)
     }
 
-    /// Writes each recording as a whole or not at all, and says where it is.
+    /// Writes each recording completely or not at all, and prints the name of its file.
     pub(crate) fn write(&self, recordings: &Recordings) -> anyhow::Result<()> {
         let Some(file) = &self.0 else { return Ok(()) };
         let several = recordings.len() > 1;
@@ -54,9 +55,9 @@ impl Shelf {
     }
 }
 
-/// `make.plr` of the design `ours` is `make.ours.plr`.
+/// Adds the design to the name: `make.plr` becomes `make.ours.plr` for the design `ours`.
 fn named(file: &Path, design: &str) -> PathBuf {
-    // A name of a design is made of words and `+`.
+    // The name of a design is made of words and `+`, all of which a file name may contain.
     let stem = file.file_stem().unwrap_or_default().to_string_lossy();
     let ending = file
         .extension()

@@ -1,4 +1,4 @@
-//! `plimsoll bench counter` with the sharded counters of other crates in the same tables.
+//! The tables of `plimsoll bench counter`, with the sharded counters of other crates in them.
 //!
 //! `cargo bench -p plimsoll-lab --bench counter`
 #![expect(clippy::print_stdout, reason = "printing is what it is for")]
@@ -32,7 +32,8 @@ fn others() -> Vec<Box<dyn Subject>> {
     ]
 }
 
-/// A slot per thread, modulo the slots.
+/// The counter of `fast-counter`: each thread adds to one of 64 slots, and threads share slots if
+/// there are more of them.
 struct FastCounter(ConcurrentCounter);
 
 impl Subject for FastCounter {
@@ -50,7 +51,7 @@ impl Subject for FastCounter {
     }
 }
 
-/// The same, with more kinds of counters around it.
+/// The signed counter of `contatori`: each thread adds to one of 128 slots.
 struct Contatori(Signed);
 
 impl Subject for Contatori {

@@ -1,8 +1,9 @@
 //! A simulated run as a recording: the events that a kernel would have printed, with virtual time.
 //!
-//! Anything for which a kernel prints no event is left out as well, such as the first wait for a spinlock, with
-//! one exception: a note where each hold of a zone lock ends. A thread is the simulator's task, a lock
-//! the class of it. Events beyond a limit count as lost, as in a ring buffer that is full.
+//! A kernel does not print an event for everything, such as the first waiter's wait for a spinlock,
+//! and what it does not print is left out here too. The one exception is a note where each hold of
+//! a zone lock ends. A thread is the simulator's task; a lock is known by its class. Events beyond
+//! a limit count as lost, as they do when a ring buffer is full.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
@@ -17,13 +18,13 @@ use plimsoll_sim::{Access, Sim, Wait};
 
 use crate::show::moves::HOLD_ENDS;
 
-/// Events that one run keeps unless told otherwise: about 300 MB.
+/// The most events that a run keeps unless the caller says otherwise: about 300 MB.
 pub const EVENTS_MAX: usize = 4_000_000;
 
-/// The runs of the first seed as recordings, each under the name of its design.
+/// The recordings of the runs of the first seed, each with the name of its design.
 pub type Recordings = Vec<(String, Recording)>;
 
-/// Warnings about recordings that are not whole; `shorter` says how to get one that is.
+/// Warnings about recordings that lost events; `shorter` advises how to get one that is whole.
 #[must_use]
 pub fn warnings(recordings: &Recordings, shorter: &str) -> Vec<String> {
     let warning = |(design, recording): &(String, Recording)| {
@@ -36,7 +37,7 @@ pub fn warnings(recordings: &Recordings, shorter: &str) -> Vec<String> {
     recordings.iter().filter_map(warning).collect()
 }
 
-/// Listens to a machine and writes down what a kernel would have printed.
+/// Observes a machine and writes down what a kernel would have printed.
 #[derive(Clone)]
 pub struct Recorder(Rc<RefCell<Notes>>);
 
@@ -49,7 +50,7 @@ struct Notes {
 }
 
 impl Recorder {
-    /// Listens to `sim` from now on and keeps the first `events_max` events.
+    /// Observes `sim` from now on and keeps the first `events_max` events.
     #[must_use]
     pub fn attach(sim: &Sim, events_max: usize) -> Self {
         let recorder = Self(Rc::new(RefCell::new(Notes {
@@ -67,7 +68,7 @@ impl Recorder {
         recorder
     }
 
-    /// A job of the kernel begins on the CPU that runs.
+    /// Notes that a job of the kernel begins on the current CPU.
     pub fn job_starts(&self, sim: &Sim, job: Job) {
         let cpu = sim.this_cpu();
         self.0
@@ -78,7 +79,7 @@ impl Recorder {
             });
     }
 
-    /// It ends.
+    /// Notes that a job of the kernel ends on the current CPU.
     pub fn job_ends(&self, sim: &Sim, job: Job) {
         let cpu = sim.this_cpu();
         self.0
@@ -89,12 +90,13 @@ impl Recorder {
             });
     }
 
-    /// The recorded run, in order of time; `release` says what ran, `command` what it did.
+    /// The recorded run, in order of time; `release` names the system that ran, `command` the
+    /// workload.
     #[must_use]
     pub fn finish(&self, sim: &Sim, release: String, command: String) -> Recording {
         let mut notes = self.0.borrow_mut();
         let mut events = std::mem::take(&mut notes.events);
-        // Stable: events of one CPU at one time keep their order.
+        // The sort is stable: events of one CPU at one time keep their order.
         events.sort_by_key(|event| event.time_ns);
         let header = Header {
             release,
@@ -158,7 +160,7 @@ impl Recorder {
         let mut notes = self.0.borrow_mut();
         let mut stack = Vec::with_capacity(2);
         if wait.site.is_bulk_free() {
-            // Linux takes the lock there for all of them.
+            // In Linux, all these sites take the lock in this one function.
             stack.push(notes.symbol("free_pcppages_bulk"));
         }
         stack.push(notes.symbol(wait.site.name()));
@@ -213,7 +215,7 @@ impl std::fmt::Debug for Recorder {
     }
 }
 
-/// A work item stands for its kind and CPU.
+/// The number of a work item, made of its CPU and its kind.
 fn work_of(cpu: CpuId, job: Job) -> u64 {
     u64::from(cpu.0) << 1 | job as u64
 }
@@ -225,7 +227,7 @@ fn function_of(job: Job) -> &'static str {
     }
 }
 
-/// 0 is the idle task, as in Linux.
+/// The thread id of a task; 0 is the idle task, as in Linux.
 fn pid_of(task: Option<u32>) -> u32 {
     task.map_or(0, |task| task.saturating_add(1))
 }

@@ -1,9 +1,9 @@
 //! Running independent cases on all CPUs of the host, in a fair order.
 //!
-//! Cases are taken strictly from first to last, whichever worker is free. A matrix lists every
-//! design of one seed before the next seed, so A and B meet the same state of the host and a
-//! drift cannot look like a difference. Results come back in the order of the cases, so
-//! nothing in a report depends on how many workers there were.
+//! Workers take cases strictly from first to last. A matrix lists every design of one seed before
+//! the next seed, so A and B run while the host is in the same state, and a drift cannot look like
+//! a difference. Results come back in the order of the cases, so nothing in a report depends on the
+//! number of workers.
 
 use std::any::Any;
 use std::fmt::Debug;
@@ -20,7 +20,7 @@ use crate::progress::Progress;
 /// One design on one seed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Case<D> {
-    /// What is compared.
+    /// The design that is compared.
     pub design: D,
     /// Every input of the run that is left to chance.
     pub seed: u64,
@@ -40,7 +40,7 @@ pub fn matrix<D: Clone>(designs: &[D], seeds: &[u64]) -> Vec<Case<D>> {
 /// Runs every case on `jobs` threads and returns the results in the order of `cases`.
 ///
 /// # Panics
-/// When a case does: with the case's `Debug` text, so that it can be run again alone; with the
+/// When a case panics: with the case's `Debug` text, so that it can be run again alone; or with the
 /// [`NoStack`] itself if a simulated machine had no room for its tasks.
 pub fn run_cases<C, S>(
     cases: &[C],
@@ -59,7 +59,7 @@ where
         // Relaxed: the counter only hands out numbers; the mutex publishes results.
         while let Some((nth, case)) = take(cases, next.fetch_add(1, Relaxed)) {
             let result = panic::catch_unwind(AssertUnwindSafe(|| run(case)));
-            // No later case would be looked at once one has failed.
+            // Once a case has failed, no later result would be used, so workers take no more cases.
             if result.is_err() {
                 next.store(cases.len(), Relaxed);
             }
@@ -80,7 +80,8 @@ where
     results.sort_unstable_by_key(|(nth, _)| *nth);
     let finish = |(nth, result): (usize, thread::Result<S>)| match result {
         Ok(result) => result,
-        // No fault of the case: the caller says what can be done.
+        // The case is not at fault, so the caller gets the refusal itself and says what can be
+        // done.
         Err(cause) if cause.is::<NoStack>() => panic::resume_unwind(cause),
         Err(cause) => panic!("{:?} panicked: {}", cases[nth], panic_text(&*cause)),
     };

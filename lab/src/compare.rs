@@ -1,4 +1,4 @@
-//! Designs against each other: run the matrix, then turn samples into rows and verdicts.
+//! Compares designs: runs the matrix, then turns samples into rows and verdicts.
 //!
 //! The hash of a comparison folds the hashes of its runs in the order of the cases, so it is
 //! the same for any number of workers, and in debug and release builds.
@@ -7,13 +7,13 @@ use std::fmt::{Debug, Display};
 
 use crate::cases::{Case, matrix, run_cases};
 use crate::error::Error;
-use crate::experiment::{Determinism, Options};
 use crate::metric::Metric;
+use crate::options::{Determinism, Options};
 use crate::progress::Progress;
 use crate::report::{Row, VerdictRow};
 use crate::stats;
 
-/// What one run measured.
+/// The measurements of one run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
     /// The hash of everything that happened in the run.
@@ -34,12 +34,12 @@ impl Sample {
     }
 }
 
-/// Every design on every seed, measured.
+/// The samples of every design on every seed.
 #[derive(Clone, Debug)]
 pub struct Comparison {
     designs: Vec<String>,
     seeds: Vec<u64>,
-    /// By seed, then by design, as the matrix ran.
+    /// By seed, then by design, in the order in which the matrix lists them.
     samples: Vec<Sample>,
 }
 
@@ -51,7 +51,7 @@ impl Comparison {
     /// between two runs.
     ///
     /// # Panics
-    /// When a run does, with the design and the seed.
+    /// When a run panics; the message names the design and the seed.
     pub fn run<D: Clone + Debug + Display + Sync>(
         designs: &[D],
         options: &Options,
@@ -63,7 +63,8 @@ impl Comparison {
         Ok(comparison)
     }
 
-    /// The same, and keeps what each design's run of the first seed gave besides its sample.
+    /// [`Comparison::run`], which also returns the second value of `run` for each design on the
+    /// first seed.
     ///
     /// # Errors
     /// As [`Comparison::run`].
@@ -77,7 +78,7 @@ impl Comparison {
         run: impl Fn(&Case<D>) -> (Sample, T) + Sync,
     ) -> Result<(Self, Vec<T>), Error> {
         let cases = matrix(designs, &options.seeds);
-        // Every design of the first seed comes first.
+        // The matrix lists every design of the first seed first.
         let (samples, mut kept): (Vec<Sample>, Vec<T>) =
             run_cases(&cases, options.jobs, progress, &run)
                 .into_iter()
@@ -95,7 +96,7 @@ impl Comparison {
         Ok((comparison, kept))
     }
 
-    /// One hash for all runs.
+    /// One hash over the hashes of all runs.
     #[must_use]
     pub fn hash(&self) -> u64 {
         fold_hashes(self.samples.iter().map(|sample| sample.hash))
@@ -110,7 +111,8 @@ impl Comparison {
         self.samples.iter().skip(design).step_by(self.designs.len())
     }
 
-    /// Design × metric with medians and intervals; `published` knows the values of the thread.
+    /// A row for each design and metric, with median and interval; `published` returns the
+    /// published value, if there is one.
     #[must_use]
     pub fn rows(&self, published: impl Fn(&str, &Metric) -> Option<f64>) -> Vec<Row> {
         let mut rows = Vec::new();
@@ -131,7 +133,7 @@ impl Comparison {
         rows
     }
 
-    /// Each other design (B) against the one at position `baseline` (A), metric by metric.
+    /// Compares each other design (B) with the one at position `baseline` (A), metric by metric.
     #[must_use]
     pub fn verdicts(&self, baseline: usize) -> Vec<VerdictRow> {
         let others = (0..self.designs.len()).filter(|nth| *nth != baseline);
@@ -140,7 +142,7 @@ impl Comparison {
             .collect()
     }
 
-    /// B against A, metric by metric; seeds where one side lacks the metric are left out.
+    /// Compares B with A, metric by metric, and leaves out seeds where one side lacks the metric.
     #[must_use]
     pub fn verdicts_between(&self, a: usize, b: usize) -> Vec<VerdictRow> {
         let mut verdicts = Vec::new();
@@ -192,7 +194,8 @@ fn check_equal<D: Debug>(
     }
 }
 
-/// [`run_cases`] for what is not compared by design and metric; each case twice if the user asks.
+/// [`run_cases`] for results that are not compared by design and metric; runs each case twice if
+/// the options ask for the check.
 ///
 /// # Errors
 /// As [`Comparison::run`].

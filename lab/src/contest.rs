@@ -1,6 +1,7 @@
-//! Any design against any other, on any machine, under a workload by name.
+//! Compares any designs on any machine under a workload that the user names.
 //!
-//! The catalog reproduces what was published; this answers "and mine?".
+//! The catalog of experiments reproduces what was published; a contest answers the same questions
+//! for the user's own designs.
 
 use std::num::NonZeroUsize;
 
@@ -14,11 +15,11 @@ use crate::cases::Case;
 use crate::compare::{Comparison, Sample};
 use crate::designs::{self, Named};
 use crate::error::Error;
-use crate::experiment::{Determinism, Effort, Options};
 use crate::holds::{self, HoldLog};
 use crate::locks;
 use crate::machines;
 use crate::metric::{Metric, Unit};
+use crate::options::{Determinism, Effort, Options};
 use crate::progress::Progress;
 use crate::report::value::human;
 use crate::report::{Report, Table};
@@ -30,9 +31,9 @@ use crate::workload::victim::KilledApps;
 /// A workload that has a name.
 #[derive(Clone, Copy, Debug)]
 pub struct Workload {
-    /// As `plimsoll compare` knows it.
+    /// The name that `plimsoll compare` accepts.
     pub name: &'static str,
-    /// What it does, in one line.
+    /// A description of one line.
     pub about: &'static str,
     start: fn(&Room, u32, Nanos),
 }
@@ -77,26 +78,26 @@ pub const WORKLOADS: [Workload; 4] = [
     },
 ];
 
-/// What the user asked of a contest.
+/// The user's choices for a contest.
 #[derive(Clone, Debug)]
 pub struct ContestOptions {
     /// A workload's name.
     pub workload: String,
     /// A machine's name or a profile file.
     pub machine: String,
-    /// The designs, the one compared against first.
+    /// The names of the designs; the others are compared with the first.
     pub designs: Vec<String>,
-    /// Workers or jobs; one per CPU if not given.
+    /// The number of workers or jobs; one per CPU if not given.
     pub workers: Option<u32>,
     /// Virtual time of a run, in milliseconds.
     pub length_ms: u64,
     /// The seeds to run, each on every design.
     pub seeds: Vec<u64>,
-    /// How many cases run at once.
+    /// The number of cases that run at once.
     pub jobs: NonZeroUsize,
     /// The card of costs.
     pub card: Card,
-    /// Whether the run of the first seed is recorded, and how many events it may have.
+    /// The most events to record of each design's run of the first seed; `None` records nothing.
     pub record: Option<usize>,
 }
 
@@ -125,7 +126,13 @@ pub fn run(options: &ContestOptions, progress: &Progress) -> Result<(Report, Rec
         measure(workload, &profile, workers, length, case, record)
     })?;
 
-    let mut report = Report::new(workload.name, &profile.name, options.card, &runs);
+    let mut report = Report::new(
+        workload.name,
+        &profile.name,
+        options.card,
+        runs.seeds(),
+        runs.hash(),
+    );
     report.rows = runs.rows(|_, _| None);
     report.verdicts = runs.verdicts(0);
     let mut lists = Vec::new();
@@ -201,7 +208,7 @@ fn measure(
     (sample, kept)
 }
 
-/// Workers spread evenly over the machine; more than CPUs share them.
+/// Starts workers that are spread evenly over the CPUs; more workers than CPUs share them.
 fn stress(room: &Room, workers: u32, until: Nanos, pause: Pause) {
     let cpus = room.sim.topology().cpus();
     let spread = |worker: u32| {

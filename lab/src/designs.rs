@@ -10,10 +10,10 @@ use plimsoll_mm::space::reap::Reaping;
 use crate::error::Error;
 use crate::report::Table;
 
-/// A design with the name it was asked for by.
+/// A design and the name by which the user asked for it.
 #[derive(Clone, Debug)]
 pub struct Named {
-    /// As reports and options spell it.
+    /// The name as reports and options spell it.
     pub name: String,
     /// The variant of each mechanism.
     pub design: Design,
@@ -29,7 +29,7 @@ impl fmt::Display for Named {
 ///
 /// # Errors
 /// [`Error::Unknown`] for the first part that names nothing, with the nearest names;
-/// [`Error::Invalid`] for one that takes another back.
+/// [`Error::Invalid`] for a base that is not in front, and for a second variant of one mechanism.
 pub fn find(name: &str) -> Result<Named, Error> {
     match Design::named(name) {
         Ok(design) => Ok(Named {
@@ -43,10 +43,10 @@ pub fn find(name: &str) -> Result<Named, Error> {
     }
 }
 
-/// The designs called so, to be compared.
+/// The designs with these names, for a comparison.
 ///
 /// # Errors
-/// Those of [`find`]; [`Error::Invalid`] for two that are the same.
+/// Those of [`find`]; [`Error::Invalid`] for two names of the same design.
 pub fn find_different(names: &[&str]) -> Result<Vec<Named>, Error> {
     let mut all: Vec<Named> = Vec::new();
     for name in names {
@@ -63,7 +63,7 @@ pub fn find_different(names: &[&str]) -> Result<Vec<Named>, Error> {
     Ok(all)
 }
 
-/// Every base and variant with one line about it.
+/// Tables of every base and every variant, with one line about each variant.
 #[must_use]
 pub fn list() -> Vec<Table> {
     let bases = Design::BASES

@@ -1,6 +1,7 @@
 //! Everything that can go wrong between a request and its report.
 //!
-//! [`Error::is_bad_input`] separates what the user can mend from what we must.
+//! [`Error::is_bad_input`] separates errors that the user can fix from those that need a change of
+//! Plimsoll.
 
 use std::error;
 use std::fmt;
@@ -8,25 +9,27 @@ use std::fmt;
 use plimsoll_recording::ReadError;
 use plimsoll_sim::profile::ProfileError;
 
-/// Why there is no report.
+use crate::names::nearest;
+
+/// The reason why there is no report.
 #[derive(Debug)]
 pub enum Error {
-    /// A name that nothing has.
+    /// A name that is not known for this kind of thing.
     Unknown {
-        /// What was looked for: `experiment`, `machine`, `design`.
+        /// The kind of thing that was looked for, such as `machine` or `variant`.
         kind: &'static str,
         /// The name as given.
         name: String,
-        /// Whether `offers` are names that may have been meant.
+        /// True if `offers` are names that the user may have meant.
         near: bool,
-        /// The nearest names, or all if none is near.
+        /// The nearest known names, or all of them if none is near.
         offers: Vec<String>,
     },
-    /// Input that cannot be used; the text says where and what was expected.
+    /// Input that cannot be used. The text says where it is wrong and what was expected.
     Invalid(String),
     /// A recording that could not be read.
     Trace(ReadError),
-    /// Two runs of one case differed: our bug, never the user's.
+    /// Two runs of one case differed. This is a bug in Plimsoll, never the user's fault.
     NotDeterministic {
         /// The case, with its design and seed.
         case: String,
@@ -35,15 +38,14 @@ pub enum Error {
         /// The hash of the second run.
         second: u64,
     },
-    /// A part of Plimsoll that is not built yet.
-    Unimplemented(&'static str),
 }
 
 impl Error {
-    /// Nothing is called `name`; offers the nearest of `names`.
+    /// Returns the error for a `name` that is not known. It offers the nearest of `names`, or all
+    /// of them if none is near.
     #[must_use]
     pub fn unknown(kind: &'static str, name: &str, names: &[&str]) -> Self {
-        let near = crate::experiment::nearest(name, names);
+        let near = nearest(name, names);
         let offers = if near.is_empty() { names } else { &near };
         let offers = offers.iter().map(|offer| (*offer).to_owned()).collect();
         Self::Unknown {
@@ -54,7 +56,7 @@ impl Error {
         }
     }
 
-    /// Whether another input would have worked.
+    /// Returns whether the error is due to the input, so that another input may work.
     #[must_use]
     pub const fn is_bad_input(&self) -> bool {
         matches!(
@@ -80,11 +82,6 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unknown {
-                kind, name, offers, ..
-            } if offers.is_empty() => {
-                write!(f, "no {kind} is called `{name}`, and none is built yet")
-            }
-            Self::Unknown {
                 kind,
                 name,
                 near,
@@ -109,10 +106,9 @@ impl fmt::Display for Error {
                 "two runs of {case} differ: hash {first:016x}, then {second:016x}; \
                  this is a bug in Plimsoll, please report it with this line"
             ),
-            Self::Unimplemented(what) => write!(f, "{what} is not built yet"),
         }
     }
 }
 
-// The text already tells the cause, so no error names another as its source.
+// The text already says the cause, so no error names another as its source.
 impl error::Error for Error {}

@@ -1,11 +1,11 @@
-//! How many pages each zone-lock hold moved, in the buckets of the batching thread.
+//! The pages that each hold of a zone lock moved, in the buckets of the batching thread.
 
 use plimsoll_mm::site::Site;
 
 use crate::metric::Unit;
 use crate::report::value::human;
 
-/// The heads of [`HoldLog::rows`].
+/// The column heads of [`HoldLog::rows`].
 pub const COLUMNS: [&str; 7] = [
     "design",
     "call site",
@@ -16,12 +16,12 @@ pub const COLUMNS: [&str; 7] = [
     "over 1000",
 ];
 
-/// Buckets of 250 pages; the last takes all that are longer.
+/// The number of buckets, each 250 pages wide; the last one takes all longer holds as well.
 pub const BUCKETS: usize = 10;
 
 const SITES: usize = Site::ALL.len();
 
-/// Pages per hold, by call site.
+/// Pages per hold of a zone lock, by call site.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HoldLog {
     sites: [SiteHolds; SITES],
@@ -29,18 +29,18 @@ pub struct HoldLog {
     pub over_batch: u64,
 }
 
-/// Holds at one call site.
+/// The holds at one call site.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SiteHolds {
-    /// Holds.
+    /// The number of holds.
     pub holds: u64,
-    /// Pages moved by all of them.
+    /// The pages moved by all of these holds.
     pub pages: u64,
-    /// The most pages one moved.
+    /// The most pages that one hold moved.
     pub max: u32,
-    /// Holds that moved more than 1000 pages.
+    /// The number of holds that moved more than 1000 pages.
     pub over_1000: u64,
-    /// Holds by pages, 250 to a bucket.
+    /// The number of holds by pages, 250 pages to a bucket.
     pub buckets: [u64; BUCKETS],
 }
 
@@ -54,7 +54,7 @@ impl Default for HoldLog {
 }
 
 impl HoldLog {
-    /// Notes one hold.
+    /// Notes one hold that moved `pages` in `blocks` while the zone's batch was `batch`.
     pub fn note(&mut self, site: Site, pages: u32, blocks: u32, batch: u32) {
         let holds = &mut self.sites[site as usize];
         holds.holds += 1;
@@ -72,7 +72,7 @@ impl HoldLog {
         &self.sites[site as usize]
     }
 
-    /// What moved between page lists and zones, a row for each call site that moved pages.
+    /// A row for each call site that held a zone lock, with the pages that its holds moved.
     #[must_use]
     pub fn rows(&self, design: &str) -> Vec<Vec<String>> {
         let row = |site: Site| {

@@ -1,7 +1,7 @@
 //! Experiments: workloads, A/B runs, statistics, reports.
 //!
-//! Start at [`experiment`] to see what can be asked, at [`compare`] to measure designs against
-//! each other, and at [`report`] for what comes out.
+//! Start at [`experiment`] for the questions that can be asked, at [`compare`] for measuring
+//! designs against each other, and at [`report`] for the results.
 
 pub mod as_recording;
 pub mod bench;
@@ -16,12 +16,13 @@ pub mod holds;
 pub mod locks;
 pub mod machines;
 pub mod metric;
+mod names;
+pub mod options;
 pub mod phases;
 pub mod progress;
 pub mod replay;
 pub mod report;
 pub mod room;
-mod selftest;
 pub mod show;
 pub mod stats;
 pub mod trace;

@@ -1,5 +1,6 @@
-//! Waits for locks, of a simulated run or of a recording, as `perf lock contention` prints them; of a
-//! simulated run also what that cannot show, and the metrics of a comparison.
+//! Tables of waits for locks, of a simulated run or of a recording, as `perf lock contention`
+//! prints them; for a simulated run also figures that perf cannot show, and the metrics of a
+//! comparison.
 
 use plimsoll_mm::site::{LockClass, Site};
 use plimsoll_sim::{LockStats, Stats};
@@ -10,10 +11,10 @@ use crate::report::Table;
 use crate::report::figures::{Figures, Line, Measure, Stand};
 use crate::report::value::human;
 
-/// Waits for one kind of lock at one caller.
+/// The waits for one kind of lock at one caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LockRow {
-    /// How many and how long.
+    /// The number and the length of the waits.
     pub waits: Waits,
     /// The kind of lock, as `perf lock contention` calls it.
     pub kind: String,
@@ -21,26 +22,26 @@ pub struct LockRow {
     pub caller: String,
 }
 
-/// How many waits there were, and how long they took.
+/// The number of waits and how long they took, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Waits {
-    /// Waits.
+    /// The number of waits.
     pub count: u64,
-    /// All of them together.
+    /// The length of all waits together.
     pub total_ns: u64,
-    /// The longest.
+    /// The length of the longest wait.
     pub max_ns: u64,
 }
 
 impl Waits {
-    /// Counts one more.
+    /// Counts one more wait.
     pub fn add(&mut self, wait_ns: u64) {
         self.count += 1;
         self.total_ns += wait_ns;
         self.max_ns = self.max_ns.max(wait_ns);
     }
 
-    /// Counts those of `other` too.
+    /// Adds the waits of `other`.
     pub fn merge(&mut self, other: &Self) {
         self.count += other.count;
         self.total_ns += other.total_ns;
@@ -48,7 +49,7 @@ impl Waits {
     }
 }
 
-/// The columns of `perf lock contention`, a row for each of `rows`.
+/// A table with the columns of `perf lock contention` and a line for each of `rows`.
 #[must_use]
 pub fn contentions(rows: &[LockRow]) -> Figures {
     let line = |row: &LockRow| {
@@ -79,8 +80,8 @@ pub fn contentions(rows: &[LockRow]) -> Figures {
     }
 }
 
-/// The locks of a simulated run: waits as `perf lock contention` prints them, and what it cannot
-/// show. Both with the most waited for first.
+/// Two tables of the locks of a simulated run: waits as `perf lock contention` prints them, and
+/// figures that it cannot show. Both begin with the lock that CPUs waited for longest.
 #[must_use]
 pub fn tables(design: &str, stats: &Stats) -> [Table; 2] {
     let pairs = LockClass::ALL
@@ -134,7 +135,7 @@ fn beyond_perf(design: &str, rows: &[(LockClass, Site, &LockStats)]) -> Table {
     }
 }
 
-/// What most comparisons want to know of the locks of a run.
+/// The metrics of zone locks and pcp locks that most comparisons report.
 #[must_use]
 pub fn metrics(stats: &Stats, holds: &HoldLog) -> Vec<(Metric, f64)> {
     let zone = stats.class(LockClass::Zone);

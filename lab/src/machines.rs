@@ -9,7 +9,7 @@ use crate::metric::Unit;
 use crate::report::Table;
 use crate::report::value::human;
 
-/// Every built-in machine and variant with one line about it.
+/// A table of every built-in machine and variant, with one line about each.
 #[must_use]
 pub fn list() -> Table {
     let machines = Profile::list().into_iter();
@@ -24,7 +24,7 @@ pub fn list() -> Table {
     }
 }
 
-/// What a built-in machine or a profile file says, each cost with its range and source.
+/// Tables of a built-in machine or a profile file: its shape, and each cost with range and source.
 ///
 /// # Errors
 /// For an unknown machine, with the nearest names, and for a bad profile, with file and key.
@@ -42,7 +42,7 @@ pub fn describe(machine: &str) -> Result<Vec<Table>, Error> {
     Ok(tables)
 }
 
-/// The machine of a name or a profile file, at one card of costs.
+/// The profile of a built-in machine or a file, at one card of costs.
 ///
 /// # Errors
 /// As [`describe`].
@@ -53,7 +53,8 @@ pub fn load(machine: &str, card: Card) -> Result<Profile, Error> {
     Ok(Profile::load(machine, card)?)
 }
 
-/// Names have no path and no extension, so that a slip in a name is not a missing file.
+/// Returns whether `machine` is a profile file. Names of built-in machines have neither a path nor
+/// an extension, so a misspelt name is not reported as a missing file.
 fn is_file(machine: &str) -> bool {
     machine.contains('/') || machine.contains(".toml") || Path::new(machine).is_file()
 }

@@ -1,15 +1,15 @@
-//! What is measured: a name, a unit, and which direction is better.
+//! Metrics: a measured quantity has a name, a unit, and a direction that is better.
 
 use std::borrow::Cow;
 
 /// One measured quantity. Two metrics are the same when their names are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Metric {
-    /// As other programs know it: `snake_case`, the unit last where the unit is a time.
+    /// The name that other programs read: `snake_case`, with the unit last if it is a time.
     pub name: Cow<'static, str>,
-    /// What one of it is.
+    /// The unit of its values.
     pub unit: Unit,
-    /// Which direction a user wants.
+    /// The direction that a user wants.
     pub better: Better,
 }
 
@@ -44,7 +44,7 @@ impl Metric {
         }
     }
 
-    /// The same metric under a name made at run time, such as one per tick rate.
+    /// This metric under a name made at run time, such as one per tick rate.
     #[must_use]
     pub fn named(self, name: String) -> Self {
         Self {
@@ -54,20 +54,20 @@ impl Metric {
     }
 }
 
-/// What one of a quantity is.
+/// The unit of a metric's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// A count of events.
     Count,
-    /// Nanoseconds.
+    /// A time in nanoseconds.
     Nanos,
     /// 4 KiB pages.
     Pages,
-    /// Bytes.
+    /// A size in bytes.
     Bytes,
-    /// CPUs.
+    /// A number of CPUs.
     Cpus,
-    /// Hundredths.
+    /// Hundredths of a whole.
     Percent,
     /// Events each second.
     PerSecond,
@@ -76,7 +76,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// As JSON spells it; `1` is a plain count.
+    /// The unit as JSON spells it; `1` is a plain count.
     #[must_use]
     pub const fn symbol(self) -> &'static str {
         match self {
@@ -92,13 +92,13 @@ impl Unit {
     }
 }
 
-/// Which direction of a metric a user wants.
+/// The direction of a metric that a user wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Better {
     /// Less of it.
     Lower,
     /// More of it.
     Higher,
-    /// It only describes.
+    /// Neither: the metric only describes a run.
     Neither,
 }

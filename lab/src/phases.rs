@@ -1,5 +1,5 @@
-//! Where the time of those who empty address spaces goes: a tree of phases, as `perf report` draws
-//! one of functions.
+//! A tree of phases, which shows where time goes while address spaces are emptied, as `perf report`
+//! draws one of functions.
 //!
 //! ```text
 //! exit_mmap ─┬─ unmap_page_range ─┬─ __pte_offset_map_lock
@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Each CPU, or each thread, is a *lane* whose phases nest; all lanes add to one tree.
-//! Invariant: what a node includes is at least what its children include together.
+//! Invariant: the inclusive time of a node is at least that of its children together.
 
 use std::collections::BTreeMap;
 
@@ -23,11 +23,11 @@ use crate::report::value::human;
 #[derive(Clone, Debug, Default)]
 pub struct PhaseRecorder {
     tree: PhaseTree,
-    /// For each lane the phases it is in, outermost first: which node, and since when.
+    /// The open phases of each lane, outermost first: the node, and the time at which it began.
     open: BTreeMap<usize, Vec<(usize, Nanos)>>,
 }
 
-/// How often each phase was entered inside which others, and how long it took.
+/// A tree of phases: how often each was entered inside which others, and how long it took.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PhaseTree {
     /// Parents come before their children.
@@ -47,21 +47,21 @@ struct Node {
 pub struct PhaseRow {
     /// The phase.
     pub phase: Phase,
-    /// How many others it is in.
+    /// The number of phases around it.
     pub depth: usize,
-    /// How often it was entered.
+    /// The number of times it was entered.
     pub calls: u64,
-    /// Time in it, with the phases inside.
+    /// The time in the phase, with the phases inside.
     pub inclusive: Nanos,
-    /// Time in it alone.
+    /// The time in the phase alone.
     pub own: Nanos,
 }
 
 impl PhaseRecorder {
-    /// Takes note of `event` of `lane` at `now`; events that are no phases are passed over.
+    /// Notes `event` of `lane` at `now`; ignores events that are not phases.
     ///
     /// # Panics
-    /// When a phase ends that is not the last that began on this lane: whoever emits has a bug.
+    /// When the phase that ends is not the last one that began on this lane: a bug of the emitter.
     pub fn note(&mut self, lane: usize, now: Nanos, event: &Event) {
         let open = self.open.entry(lane).or_default();
         match *event {
@@ -84,7 +84,7 @@ impl PhaseRecorder {
     /// The tree of all phases that have ended.
     ///
     /// # Panics
-    /// When a phase has not.
+    /// When a phase has not ended.
     #[must_use]
     pub fn finish(self) -> PhaseTree {
         let all_ended = self.open.values().all(Vec::is_empty);
@@ -94,7 +94,7 @@ impl PhaseRecorder {
 }
 
 impl PhaseTree {
-    /// Adds what `other` has seen.
+    /// Adds the calls and times of `other`.
     pub fn merge(&mut self, other: &Self) {
         let mut places = Vec::with_capacity(other.nodes.len());
         for node in &other.nodes {
@@ -106,7 +106,7 @@ impl PhaseTree {
         }
     }
 
-    /// The time in `phase` while in `root`, which may be the same; phases inside are included.
+    /// The time in `phase` while in `root`, which may be the same phase; inner phases are included.
     #[must_use]
     pub fn time(&self, root: Phase, phase: Phase) -> Nanos {
         let outermost = |nth: &usize| self.nodes[*nth].phase == phase && !self.is_in(*nth, phase);
@@ -115,7 +115,7 @@ impl PhaseTree {
         Nanos(wanted.map(|nth| self.nodes[nth].inclusive.0).sum())
     }
 
-    /// Every node below its parent, siblings that took longest first.
+    /// The rows of all nodes, each node above its children; siblings begin with the longest.
     #[must_use]
     pub fn rows(&self) -> Vec<PhaseRow> {
         let mut rows = Vec::with_capacity(self.nodes.len());
@@ -158,7 +158,7 @@ impl PhaseTree {
         }
     }
 
-    /// The node of `phase` inside `parent`, made if it was not there.
+    /// The node of `phase` inside `parent`; makes it if it does not exist.
     fn node(&mut self, parent: Option<usize>, phase: Phase) -> usize {
         let mut nodes = self.nodes.iter();
         let found = nodes.position(|node| node.parent == parent && node.phase == phase);
@@ -173,10 +173,10 @@ impl PhaseTree {
         })
     }
 
-    /// Whether the node `nth` is inside one of `phase`.
+    /// Returns whether the node `nth` is inside a node of `phase`.
     fn is_in(&self, nth: usize, phase: Phase) -> bool {
         let mut above = self.nodes[nth].parent;
-        // Ends: a parent comes before its children.
+        // The loop ends because a parent comes before its children.
         while let Some(parent) = above {
             if self.nodes[parent].phase == phase {
                 return true;
@@ -223,7 +223,7 @@ mod tests {
     const BEGIN_UNMAP: Event = Event::Begin(Phase::Unmap);
     const END_UNMAP: Event = Event::End(Phase::Unmap);
 
-    /// Two CPUs at once, one of which exits and one of which reaps.
+    /// Two CPUs at once: one exits, the other reaps.
     fn race() -> PhaseTree {
         record(&[
             (0, 10, BEGIN_EXIT),

@@ -1,4 +1,4 @@
-//! How far a run is: a bar on standard error of a terminal, nothing anywhere else.
+//! The progress of a run: a bar on standard error if that is a terminal, nothing otherwise.
 
 use std::borrow::Cow;
 
@@ -11,16 +11,16 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// A bar where standard error is a terminal; silent in a pipe.
+    /// A bar if standard error is a terminal; silent in a pipe.
     #[must_use]
     pub fn new() -> Self {
-        // A new bar draws on standard error, and indicatif hides it when that is no terminal.
+        // A new bar draws on standard error, and indicatif hides it if that is no terminal.
         Self {
             bar: ProgressBar::no_length(),
         }
     }
 
-    /// No bar at all, for tests and callers with their own.
+    /// No bar at all, for tests and for callers that have their own.
     #[must_use]
     pub fn hidden() -> Self {
         Self {
@@ -28,7 +28,7 @@ impl Progress {
         }
     }
 
-    /// Begins what `label` names; [`Progress::expect`] says how much it is.
+    /// Starts the bar anew under `label`, without steps; [`Progress::expect`] adds those.
     pub fn start(&self, label: impl Into<Cow<'static, str>>) {
         self.bar.set_style(style());
         self.bar.reset();
@@ -36,12 +36,12 @@ impl Progress {
         self.bar.set_message(label);
     }
 
-    /// So many steps more are to come.
+    /// Adds `steps` to the steps that are expected.
     pub fn expect(&self, steps: usize) {
         self.bar.inc_length(steps as u64);
     }
 
-    /// One step is done.
+    /// Advances the bar by one step.
     pub fn step(&self) {
         self.bar.inc(1);
     }

@@ -1,7 +1,8 @@
-//! A simulated machine with a memory manager in it, watched while it runs.
+//! A simulated machine with a memory manager in it, which is observed while it runs.
 //!
-//! Every run of every experiment starts here, so that all are watched alike: what fires when,
-//! how many pages each hold moves, and whether a design keeps its promises.
+//! Every run of every experiment starts here, so that all runs are observed in the same way: when
+//! vmstat work starts, how many pages each hold of a zone lock moves, and whether a design keeps
+//! its promises.
 
 use std::cell::RefCell;
 use std::collections::{BTreeSet, VecDeque};
@@ -22,7 +23,7 @@ use plimsoll_sim::{Faults, Sim, SimOptions, Stats};
 use crate::as_recording::Recorder;
 use crate::holds::HoldLog;
 
-/// A machine, its memory manager, and what was seen.
+/// A simulated machine, its memory manager, and a log of what both do.
 pub struct Room {
     /// The machine.
     pub sim: Sim,
@@ -30,44 +31,44 @@ pub struct Room {
     pub mm: Rc<Manager<Sim>>,
     log: Rc<RefCell<Log>>,
     recorder: Rc<RefCell<Option<Recorder>>>,
-    /// How it is managed.
+    /// The variant of each mechanism that the manager uses.
     pub design: Design,
 }
 
-/// What was seen during a run.
+/// The log of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Log {
-    /// When each vmstat work started, in order of time.
+    /// The starts of vmstat work, in order of time.
     pub starts: Vec<Start>,
-    /// CPUs that the shepherd has kicked and that have not started yet.
+    /// CPUs that the shepherd has kicked and whose work has not started yet.
     kicked: BTreeSet<CpuId>,
-    /// Refreshes that ran.
+    /// The number of refreshes that ran.
     pub refreshes: u64,
-    /// Pages that refreshes gave back.
+    /// Pages that refreshes gave back to zones.
     pub decayed: u64,
-    /// Dormant CPUs that were kicked.
+    /// The number of kicks that the shepherd gave dormant CPUs.
     pub kicks: u64,
-    /// Blocks asked for in vain.
+    /// The number of allocations that no zone could serve.
     pub out_of_memory: u64,
     /// Pages per hold of a zone lock.
     pub holds: HoldLog,
 }
 
-/// A vmstat work that started.
+/// One start of a CPU's vmstat work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Start {
-    /// When.
+    /// The virtual time of the start.
     pub at: Nanos,
-    /// On which CPU.
+    /// The CPU that does the work.
     pub cpu: CpuId,
-    /// Whose doing it was.
+    /// The cause of the start.
     pub by: Cause,
 }
 
-/// Who made a vmstat work start.
+/// The cause of a start of vmstat work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Cause {
-    /// Its schedule.
+    /// The CPU's schedule.
     Schedule,
     /// The shepherd's kick.
     Shepherd,
@@ -77,13 +78,13 @@ impl Room {
     /// The machine of `profile` with all its memory free, managed as `design` says.
     ///
     /// # Panics
-    /// When the profile's memory cannot be managed: profiles are checked when they are loaded.
+    /// When the profile's memory cannot be managed, which loading a profile rules out.
     #[must_use]
     pub fn new(profile: &Profile, design: Design, seed: u64) -> Self {
         Self::with_faults(profile, design, seed, Faults::default())
     }
 
-    /// The same, with things going wrong on purpose.
+    /// [`Room::new`] with the faults that `faults` asks for.
     ///
     /// # Panics
     /// As [`Room::new`].
@@ -97,7 +98,7 @@ impl Room {
         Self::with_options(profile, design, options)
     }
 
-    /// The same, simulated as `options` say.
+    /// [`Room::new`], simulated as `options` say.
     ///
     /// # Panics
     /// As [`Room::new`].
@@ -106,7 +107,8 @@ impl Room {
         Self::with_last_resort(profile, design, options, None)
     }
 
-    /// The same, where somebody is asked when nothing more can be reclaimed.
+    /// [`Room::with_options`] with a last resort, which an allocation asks when nothing more can be
+    /// reclaimed.
     ///
     /// # Panics
     /// As [`Room::new`].
@@ -122,8 +124,8 @@ impl Room {
         Self::with_config(profile, design, options, config)
     }
 
-    /// The machine of `profile` with other memory: zones as `layout` says, in which pages are grouped by
-    /// migrate type.
+    /// The machine of `profile` with other memory: its zones are those of `layout`, and pages are
+    /// grouped by migrate type.
     ///
     /// # Panics
     /// When such memory cannot be managed.
@@ -160,8 +162,10 @@ impl Room {
     }
 
     /// Takes memory out of the normal zones, in the largest blocks, until each has `leave` pages
-    /// more than the middle between its low and its high watermark. What a long-running machine has in use does not matter to an
-    /// experiment, but how near its watermarks a zone is does. Call it before the run.
+    /// more than the middle between its low and its high watermark. Call it before the run.
+    ///
+    /// An experiment does not depend on what a long-running machine uses its memory for, but on how
+    /// near its watermarks a zone is.
     ///
     /// # Panics
     /// When a zone has less than its view says: a bug in the manager.
@@ -181,11 +185,11 @@ impl Room {
                 block.expect("the zone was seen to have this many");
             }
         }
-        // Taking it was not part of the run.
+        // Filling is not part of the run, so its holds leave the log.
         self.log.take();
     }
 
-    /// Writes down from now on what a kernel would have printed, up to `events_max` events.
+    /// Records from now on what a kernel would have printed, up to `events_max` events.
     #[must_use]
     pub fn record(&self, events_max: usize) -> Recorder {
         let recorder = Recorder::attach(&self.sim, events_max);
@@ -214,10 +218,10 @@ impl Room {
             }));
     }
 
-    /// Ends the run: what the machine counted, and what was seen.
+    /// Ends the run and returns the machine's statistics and the log.
     ///
     /// # Panics
-    /// When a hold of a strict policy moved more than a batch: every hold of every run is checked.
+    /// When a hold of a strict policy moved more than a batch. Every hold of every run is checked.
     #[must_use]
     pub fn finish(self) -> (Stats, Log) {
         let stats = self.sim.stats();
@@ -230,7 +234,7 @@ impl Room {
             self.design.holds.name(),
             self.sim.seed()
         );
-        // CPUs run ahead of each other, so starts come almost in order.
+        // CPUs run ahead of each other, so the starts were logged almost in order.
         log.starts.sort_unstable();
         (stats, log)
     }
@@ -271,12 +275,13 @@ impl Log {
                 batch,
                 ..
             } => self.holds.note(site, pages, blocks, batch.0),
-            // Of single pages, of phases, of kills: who wants these observes the machine itself.
+            // Events of single pages, phases and kills: a workload that needs them observes the
+            // machine itself.
             _ => {}
         }
     }
 
-    /// When works started, from `from` on; all of them, or only those of one cause.
+    /// The times of the starts from `from` on: all of them, or only those of one cause.
     pub fn starts(&self, from: Nanos, by: Option<Cause>) -> impl Iterator<Item = Nanos> {
         let late = self.starts.iter().skip_while(move |start| start.at < from);
         late.filter(move |start| by.is_none_or(|by| by == start.by))
@@ -284,7 +289,7 @@ impl Log {
     }
 }
 
-/// The most of `starts`, in order of time, that fall within `window` of each other.
+/// The largest number of `starts` within one `window`. They must be in order of time.
 #[must_use]
 pub fn crowd(starts: impl Iterator<Item = Nanos>, window: Nanos) -> usize {
     let mut recent = VecDeque::new();
@@ -302,7 +307,7 @@ pub fn crowd(starts: impl Iterator<Item = Nanos>, window: Nanos) -> usize {
     most
 }
 
-/// The most of `starts`, in order of time, that fall between the same two ticks.
+/// The largest number of `starts` between the same two ticks. They must be in order of time.
 #[must_use]
 pub fn crowd_on_one_tick(starts: impl Iterator<Item = Nanos>, hz: Hz) -> usize {
     let ticks: Vec<_> = starts.map(|start| hz.jiffies(start)).collect();

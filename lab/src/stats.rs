@@ -11,11 +11,11 @@ use std::fmt;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
-/// Resamples per interval: the ends then move by less than a percent of their distance.
+/// Resamples per interval. With this many, the ends move by less than a percent of their distance.
 const RESAMPLES: usize = 2000;
 
-/// Fewer runs than this earn no verdict: even the whole range of 5 runs holds the true median
-/// with a chance of only 1 - 2/2⁵ = 93.75 %.
+/// The fewest runs that earn a verdict: even the whole range of 5 runs holds the true median with a
+/// chance of only 1 - 2/2⁵ = 93.75 %.
 pub const SEEDS_MIN: usize = 6;
 
 /// A median with its 95 % interval.
@@ -32,7 +32,7 @@ pub struct Estimate {
 /// Estimates the median of `values`, or `None` without a value.
 ///
 /// # Panics
-/// When a value is not a number: whoever measured it has a bug.
+/// When a value is not a number, which is a bug in the measurement.
 #[must_use]
 pub fn estimate(values: &[f64]) -> Option<Estimate> {
     assert!(
@@ -89,12 +89,12 @@ fn index_below(len: usize, rng: &mut Xoshiro256PlusPlus) -> usize {
     usize::try_from(wide >> 64).expect("a product shifted by 64 bits is below its other factor")
 }
 
-/// B over A, paired by seed.
+/// The comparison of B with A, paired by seed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Comparison {
     /// The median of the ratios with its interval; an end is infinite where A was zero.
     pub ratio: Estimate,
-    /// What the interval says.
+    /// The verdict that follows from the interval.
     pub verdict: Verdict,
 }
 
@@ -123,8 +123,8 @@ pub fn compare(a: &[f64], b: &[f64]) -> Option<Comparison> {
     Some(Comparison { ratio, verdict })
 }
 
-/// B over A. Nothing against nothing is no difference (1); something against nothing is an
-/// infinite ratio, which sorts above all others and so keeps medians and verdicts right.
+/// The ratio of B to A. If both are zero, there is no difference (1); if only A is zero, the ratio
+/// is infinite, which sorts above all others and so keeps medians and verdicts right.
 fn ratio(a: f64, b: f64) -> f64 {
     match (a == 0.0, b == 0.0) {
         (true, true) => 1.0,
@@ -133,7 +133,7 @@ fn ratio(a: f64, b: f64) -> f64 {
     }
 }
 
-/// What a comparison says, in words that follow from its interval.
+/// The verdict of a comparison, which follows from its interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The whole interval is below 1.
@@ -175,7 +175,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Of `values`, or `None` without one.
+    /// The spread of `values`, or `None` if there are none.
     #[must_use]
     pub fn of(values: &[f64]) -> Option<Self> {
         let count = values.len() as f64;
@@ -199,7 +199,7 @@ impl Spread {
     }
 }
 
-/// How far B is from A in percent of A ("delta %"); `None` when A is zero and B is not.
+/// The distance of B from A in percent of A ("delta %"); `None` when A is zero and B is not.
 #[must_use]
 pub fn delta_percent(a: f64, b: f64) -> Option<f64> {
     let ratio = ratio(a, b);
@@ -288,7 +288,7 @@ mod tests {
         );
     }
 
-    /// How often an interval around the median of 8 draws holds the true median.
+    /// Counts how often the interval of the median of 8 draws holds the true median.
     #[test]
     fn intervals_cover_the_true_median_about_as_often_as_they_say() {
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(1);

@@ -1,4 +1,4 @@
-//! Every way of simulating gives the same locks, with the memory manager inside.
+//! All ways to simulate locks agree, with the memory manager inside.
 
 use std::rc::Rc;
 
@@ -13,7 +13,7 @@ use plimsoll_sim::{LockModel, SimOptions, Stats};
 
 const LENGTH: Nanos = Nanos(60_000_000);
 
-/// Every CPU of `machine` faults and frees, and one of them drains the page lists of all.
+/// Runs a load on `machine`: every CPU faults and frees, and CPU 0 drains the page lists of all.
 fn run(machine: &str, options: SimOptions) -> Stats {
     let profile = Profile::load(machine, Card::Mid).expect("built in");
     let room = Room::with_options(&profile, Design::default(), options);
@@ -25,7 +25,7 @@ fn run(machine: &str, options: SimOptions) -> Stats {
     worker.start(&room, profile.topology.ids(), LENGTH);
     let mm = Rc::clone(&room.mm);
     room.sim.spawn_daemon(CpuId(0), move |sim| {
-        // Reaches into the lists of every CPU; ends with the run.
+        // The drain reaches into the lists of every CPU. The loop ends with the run.
         loop {
             sim.sleep(Nanos(2_000_000));
             mm.pages().drain_all(sim);
@@ -44,7 +44,7 @@ fn options(strict: bool, lock_model: LockModel) -> SimOptions {
     }
 }
 
-/// In order everywhere, a run is the same to the nanosecond whichever way locks are simulated.
+/// In strict order, a run is the same to the nanosecond in both lock models.
 #[test]
 fn lock_models_agree_with_the_memory_manager_inside() {
     for machine in ["phone-8", "grace-72"] {
@@ -61,10 +61,10 @@ fn lock_models_agree_with_the_memory_manager_inside() {
 }
 
 /// Without strict order a CPU runs ahead of others on its own page lists and counters, and a
-/// remote access may see them as they will be. Such slips are counted. Here every list is drained
-/// every 2 ms, the worst we could think of: what is reported of the zone lock moves by up to 12 %
-/// when CPUs run ahead by 10 µs, acquisitions on a phone by 20 %, but figures may move by a third
-/// or more at the default, which is for speed.
+/// remote access may see a future state of them. The simulator counts such slips. Here every list
+/// is drained every 2 ms, the worst case that we know: if CPUs run ahead by 10 µs, the figures of
+/// the zone lock change by up to 12 %, its acquisitions on a phone by 20 %. At the default, which
+/// is chosen for speed, figures may change by a third or more.
 #[test]
 fn running_ahead_moves_what_strict_order_gives_by_little() {
     let far = SimOptions::default().run_ahead;

@@ -1,7 +1,7 @@
-//! The simulator against two real CPUs: `docs/validation.md`.
+//! The simulator against two real CPUs; see `docs/validation.md`.
 //!
-//! Whether a measurement counts is decided by real measurements alone, before anything is
-//! simulated. Several measurements in a row must miss before the prediction is called wrong.
+//! Real measurements alone decide whether a measurement counts, before anything is simulated.
+//! The prediction is called wrong only if it misses several measurements in a row.
 
 #![expect(clippy::print_stderr, reason = "a skipped test says why")]
 
@@ -14,11 +14,12 @@ const DURATION: Duration = Duration::from_millis(200);
 
 const SEED: u64 = 1;
 
-/// A hypervisor that moves a virtual CPU during a measurement, and back, shows in no price and
-/// makes that measurement wrong. A wrong prediction misses every measurement.
+/// The measurements that a prediction must miss to be called wrong. If a hypervisor moves a virtual
+/// CPU and back during a measurement, no price shows it and that one measurement is wrong; a wrong
+/// prediction misses all of them.
 const MEASUREMENTS: usize = 5;
 
-/// A measurement of `load`; says why if there is none.
+/// Returns a measurement of `load`, or prints why there is none.
 fn measured(pair: Pair, load: Load) -> Option<Real> {
     let real = validate::measure(pair, load, DURATION);
     let sharp = real.and_then(|real| real.is_sharp().map(|()| real));
@@ -28,10 +29,11 @@ fn measured(pair: Pair, load: Load) -> Option<Real> {
     sharp.ok()
 }
 
-/// The first measurement of `load` that the simulator predicts, if there is any measurement.
+/// Returns the first measurement of `load` that the simulator predicts. Returns `None` if `load`
+/// cannot be measured.
 ///
 /// # Panics
-/// If it predicts none of several.
+/// If the simulator predicts none of [`MEASUREMENTS`] measurements.
 fn predicted(pair: Pair, load: Load) -> Option<Real> {
     let mut missed = Vec::new();
     while missed.len() < MEASUREMENTS {
@@ -54,7 +56,7 @@ fn misses_with(real: &Real, prices: &[Prices]) -> Vec<Miss> {
     misses(&real.seen(), &simulate(&machine, real, SEED))
 }
 
-/// The prices with hand-overs at so many times theirs.
+/// Returns the prices with the price of hand-overs multiplied by `factor`.
 fn with_handover_times(factor: f64, prices: [Prices; 3]) -> [Prices; 3] {
     prices.map(|mut prices| {
         prices.handover.middle_ns *= factor;
@@ -75,7 +77,7 @@ fn waits_on_two_cpus_are_predicted_and_a_wrong_price_is_found_out() {
     let mut found_out = 0;
     for real in LOADS.into_iter().filter_map(|load| predicted(pair, load)) {
         let handover_ns = real.prices[0].handover.middle_ns;
-        // A wrong price can only show where hand-overs matter.
+        // A wrong price can show only where hand-overs matter.
         if handover_ns * (WRONG - 1.0) > 0.3 * real.waits.p99_ns {
             let found = misses_with(&real, &with_handover_times(WRONG, real.prices));
             assert_ne!(found, [], "{real}: a wrong price went unnoticed");

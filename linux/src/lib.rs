@@ -15,7 +15,7 @@ pub mod record;
 #[cfg(target_os = "linux")]
 mod tracefs;
 
-/// Whether this program may do anything on this computer.
+/// Returns whether this process runs as root.
 #[cfg(target_os = "linux")]
 #[must_use]
 pub fn is_root() -> bool {

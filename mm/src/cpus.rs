@@ -1,21 +1,21 @@
-//! Which CPUs are online, and each one's rank among those of its node.
+//! The online CPUs, and the rank of each among those of its node.
 //!
-//! Ranks, not ids, are what work is spread by: ids may have holes.
+//! Work is spread by ranks rather than ids, because ids may have holes.
 //!
-//! Locks: changes happen under the sizing lock; readers take none and may see an old rank.
+//! Locks: changes are made under the sizing lock. Readers take no lock and may see an old rank.
 
 use alloc::boxed::Box;
 use core::fmt;
 use core::sync::atomic::Ordering::Relaxed;
 
 use crate::machine::{Machine, Word};
-use crate::units::{CpuId, NodeId};
+use crate::units::{CpuId, NodeId, count_in};
 
 const OFFLINE: i64 = -1;
 
 /// The online CPUs of a machine. All possible ones are online at first.
 pub struct Cpus<M: Machine> {
-    /// Rank within the node, or `OFFLINE`.
+    /// Each CPU's rank within its node, or `OFFLINE`.
     ranks: Box<[M::Word]>,
     online: M::Word,
     nodes: Box<[M::Word]>,
@@ -24,9 +24,9 @@ pub struct Cpus<M: Machine> {
 /// A CPU's place among the online CPUs of its node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rank {
-    /// How many online CPUs of the node have a lower id.
+    /// The number of online CPUs of the node that have a lower id.
     pub rank: u32,
-    /// How many are online on the node, at least one.
+    /// The number of online CPUs of the node, at least one.
     pub of: u32,
 }
 
@@ -38,7 +38,7 @@ impl<M: Machine> fmt::Debug for Cpus<M> {
     }
 }
 
-// Relaxed throughout: a stale rank moves one firing of periodic work, nothing else.
+// All accesses are relaxed: a stale rank only moves a single firing of periodic work.
 impl<M: Machine> Cpus<M> {
     pub(crate) fn new(machine: &M) -> Self {
         let topology = machine.topology();
@@ -51,22 +51,20 @@ impl<M: Machine> Cpus<M> {
         cpus
     }
 
-    /// Whether `cpu` is online.
+    /// Returns whether `cpu` is online.
     pub fn is_online(&self, machine: &M, cpu: CpuId) -> bool {
         self.ranks[cpu.index()].load(machine, Relaxed) != OFFLINE
     }
 
-    /// How many CPUs are online.
+    /// The number of online CPUs.
     pub fn online(&self, machine: &M) -> u32 {
-        u32::try_from(self.online.load(machine, Relaxed)).unwrap_or(0)
+        count_in(self.online.load(machine, Relaxed))
     }
 
-    /// How many CPUs are online on `node`.
+    /// The number of online CPUs on `node`.
     pub fn online_on(&self, machine: &M, node: NodeId) -> u32 {
         let word = self.nodes.get(node.index());
-        word.map_or(0, |word| {
-            u32::try_from(word.load(machine, Relaxed)).unwrap_or(0)
-        })
+        word.map_or(0, |word| count_in(word.load(machine, Relaxed)))
     }
 
     /// The place of `cpu` among the online CPUs of its node, or `None` when it is offline.
@@ -87,7 +85,7 @@ impl<M: Machine> Cpus<M> {
             .filter(|&cpu| self.is_online(machine, cpu))
     }
 
-    /// Marks `cpu`; the caller holds the sizing lock.
+    /// Marks `cpu` as online or offline and recomputes all ranks. The caller holds the sizing lock.
     pub(crate) fn set(&self, machine: &M, cpu: CpuId, state: Hotplug) {
         let mark = match state {
             Hotplug::Online => 0,
@@ -116,11 +114,11 @@ impl<M: Machine> Cpus<M> {
     }
 }
 
-/// Whether a CPU comes or goes.
+/// The new state of a CPU that goes online or offline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hotplug {
-    /// It runs tasks.
+    /// The CPU runs tasks.
     Online,
-    /// It does not.
+    /// The CPU does not run tasks.
     Offline,
 }

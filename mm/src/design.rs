@@ -1,6 +1,6 @@
-//! One choice for every mechanism that has variants.
+//! A design: one variant of every mechanism that has variants.
 //!
-//! Two designs and nothing else is what an experiment compares. A name like
+//! The sides of an experiment differ in their designs and in nothing else. A name like
 //! `linux+shepherd-phased` starts from a base and replaces variants one by one.
 
 use alloc::string::String;
@@ -16,20 +16,20 @@ use crate::vmstat::schedule::{
 };
 use crate::vmstat::shepherd::{AtOnce, AtPhase, Shepherd};
 
-/// A variant of each mechanism.
+/// One variant of each mechanism.
 #[derive(Clone, Copy, Debug)]
 pub struct Design {
-    /// When per-CPU vmstat work fires.
+    /// Decides when per-CPU vmstat work fires.
     pub schedule: &'static dyn Schedule,
-    /// Who kicks dormant CPUs, and when.
+    /// Decides which dormant CPUs are kicked, and when.
     pub shepherd: &'static dyn Shepherd,
-    /// How many pages one zone-lock hold moves.
+    /// Decides how many pages one zone-lock hold moves.
     pub holds: &'static dyn Holds,
-    /// How resident pages are counted.
+    /// The counters of resident pages.
     pub counting: Counting,
-    /// How a dying address space is emptied.
+    /// The way a dying address space is emptied.
     pub reaping: Reaping,
-    /// How a victim is chosen when memory is out.
+    /// The way a victim is chosen when memory is out.
     pub selecting: Selecting,
 }
 
@@ -63,7 +63,7 @@ impl Default for Design {
 }
 
 impl Design {
-    /// Linux 6.12, as of 6.12.117: the sums by which a victim is chosen are cheap ones.
+    /// Linux 6.12, as of 6.12.117, which chooses a victim by approximate sums.
     pub const LINUX_6_12: Self = Self {
         holds: &Lists612,
         reaping: Reaping::Ascending,
@@ -81,17 +81,17 @@ impl Design {
         selecting: Selecting::Precise,
     };
 
-    /// Linux 6.19: spills too take one batch per hold.
+    /// Linux 6.19, in which spills too move one batch per hold.
     pub const LINUX_6_19: Self = Self {
         holds: &Batched,
         ..Self::LINUX_6_18
     };
 
-    /// The newest Linux that was checked against a real kernel.
+    /// The newest Linux whose behaviour here was checked against a real kernel.
     pub const LINUX: Self = Self::LINUX_6_18;
 
-    /// Linux without any of the changes compared here, whatever release first had each: what
-    /// published measurements of these changes started from.
+    /// Linux without any of the changes compared here, whichever release first had each. Published
+    /// measurements of these changes started from this.
     pub const UNPATCHED: Self = Self {
         schedule: &RoundJiffies,
         shepherd: &AtOnce,
@@ -101,8 +101,8 @@ impl Design {
         selecting: Selecting::Precise,
     };
 
-    /// What the patches propose: stretched intervals, batched frees, counters in a tree, and a victim by
-    /// them.
+    /// The variants that the patches propose: stretched intervals, batched frees, counters in a
+    /// tree, and a victim chosen by these counters.
     pub const PATCHED: Self = Self {
         schedule: &Stretched,
         shepherd: &AtOnce,
@@ -112,7 +112,7 @@ impl Design {
         selecting: Selecting::TwoPass16,
     };
 
-    /// What we would do.
+    /// Our own variants.
     pub const OURS: Self = Self {
         schedule: &Phased,
         shepherd: &AtPhase,
@@ -122,7 +122,7 @@ impl Design {
         selecting: Selecting::Bounded,
     };
 
-    /// The named starting points.
+    /// The designs a name may start from.
     pub const BASES: [(&'static str, Self); 7] = [
         ("linux", Self::LINUX),
         ("linux-6.12", Self::LINUX_6_12),
@@ -133,7 +133,7 @@ impl Design {
         ("ours", Self::OURS),
     ];
 
-    /// The names of every variant, for listings and suggestions.
+    /// The names of all bases and variants, for listings and suggestions.
     #[must_use]
     pub fn names() -> Vec<&'static str> {
         let bases = Self::BASES.iter().map(|(name, _)| *name);
@@ -149,11 +149,12 @@ impl Design {
             .collect()
     }
 
-    /// The design called `name`: variants joined by `+`, each replacing its mechanism's choice;
-    /// a base, if any, comes first. Without one the rest is ours.
+    /// The design called `name`: variants joined by `+`, each of which replaces the variant of its
+    /// mechanism. A base may come first; otherwise the base is [`Design::OURS`].
     ///
     /// # Errors
-    /// The first part that names nothing, or that another part takes back.
+    /// The first part that names nothing, is a base but not in front, or has the mechanism of an
+    /// earlier part.
     pub fn named(name: &str) -> Result<Self, BadName> {
         let mut parts = name.split('+').peekable();
         let is_base = |part: &&str| Self::BASES.iter().find(|(name, _)| name == part);
@@ -173,7 +174,7 @@ impl Design {
         Ok(design)
     }
 
-    /// The names of its variants, in the order of the fields.
+    /// The names of the design's variants, in the order of the fields.
     #[must_use]
     pub fn variants(&self) -> [&'static str; MECHANISMS] {
         [
@@ -186,7 +187,8 @@ impl Design {
         ]
     }
 
-    /// Replaces the choice of the mechanism that has a variant called `part`, and says which that is.
+    /// Sets the mechanism that has a variant called `part` to that variant, and returns the
+    /// mechanism's index among the fields. Returns `None` if there is no such variant.
     fn replace(&mut self, part: &str) -> Option<usize> {
         if let Some(schedule) = SCHEDULES.into_iter().find(|it| it.name() == part) {
             self.schedule = schedule;
@@ -214,17 +216,17 @@ impl Design {
     }
 }
 
-/// Mechanisms that have variants.
+/// The number of mechanisms that have variants.
 const MECHANISMS: usize = 6;
 
-/// Why a name is none of a design; each with the part of it that is wrong.
+/// Why a name is not that of a design. Each variant has the part of the name that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BadName {
-    /// No variant is called that.
+    /// No variant has this name.
     Unknown(String),
-    /// A base that is not in front, and would take back what is.
+    /// A base that is not in front, so it would replace the parts before it.
     LateBase(String),
-    /// A second variant of a mechanism.
+    /// A second variant of the same mechanism.
     Twice(String),
 }
 

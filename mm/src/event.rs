@@ -1,89 +1,91 @@
-//! What the manager tells observers. Names follow Linux tracepoints where there is one.
+//! The events that the manager passes to observers. Names follow Linux tracepoints where there are
+//! any.
 
 use crate::site::Site;
 use crate::units::{CpuId, Order, Pages, Pfn, ProcessId};
 
-/// Something an observer of a run may want to know.
+/// An event for observers of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Event {
     /// A block was handed out (Linux: `kmem:mm_page_alloc`).
     PageAlloc {
-        /// Its first frame.
+        /// The block's first frame.
         pfn: Pfn,
-        /// Its size.
+        /// The block's order.
         order: Order,
     },
-    /// A block came back (Linux: `kmem:mm_page_free`).
+    /// A block was freed (Linux: `kmem:mm_page_free`).
     PageFree {
-        /// Its first frame.
+        /// The block's first frame.
         pfn: Pfn,
-        /// Its size.
+        /// The block's order.
         order: Order,
     },
-    /// A block that was handed out became single pages, each handed out by itself.
+    /// A block that was handed out was split into single pages, which its owner frees one by one.
     PageSplit {
-        /// Its first frame.
+        /// The block's first frame.
         pfn: Pfn,
-        /// Its size.
+        /// The block's order.
         order: Order,
     },
     /// A block was taken from a zone's free lists, under the zone lock (Linux:
     /// `kmem:mm_page_alloc_zone_locked`).
     ZoneLocked {
-        /// Its first frame.
+        /// The block's first frame.
         pfn: Pfn,
-        /// Its size.
+        /// The block's order.
         order: Order,
-        /// Whether it goes to a per-CPU list; else to whoever asked.
+        /// True if the block goes to a per-CPU list, false if it goes straight to the caller.
         listed: bool,
     },
     /// A block went from a per-CPU list to its zone's free lists, under the zone lock (Linux:
     /// `kmem:mm_page_pcpu_drain`).
     PcpuDrain {
-        /// Its first frame.
+        /// The block's first frame.
         pfn: Pfn,
-        /// Its size.
+        /// The block's order.
         order: Order,
     },
     /// One hold of a zone lock ended (Linux counts these in `free_pcppages_bulk` and
     /// `rmqueue_bulk`).
     ZoneHold {
-        /// The zone's index.
+        /// The index of the zone.
         zone: u32,
-        /// Who held it.
+        /// The site that held the lock.
         site: Site,
-        /// The CPU between whose page lists and the zone pages were moved: another than the holder's
-        /// in a drain. The holder's own for a block that went past the lists.
+        /// The CPU whose page lists the hold filled or emptied, which in a drain may be another CPU
+        /// than the holder. The holder's own CPU for a block that bypassed the lists.
         cpu: CpuId,
-        /// The hold goes on with the refill, spill, decay or drain of the one before on these lists.
+        /// True if the hold continues the refill, spill, decay or drain of an earlier hold on these
+        /// lists.
         further: bool,
-        /// Pages moved during the hold.
+        /// The number of pages moved during the hold.
         pages: Pages,
-        /// How many blocks they were.
+        /// The number of blocks that these pages formed.
         blocks: u32,
         /// The zone's batch at that time.
         batch: Pages,
     },
     /// A vmstat refresh ran on this CPU (Linux: `refresh_cpu_vm_stats`).
     Refresh {
-        /// Whether anything changed, so that the work is queued again.
+        /// Whether the CPU's work is deferred again.
         changed: Changed,
-        /// Pages given back to zones by decay and remote-node drains.
+        /// The number of pages that decay and remote-node drains gave back to zones.
         decayed: Pages,
     },
-    /// The shepherd queued the work of a dormant CPU (Linux: `vmstat_shepherd`).
+    /// The shepherd deferred the work of a dormant CPU (Linux: `vmstat_shepherd`).
     Kick {
         /// The dormant CPU.
         cpu: CpuId,
     },
-    /// A phase begins on this CPU. Those of one task nest; one that waits may let another task of its
-    /// CPU begin some in between.
+    /// A phase begins on this CPU. The phases of one task nest. While a task waits, another task of
+    /// the same CPU may begin phases in between.
     Begin(Phase),
     /// The phase that the task began last ends.
     End(Phase),
-    /// No zone could serve an allocation (Linux: `oom_kill` decides what follows).
+    /// An allocation failed because no zone could give a block.
     OutOfMemory {
-        /// What was asked for.
+        /// The requested order.
         order: Order,
     },
     /// The OOM killer is about to send `SIGKILL` to a process (Linux counts `OOM_KILL`).
@@ -92,44 +94,47 @@ pub enum Event {
     MarkVictim(ProcessId),
     /// The reaper's delay has passed, and the process still has memory (Linux: `oom:wake_reaper`).
     WakeReaper(ProcessId),
-    /// The reaper begins to empty a victim, with the lock of its mappings (Linux:
-    /// `oom:start_task_reaping`).
+    /// The reaper has the lock of a victim's mappings as a reader and begins to empty its address
+    /// space (Linux: `oom:start_task_reaping`).
     StartTaskReaping(ProcessId),
-    /// An attempt has ended in which something was emptied (Linux: `oom:finish_task_reaping`).
+    /// An attempt of the reaper that had begun to empty the address space has ended (Linux:
+    /// `oom:finish_task_reaping`).
     FinishTaskReaping(ProcessId),
-    /// An attempt has ended because mappings were being changed, or nothing was to be had (Linux:
+    /// An attempt of the reaper has ended before it began to empty the address space, because a
+    /// writer held the lock of the mappings or nothing was left to empty (Linux:
     /// `oom:skip_task_reaping`).
     SkipTaskReaping(ProcessId),
 }
 
-/// What a CPU does while memory is out or an address space is emptied, as a profile would show it.
+/// A phase of the work that a CPU does while memory is out or an address space is emptied, as a
+/// profile would show it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Phase {
-    /// The last user leaves (Linux: `exit_mmap`).
+    /// The last user of an address space ends it (Linux: `exit_mmap`).
     Exit,
-    /// The OOM reaper helps (Linux: `__oom_reap_task_mm`).
+    /// The OOM reaper helps to empty it (Linux: `__oom_reap_task_mm`).
     Reap,
-    /// Somebody helps who asked to (Linux: `process_mrelease`).
+    /// Another process helps to empty it (Linux: `process_mrelease`).
     Release,
-    /// Emptying a range (Linux: `unmap_page_range`).
+    /// Emptying a range of page tables (Linux: `unmap_page_range`).
     Unmap,
     /// Getting the lock of a page table (Linux: `__pte_offset_map_lock`).
     TableLock,
-    /// Taking reverse mappings away (Linux: `folio_remove_rmap_ptes`).
+    /// Removing reverse mappings (Linux: `folio_remove_rmap_ptes`).
     Rmap,
     /// Flushing translations (Linux: `tlb_flush_mmu_tlbonly`).
     Flush,
-    /// Pages go back (Linux: `free_pages_and_swap_cache`).
+    /// Freeing the pages that were unmapped (Linux: `free_pages_and_swap_cache`).
     FreePages,
-    /// Page tables go back (Linux: `free_pgtables`).
+    /// Freeing page tables (Linux: `free_pgtables`).
     FreeTables,
-    /// Mappings are forgotten (Linux: `remove_vma`).
+    /// Dropping the records of mappings (Linux: `remove_vma`).
     ForgetMappings,
-    /// No zone has anything for an allocation that may wait, until it has a block or fails (Linux:
-    /// `__alloc_pages_slowpath`).
+    /// An allocation that may wait found no block in any zone. The phase lasts until it has a block
+    /// or fails (Linux: `__alloc_pages_slowpath`).
     Stall,
-    /// A victim is looked for (Linux: `select_bad_process`).
+    /// Selecting a victim (Linux: `select_bad_process`).
     Select,
 }
 
@@ -150,7 +155,7 @@ impl Phase {
         Self::Select,
     ];
 
-    /// The Linux function a profile would show.
+    /// The name of the Linux function that a profile would show.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -170,11 +175,11 @@ impl Phase {
     }
 }
 
-/// Whether a refresh found work, so that more may follow.
+/// Whether a refresh found work, so that the CPU's work is deferred again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Changed {
-    /// Nothing was folded or given back; the CPU's work goes dormant.
+    /// The refresh folded and gave back nothing, so the CPU's work goes dormant.
     No,
-    /// Something was; the work is queued again.
+    /// The refresh folded or gave back something, or the next one may. The work is deferred again.
     Yes,
 }

@@ -1,4 +1,4 @@
-//! Making room in a list that a lock guards, without asking for memory inside.
+//! Making room in a list that a lock guards, without allocating memory under the lock.
 
 use alloc::vec::Vec;
 
@@ -6,17 +6,19 @@ use alloc::vec::Vec;
 #[derive(Debug)]
 pub(crate) struct NoRoom;
 
-/// An empty list that has room for `entries`. With no lock held.
+/// Makes an empty list that has room for at least `entries` entries. To be called with no lock
+/// held.
 pub(crate) fn list_of<T>(entries: usize) -> Result<Vec<T>, NoRoom> {
     let mut list = Vec::new();
-    // Rounded up, so that entries that come one by one seldom need a longer list.
+    // Rounded up, so that a list that grows entry by entry is seldom replaced.
     let rounded = entries.checked_next_power_of_two().ok_or(NoRoom)?;
     list.try_reserve_exact(rounded).map_err(|_| NoRoom)?;
     Ok(list)
 }
 
-/// Moves what is in `list` to `longer`, if that has more room, and makes that the list. Under the lock:
-/// takes no memory. What is left in `longer` is to be dropped afterwards.
+/// Replaces `list` by `longer` if that has more room, and moves the entries over. Called under the
+/// lock, so it allocates no memory. The caller drops what is then in `longer` after it has released
+/// the lock.
 pub(crate) fn replace<T>(list: &mut Vec<T>, longer: &mut Vec<T>) {
     if list.capacity() < longer.capacity() {
         longer.append(list);

@@ -1,9 +1,10 @@
-//! Where a lock is taken, which class it has, and what work costs time.
+//! Labels for the classes of locks, for the places that take them, and for work that takes time.
 //!
-//! Three small enums shared by the manager and its machines. A machine keeps statistics by
-//! class and by call site, and prices work; the manager only names it.
+//! These three small enums are shared by the manager and its machines. The manager only passes the
+//! labels; a machine keeps statistics by class and by call site, and a simulated machine prices
+//! work.
 
-/// What a lock guards. Lock order is in `docs/locks.md`.
+/// The class of a lock, by what the lock guards. The lock order is in `docs/locks.md`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum LockClass {
@@ -11,31 +12,31 @@ pub enum LockClass {
     Zone,
     /// The per-CPU page lists of a zone (Linux: `pcp->lock`).
     Pcp,
-    /// One drain of all CPUs at a time (Linux: `pcpu_drain_mutex`).
+    /// The right to drain the page lists of all CPUs (Linux: `pcpu_drain_mutex`).
     DrainAll,
-    /// Watermarks and page-list sizes (Linux: `pcp_batch_high_lock`).
+    /// The knobs, and changes of watermarks and page-list sizes (Linux: `pcp_batch_high_lock`).
     Sizing,
     /// The shared part of a flat counter (Linux: the lock of a `percpu_counter`).
     Counter,
-    /// Per-CPU memory that counters take and give back (Linux: `pcpu_lock`).
+    /// The free places in the per-CPU memory of counters (Linux: `pcpu_lock`).
     CounterArea,
     /// The mappings of an address space (Linux: `mmap_lock`).
     Mmap,
     /// A page table of 512 entries (Linux: the split lock of a PTE page).
     PageTable,
-    /// The table of 512 page tables above it (Linux: the split lock of a PMD page).
+    /// An upper table, of 512 page tables (Linux: the split lock of a PMD page).
     UpperTable,
-    /// The lists by which used pages are aged, of one node (Linux: `lruvec->lru_lock`).
+    /// The lists by which the used pages of a node are aged (Linux: `lruvec->lru_lock`).
     Lru,
     /// The slots of a swap area (Linux: the lock of a `swap_info_struct`).
     Swap,
     /// The pages of a file or of shared memory (Linux: `i_pages`).
     Object,
-    /// Address spaces that wait for the reaper (Linux: `oom_reaper_lock`).
+    /// The queue of processes that wait for the reaper (Linux: `oom_reaper_lock`).
     ReapQueue,
-    /// Ranges of a dying address space that a reaper has left to others.
+    /// Page tables of a dying address space that a helper has claimed and handed back.
     LeftOver,
-    /// One process to be killed at a time (Linux: `oom_lock`).
+    /// The right to decide which process is killed (Linux: `oom_lock`).
     OomKill,
 }
 
@@ -59,7 +60,8 @@ impl LockClass {
         Self::OomKill,
     ];
 
-    /// The Linux name.
+    /// The name of the lock in Linux; for [`LockClass::LeftOver`], which Linux does not have, a
+    /// name of ours.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -81,7 +83,7 @@ impl LockClass {
         }
     }
 
-    /// Whether waiting for it puts the waiter to sleep, so that its CPU does other work.
+    /// Returns whether a waiter for a lock of this class sleeps, so that its CPU does other work.
     #[must_use]
     pub const fn sleeps(self) -> bool {
         matches!(
@@ -91,31 +93,34 @@ impl LockClass {
     }
 }
 
-/// Who takes a lock: the label under which its waits and holds are recorded.
+/// The place that takes a lock: the label under which its waits and holds are recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Site {
-    /// pcp list empty: a batch moves from the zone to the list (Linux: `rmqueue_bulk`).
+    /// A page list is empty, so blocks move from the zone to it (Linux: `rmqueue_bulk`).
     Refill,
-    /// A block straight from the zone (Linux: `rmqueue_buddy`).
+    /// A block is allocated from the zone without the lists (Linux: `rmqueue_buddy`).
     AllocDirect,
-    /// pcp list past `high`: a batch moves to the zone (Linux: `free_frozen_page_commit`).
+    /// The page lists have reached `high`, so pages move to the zone (Linux:
+    /// `free_frozen_page_commit`).
     Spill,
-    /// The periodic lowering of `high` (Linux: `decay_pcp_high`).
+    /// Vmstat work lowers `high` and gives pages back (Linux: `decay_pcp_high`).
     Decay,
-    /// pcp lists emptied into the zone (Linux: `drain_pages_zone`).
+    /// A CPU's page lists are emptied into the zone (Linux: `drain_pages_zone`).
     Drain,
-    /// Remote-node lists given back (Linux: `drain_zone_pages`).
+    /// Pages of a remote node are given back (Linux: `drain_zone_pages`).
     DrainRemoteNode,
-    /// A block straight to the zone (Linux: `free_one_page`).
+    /// A block is freed to the zone without the lists (Linux: `free_one_page`).
     FreeDirect,
-    /// This CPU's page list for an allocation (Linux: `rmqueue_pcplist`).
+    /// A block is allocated from this CPU's page list (Linux: `rmqueue_pcplist`).
     PcpAlloc,
-    /// This CPU's page list for a free (Linux: `free_unref_page`).
+    /// A block is freed to this CPU's page list (Linux: `free_unref_page`).
     PcpFree,
-    /// Reading or changing sizes, or looking on (Linux: `setup_per_zone_wmarks`, `/proc`).
+    /// Settings are read or changed, or a state is read for a report (Linux:
+    /// `setup_per_zone_wmarks`, `/proc`).
     Control,
-    /// A CPU's part of a flat counter is full (Linux: `percpu_counter_add_batch`).
+    /// A CPU's part of a flat counter is folded because it reached the batch (Linux:
+    /// `percpu_counter_add_batch`).
     CounterFold,
     /// A flat counter is summed or set (Linux: `__percpu_counter_sum`).
     CounterSum,
@@ -138,19 +143,20 @@ pub enum Site {
     /// A CPU's batch of fresh pages goes to the lists by which pages are aged (Linux:
     /// `folio_batch_move_lru`).
     LruAdd,
-    /// Pages leave these lists as their last user is gone (Linux: `folios_put_refs`).
+    /// Pages leave the lists by which they are aged, because their last reference was dropped
+    /// (Linux: `folios_put_refs`).
     LruRemove,
     /// A page of a file or of shared memory is looked up or added (Linux: `filemap_add_folio`).
     ObjectPage,
     /// All pages of a file or of shared memory are given back (Linux: `truncate_inode_pages`).
     ObjectEmpty,
-    /// A dead address space is emptied by its last user (Linux: `exit_mmap`).
+    /// The last user of an address space empties it (Linux: `exit_mmap`).
     Exit,
-    /// It is emptied by the OOM reaper (Linux: `oom_reap_task_mm`).
+    /// The OOM reaper empties a dying address space (Linux: `oom_reap_task_mm`).
     Reap,
-    /// It is emptied by somebody who asked to (Linux: `process_mrelease`).
+    /// A process empties the dying address space of another one (Linux: `process_mrelease`).
     Release,
-    /// Memory is out, and somebody may have to be killed (Linux: `out_of_memory`).
+    /// Memory is out, and a process may have to be killed (Linux: `out_of_memory`).
     OutOfMemory,
 }
 
@@ -187,7 +193,7 @@ impl Site {
         Self::OutOfMemory,
     ];
 
-    /// The Linux function a profile would show.
+    /// The name of the Linux function that a profile would show.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -222,7 +228,7 @@ impl Site {
         }
     }
 
-    /// Whether Linux takes the zone lock for it inside `free_pcppages_bulk`.
+    /// Returns whether Linux takes the zone lock for this site inside `free_pcppages_bulk`.
     #[must_use]
     pub const fn is_bulk_free(self) -> bool {
         matches!(
@@ -232,50 +238,52 @@ impl Site {
     }
 }
 
-/// Local work that takes time on a real machine; a simulated one prices it.
+/// A kind of local work, which takes time on a real machine and has a price on a simulated one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Work {
-    /// One page from a pcp list, all in.
+    /// Allocating one page from a page list, including all costs.
     PcpAlloc,
-    /// One page to a pcp list, all in.
+    /// Freeing one page to a page list, including all costs.
     PcpFree,
-    /// One page taken from the free lists, under the zone lock.
+    /// Taking one block from the free lists, under the zone lock. Also charged for each page split
+    /// off after the hold.
     BuddyAlloc,
-    /// One page put on the free lists, merging included, under the zone lock.
+    /// Putting one block on the free lists, merging included, under the zone lock. Also charged for
+    /// each join before the hold.
     BuddyFree,
-    /// A fault on a fresh anonymous page, without the page allocator: entry, zeroing, mapping.
+    /// A fault on a fresh anonymous page: entry, zeroing and mapping, without the page allocator.
     Fault,
-    /// A fault on a page that is there already: entry and mapping, no zeroing.
+    /// A fault on a page that exists already: entry and mapping, but no zeroing.
     MinorFault,
-    /// Beyond a fault: bringing one page back from swap.
+    /// Bringing one page back from swap, in addition to the fault.
     SwapIn,
     /// Clearing one entry of a page table, under its lock.
     Zap,
-    /// Taking away one reverse mapping, under the page table's lock (Linux:
-    /// `folio_remove_rmap_ptes`).
+    /// Removing one reverse mapping, under the page table's lock (Linux: `folio_remove_rmap_ptes`).
     Rmap,
     /// Taking one page off the lists by which it is aged, under their lock.
     LruRemove,
-    /// Dropping the last reference to one page, without the page allocator: batching, uncharging.
+    /// Dropping the last reference to one page: batching and uncharging, without the page
+    /// allocator.
     Release,
-    /// Looking through one page table for entries.
+    /// Scanning one page table for entries.
     WalkTable,
-    /// Telling all CPUs that an address space's translations are void, once (Linux:
-    /// `flush_tlb_mm_range`).
+    /// One flush of an address space's translations on all CPUs (Linux: `flush_tlb_mm_range`).
     TlbFlush,
     /// Giving back one slot of swap.
     SwapFree,
     /// Adding, changing or removing one mapping, without its pages.
     MapEdit,
-    /// Dropping what one mapping has when its address space ends: its record, its links to a file or
-    /// to anonymous memory.
+    /// Dropping one mapping when its address space ends: its record, and its links to a file or to
+    /// anonymous memory.
     ForgetMapping,
     /// One zone visited by a vmstat refresh.
     RefreshZone,
-    /// One CPU looked at: differentials, page counts or counters in its cache lines.
+    /// Reading one CPU's data in its cache lines: differentials, page counts or counters.
     ScanCpu,
-    /// One CPU's part of one group of counters among those of many, read in the order of memory.
+    /// Reading one CPU's part of one group of counters, when the parts of many groups are read in
+    /// the order of memory.
     StreamCpu,
     /// Adding to this CPU's part of a counter.
     Count,
@@ -283,14 +291,14 @@ pub enum Work {
     ContextSwitch,
     /// An interrupt or timer taken.
     Interrupt,
-    /// Asking another CPU for attention (Linux: IPI), the sender's part.
+    /// Sending an interrupt to another CPU (Linux: IPI), the sender's part.
     Ipi,
     /// Creating and ending a process, without its pages.
     Process,
-    /// One process looked at by whoever chooses a victim: the step to it in the list, its task, signals
-    /// and address space; not its counters.
+    /// Looking at one process while a victim is chosen: the step to it in the list, its task,
+    /// signals and address space, but not its counters.
     Candidate,
-    /// One nanosecond of the program's own work, never scaled by a profile.
+    /// One nanosecond of the program's own work, which no profile scales.
     Think,
 }
 
@@ -325,7 +333,7 @@ impl Work {
         Self::Think,
     ];
 
-    /// Its key in a machine profile.
+    /// The key of this work in a machine profile.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

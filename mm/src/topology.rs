@@ -1,23 +1,28 @@
-//! Which CPUs share what.
+//! The topology of a machine: which CPUs share a core, a cache, a node or a socket.
 
 use alloc::vec::Vec;
+use core::fmt;
 
-use crate::units::{CpuId, NodeId};
+use crate::units::{CpuId, NodeId, count_of};
 
-/// Where one CPU sits. Numbers are unique across the machine, not within the parent.
+/// The most memory nodes a machine may have (Linux: `MAX_NUMNODES` of x86-64).
+pub const NODES_MAX: u32 = 1024;
+
+/// The place of one CPU in the machine. Numbers are unique across the machine, not within the
+/// parent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CpuPlace {
-    /// Physical core; SMT siblings share it.
+    /// The physical core, which SMT siblings share.
     pub core: u32,
     /// Last-level cache.
     pub llc: u32,
     /// Memory node.
     pub node: NodeId,
-    /// Socket.
+    /// The number of its socket.
     pub socket: u32,
 }
 
-/// How far apart two CPUs are, nearest first.
+/// The distance between two CPUs, nearest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Distance {
     /// The same CPU.
@@ -39,14 +44,32 @@ pub struct Topology {
 }
 
 impl Topology {
-    /// A machine of these CPUs, at least one; the index is the CPU id.
+    /// A machine of these CPUs. The index in `places` is the CPU's number.
     ///
     /// # Panics
-    /// Without a CPU: a machine that runs nothing is a mistake of the caller.
+    /// If [`Topology::try_new`] returns an error. Call that one with places that come from outside the
+    /// program.
     #[must_use]
     pub fn new(places: Vec<CpuPlace>) -> Self {
-        assert!(!places.is_empty(), "a machine has at least one CPU");
-        Self { places }
+        match Self::try_new(places) {
+            Ok(topology) => topology,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// A machine of these CPUs, as [`Topology::new`], but bad places are an error.
+    ///
+    /// # Errors
+    /// [`TopologyError`] if `places` is empty, or if a CPU is on a node that cannot be.
+    pub fn try_new(places: Vec<CpuPlace>) -> Result<Self, TopologyError> {
+        if places.is_empty() {
+            return Err(TopologyError::NoCpu);
+        }
+        let on_no_node = |place: &CpuPlace| place.node.0 >= NODES_MAX;
+        if let Some(cpu) = places.iter().position(on_no_node) {
+            return Err(TopologyError::NoSuchNode(cpu));
+        }
+        Ok(Self { places })
     }
 
     /// `cpus` CPUs on one node with one last-level cache and no SMT.
@@ -61,24 +84,24 @@ impl Topology {
         Self::new((0..cpus).map(place).collect())
     }
 
-    /// How many CPUs can exist (Linux: `nr_cpu_ids`).
+    /// The number of possible CPUs (Linux: `nr_cpu_ids`).
     #[must_use]
     pub fn cpus(&self) -> u32 {
-        u32::try_from(self.places.len()).unwrap_or(u32::MAX)
+        count_of(self.places.len())
     }
 
-    /// Every CPU id.
+    /// Every CPU's number, ascending.
     pub fn ids(&self) -> impl DoubleEndedIterator<Item = CpuId> + use<> {
         (0..self.cpus()).map(CpuId)
     }
 
-    /// Where `cpu` sits.
+    /// The place of `cpu`.
     #[must_use]
     pub fn place(&self, cpu: CpuId) -> CpuPlace {
         self.places[cpu.index()]
     }
 
-    /// How many memory nodes the CPUs are on: the highest node number plus one.
+    /// The highest number of a node that has a CPU, plus one.
     #[must_use]
     pub fn nodes(&self) -> u32 {
         self.places
@@ -88,7 +111,7 @@ impl Topology {
             .unwrap_or(0)
     }
 
-    /// How far apart `a` and `b` are.
+    /// The distance between `a` and `b`.
     #[must_use]
     pub fn distance(&self, a: CpuId, b: CpuId) -> Distance {
         let (at, bt) = (self.place(a), self.place(b));
@@ -105,3 +128,54 @@ impl Topology {
         }
     }
 }
+
+/// A set of nodes, out of the first 128.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NodeSet(u128);
+
+impl NodeSet {
+    /// No node.
+    pub const NONE: Self = Self(0);
+    /// Every node there can be.
+    pub const ALL: Self = Self(u128::MAX);
+
+    /// This set and `node`; `None` if `node` is 128 or above.
+    #[must_use]
+    pub const fn with(self, node: NodeId) -> Option<Self> {
+        match 1_u128.checked_shl(node.0) {
+            Some(bit) => Some(Self(self.0 | bit)),
+            None => None,
+        }
+    }
+
+    /// Returns whether some node is in both sets.
+    #[must_use]
+    pub const fn meets(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+}
+
+/// The reason why a machine cannot consist of the given CPUs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TopologyError {
+    /// There is no CPU.
+    NoCpu,
+    /// This CPU, an index in the list of places, is on a node whose number is not below
+    /// [`NODES_MAX`].
+    NoSuchNode(usize),
+}
+
+impl fmt::Display for TopologyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoCpu => f.write_str("a machine has at least one CPU"),
+            Self::NoSuchNode(cpu) => write!(
+                f,
+                "CPU {cpu} is on a node that cannot be: nodes are 0 to {}",
+                NODES_MAX - 1
+            ),
+        }
+    }
+}
+
+impl core::error::Error for TopologyError {}

@@ -1,7 +1,7 @@
-//! Every run-time knob: its unit, bounds, default and Linux name.
+//! All run-time knobs, with their units, bounds, defaults and Linux names.
 //!
-//! A knob is an enum variant; [`Tunables`] holds one value per knob and refuses what is out of
-//! bounds. The manager copies values it reads often into shared words.
+//! A knob is an enum variant; [`Tunables`] holds one value per knob and refuses values out of
+//! bounds. The manager copies values that it reads often into shared words.
 
 use core::fmt;
 
@@ -9,36 +9,41 @@ use core::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Knob {
-    /// How often per-CPU differentials are folded and page lists decay.
+    /// The interval at which per-CPU differentials are folded and page lists decay, in ms.
     StatInterval,
-    /// log₂ of how many batches one refill, spill or drain may grow to.
+    /// log₂ of the most batches that one refill, spill or decay may move.
     BatchScaleMax,
-    /// Fixes `high` at this fraction of a zone; 0 tunes it automatically.
+    /// Fixes `high` so that the lists of all CPUs together have a zone's pages divided by this
+    /// value; 0 tunes `high` automatically.
     HighFraction,
-    /// Memory kept free for those who cannot wait; 0 computes it from the machine's size.
+    /// Memory kept free for urgent requests, in KiB; 0 computes it from the machine's size.
     MinFree,
-    /// Distance between watermarks in fractions of 10,000 of a zone.
+    /// The least distance between two watermarks, in 10,000ths of a zone.
     WatermarkScale,
-    /// The DMA zone keeps 1/ratio of the zones above it from their users; 0 keeps nothing.
+    /// The DMA zone keeps 1/ratio of the pages of the zones above it from requests that these zones
+    /// could serve; 0 keeps nothing.
     ReserveRatioDma,
-    /// The same for the DMA32 zone.
+    /// The DMA32 zone keeps 1/ratio of the pages of the zones above it from requests that these
+    /// zones could serve; 0 keeps nothing.
     ReserveRatioDma32,
-    /// The same for the normal zone against users of the movable zone.
+    /// The normal zone keeps 1/ratio of the pages of the movable zone from requests that this zone
+    /// could serve; 0 keeps nothing.
     ReserveRatioNormal,
-    /// How long one zone-lock hold may last under the bounded policy; 0 sets no limit.
+    /// The longest time that one zone-lock hold may last under the bounded policy, in ns; 0 sets no
+    /// limit.
     HoldTimeMax,
 }
 
-/// What a [`Knob`] is called and may be.
+/// The names, unit, default and bounds of a [`Knob`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spec {
-    /// Its name here.
+    /// The knob's name in Plimsoll.
     pub name: &'static str,
-    /// Its name in Linux, or why it has none.
+    /// The knob's name in Linux, or the reason why it has none.
     pub linux: &'static str,
-    /// What a value counts.
+    /// The unit of a value.
     pub unit: &'static str,
-    /// The value it starts with.
+    /// The initial value.
     pub default: u64,
     /// The smallest value.
     pub min: u64,
@@ -60,7 +65,7 @@ impl Knob {
         Self::HoldTimeMax,
     ];
 
-    /// The knob called `name`, here or in Linux.
+    /// The knob that has the name `name` in Plimsoll or in Linux.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL
@@ -68,7 +73,7 @@ impl Knob {
             .find(|knob| knob.spec().name == name || knob.spec().linux == name)
     }
 
-    /// Its name, unit, default and bounds.
+    /// The knob's names, unit, default and bounds.
     #[must_use]
     pub const fn spec(self) -> Spec {
         match self {
@@ -175,7 +180,8 @@ impl Tunables {
     /// When the value is out of bounds; nothing is changed.
     pub fn set(&mut self, knob: Knob, value: u64) -> Result<(), TunableError> {
         let Spec { min, max, .. } = knob.spec();
-        // Linux refuses fractions below 8: more than an eighth of a zone would hide in lists.
+        // Linux refuses fractions below 8, because lists would then hide more than an eighth of a
+        // zone.
         let too_large_a_share = knob == Knob::HighFraction && (1..8).contains(&value);
         if value < min || value > max || too_large_a_share {
             return Err(TunableError { knob, value });
@@ -185,12 +191,12 @@ impl Tunables {
     }
 }
 
-/// A value outside a knob's bounds.
+/// A value that was refused because it is outside a knob's bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TunableError {
-    /// Which knob.
+    /// The knob that was to be set.
     pub knob: Knob,
-    /// The value it was to get.
+    /// The value that was refused.
     pub value: u64,
 }
 

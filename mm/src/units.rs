@@ -1,7 +1,7 @@
-//! Quantities of the memory manager, each its own type.
+//! The quantities of the memory manager, each with a type of its own.
 //!
-//! A page frame number, a count of pages and a block size are never mixed up: converting
-//! between them is a named method.
+//! A page frame number, a count of pages and a block size cannot be mixed up, because each
+//! conversion between them is a named method.
 
 use core::fmt;
 use core::ops::{Add, AddAssign, Sub, SubAssign};
@@ -9,18 +9,18 @@ use core::ops::{Add, AddAssign, Sub, SubAssign};
 /// Bytes in one page.
 pub const PAGE_SIZE: u64 = 4096;
 
-/// The number of a page frame (Linux: `pfn`). Reaches 16 TiB of 4 KiB pages.
+/// The number of a page frame (Linux: `pfn`). 32 bits are enough for 16 TiB of 4 KiB pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Pfn(pub u32);
 
 impl Pfn {
-    /// The frame `pages` further up.
+    /// The frame that is `pages` further up.
     #[must_use]
     pub const fn plus(self, pages: Pages) -> Self {
         Self(self.0 + pages.0)
     }
 
-    /// Whether a block of `order` may start here.
+    /// Returns whether a block of `order` may start at this frame.
     #[must_use]
     pub const fn is_aligned(self, order: Order) -> bool {
         self.0.trailing_zeros() >= order.0 as u32
@@ -58,7 +58,7 @@ impl Order {
     pub const MAX: Self = Self(10);
     /// The block of a transparent huge page, 2 MiB (Linux: `pageblock_order`).
     pub const HUGE: Self = Self(9);
-    /// How many orders there are.
+    /// The number of orders.
     pub const COUNT: usize = 11;
 
     /// The order `order`, or `None` above [`Order::MAX`].
@@ -71,19 +71,19 @@ impl Order {
         }
     }
 
-    /// The pages of a block.
+    /// The number of pages in a block of this order.
     #[must_use]
     pub const fn pages(self) -> Pages {
         Pages(1 << self.0)
     }
 
-    /// As an index into an array with an entry per order.
+    /// The order as an index into an array with an entry per order.
     #[must_use]
     pub const fn index(self) -> usize {
         self.0 as usize
     }
 
-    /// As a small number.
+    /// The order as a number.
     #[must_use]
     pub const fn get(self) -> u8 {
         self.0
@@ -117,15 +117,15 @@ impl fmt::Display for Order {
     }
 }
 
-/// A count of pages, never of bytes.
+/// A number of pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Pages(pub u32);
 
 impl Pages {
-    /// No page.
+    /// No pages.
     pub const ZERO: Self = Self(0);
 
-    /// The whole pages in `bytes`, saturating at the largest count.
+    /// The number of whole pages in `bytes`, saturating at `u32::MAX`.
     #[must_use]
     pub fn from_bytes(bytes: u64) -> Self {
         Self(u32::try_from(bytes / PAGE_SIZE).unwrap_or(u32::MAX))
@@ -137,13 +137,13 @@ impl Pages {
         self.0 as u64 * PAGE_SIZE
     }
 
-    /// As an index or length.
+    /// The number as an index or a length.
     #[must_use]
     pub const fn index(self) -> usize {
         self.0 as usize
     }
 
-    /// `self - other`, or zero.
+    /// `self - other`, or zero if that is negative.
     #[must_use]
     pub const fn saturating_sub(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
@@ -182,12 +182,12 @@ impl fmt::Display for Pages {
     }
 }
 
-/// The number of a CPU; ids may have holes when CPUs are offline.
+/// The number of a CPU. The numbers of online CPUs may have holes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CpuId(pub u32);
 
 impl CpuId {
-    /// As an index into an array with an entry per possible CPU.
+    /// The CPU as an index into an array with an entry per possible CPU.
     #[must_use]
     pub const fn index(self) -> usize {
         self.0 as usize
@@ -205,14 +205,14 @@ impl fmt::Display for CpuId {
 pub struct NodeId(pub u32);
 
 impl NodeId {
-    /// As an index into an array with an entry per node.
+    /// The node as an index into an array with an entry per node.
     #[must_use]
     pub const fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// A point on the machine's clock, or a span of it, in nanoseconds.
+/// A time on the machine's clock, or a span of time, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Nanos(pub u64);
 
@@ -226,7 +226,7 @@ impl Nanos {
         Self(ms * 1_000_000)
     }
 
-    /// `self - earlier`, or zero.
+    /// `self - earlier`, or zero if that is negative.
     #[must_use]
     pub const fn since(self, earlier: Self) -> Self {
         Self(self.0.saturating_sub(earlier.0))
@@ -240,7 +240,7 @@ impl Add for Nanos {
     }
 }
 
-/// A count of timer ticks, or a point on the tick grid (Linux: `jiffies`).
+/// A number of timer ticks, or the number of a tick (Linux: `jiffies`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Jiffies(pub u64);
 
@@ -265,16 +265,17 @@ impl Hz {
         self.0
     }
 
-    /// The tick that has last happened at `at`.
+    /// The number of the last tick at or before `at`.
     #[must_use]
     pub const fn jiffies(self, at: Nanos) -> Jiffies {
-        // Split so that the product cannot overflow within 584 years of uptime.
+        // Seconds and the rest are converted separately so that no product overflows, up to the
+        // largest time of 584 years.
         let whole = at.0 / Nanos::SECOND.0 * self.0 as u64;
         let part = at.0 % Nanos::SECOND.0 * self.0 as u64 / Nanos::SECOND.0;
         Jiffies(whole + part)
     }
 
-    /// When tick `tick` happens: the first nanosecond at which [`Hz::jiffies`] shows it.
+    /// The time of tick `tick`: the first nanosecond at which [`Hz::jiffies`] returns it.
     #[must_use]
     pub const fn nanos(self, tick: Jiffies) -> Nanos {
         let hz = self.0 as u64;
@@ -282,11 +283,31 @@ impl Hz {
         Nanos(tick.0 / hz * Nanos::SECOND.0 + part.div_ceil(hz))
     }
 
-    /// `span` in ticks, rounded to the nearest.
+    /// The number of ticks in `span`, rounded to the nearest.
     #[must_use]
     pub const fn span(self, span: Nanos) -> Jiffies {
         self.jiffies(Nanos(span.0 + Nanos::SECOND.0 / (2 * self.0 as u64)))
     }
+}
+
+/// A number of items as 32 bits.
+///
+/// # Panics
+/// If there are 2³² items or more. No collection of the manager has as many.
+#[inline]
+#[track_caller]
+pub(crate) fn count_of(items: usize) -> u32 {
+    u32::try_from(items).expect("fewer than 2³² items")
+}
+
+/// The number in a word that nothing but numbers of 32 bits is stored in.
+///
+/// # Panics
+/// If the word holds another number.
+#[inline]
+#[track_caller]
+pub(crate) fn count_in(word: i64) -> u32 {
+    u32::try_from(word).expect("a word that only counts are stored in")
 }
 
 #[cfg(test)]

@@ -1,26 +1,27 @@
-//! When a timer of the timer wheel fires (Linux: `kernel/time/timer.c`).
+//! Computes when a timer of the timer wheel fires (Linux: `kernel/time/timer.c`).
 //!
 //! The wheel has levels of 64 buckets. A bucket of level `L` is `8^L` jiffies long, and the further
-//! away a timer is, the coarser is the level that keeps it. It fires when the wheel comes to the bucket
-//! *after* the one that holds its jiffy: never early, never on the jiffy itself, late by 1 to `8^L`
-//! jiffies. This file is pure arithmetic on jiffies and stores nothing.
+//! away a timer is, the coarser is the level that keeps it. A timer fires when the wheel comes to
+//! the bucket *after* the one that holds its jiffy: never early, never on the jiffy itself, late by
+//! 1 to `8^L` jiffies. This file is pure arithmetic on jiffies and stores nothing.
 
 use crate::units::{Hz, Jiffies};
 
-/// A timer this many jiffies away, or more, does not fit in level 0: one of the 64 buckets is the
-/// current one.
+/// A timer this many or more jiffies away does not fit in level 0, because one of the 64 buckets is
+/// the current one.
 const REACH: u64 = 63;
-/// log₂ of the ratio of one level's bucket to the next finer one's.
+/// log₂ of the ratio between the bucket lengths of a level and the next finer one.
 const LEVEL_BITS: u32 = 3;
 
-/// The levels of a kernel's wheel.
+/// The timer wheel of a kernel, given by its number of levels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wheel {
     levels: u32,
 }
 
 impl Wheel {
-    /// The wheel of a kernel with this tick (Linux: `LVL_DEPTH`).
+    /// The wheel of a kernel with this tick rate: 9 levels above HZ 100, otherwise 8 (Linux:
+    /// `LVL_DEPTH`).
     #[must_use]
     pub const fn new(hz: Hz) -> Self {
         let levels = if hz.get() > 100 { 9 } else { 8 };
@@ -37,7 +38,7 @@ impl Wheel {
         level
     }
 
-    /// The length of a bucket of `level`.
+    /// The length of a bucket of `level`, in jiffies.
     #[must_use]
     pub const fn granularity(level: u32) -> Jiffies {
         Jiffies(1 << (LEVEL_BITS * level))
@@ -46,9 +47,10 @@ impl Wheel {
     /// The jiffy at which a timer for `expires` fires, if it is armed when the wheel's clock is at
     /// `clock` (Linux: `calc_wheel_index`).
     ///
-    /// The clock is the current jiffy, or the one after it if the wheel has already run what was due
-    /// on the current one. A timer that has expired fires as soon as the wheel runs. One that is
-    /// further away than the wheel reaches (12 days at HZ 1000, 15 at HZ 100) is set to the end of that reach.
+    /// The clock is the current jiffy, or the next one if the wheel has already run the timers of
+    /// the current one. A timer that has expired fires as soon as the wheel runs. A timer further
+    /// away than the wheel reaches (12 days at HZ 1000, 15 at HZ 100) is set to the end of that
+    /// reach.
     #[must_use]
     pub const fn fires_at(self, clock: Jiffies, expires: Jiffies) -> Jiffies {
         let Some(ahead) = expires.0.checked_sub(clock.0) else {
@@ -91,7 +93,8 @@ mod tests {
         assert_eq!(fires, Jiffies(at), "{expires} at {clock}");
     }
 
-    /// What CPU `cpu` asks for at the start of its work at `now`, for one second from then.
+    /// The jiffy for which CPU `cpu` sets its timer when its work starts at `now` with an interval
+    /// of one second.
     fn asked(hz: u32, cpu: u32, now: u64) -> u64 {
         let hz = Hz::new(hz).expect("in range");
         let moment = Moment {
@@ -116,12 +119,12 @@ mod tests {
     #[test]
     fn the_levels_and_their_limits_are_linux_s() {
         fires(1000, 1000, 1001, 0, 1002); // The shortest wait takes one to two ticks.
-        fires(1000, 1000, 1062, 0, 1063); // The last of level 0.
-        fires(1000, 1000, 1063, 1, 1064); // The first of level 1.
-        fires(1000, 1001, 1064, 1, 1072); // Exactly on a step: a whole step later.
+        fires(1000, 1000, 1062, 0, 1063); // The last jiffy of level 0.
+        fires(1000, 1000, 1063, 1, 1064); // The first jiffy of level 1.
+        fires(1000, 1001, 1064, 1, 1072); // A timer exactly on a step fires a whole step later.
         fires(1000, 1000, 1503, 1, 1504);
         fires(1000, 1000, 1504, 2, 1536);
-        fires(1000, 1024, 1536, 2, 1600); // On a step of level 2.
+        fires(1000, 1024, 1536, 2, 1600); // Exactly on a step of level 2.
         fires(1000, 100_000, 104_031, 2, 104_064);
         fires(1000, 100_000, 104_032, 3, 104_448);
         fires(250, 100_000, 130_000, 3, 130_048); // 120 s.
@@ -141,7 +144,8 @@ mod tests {
             let step = 1_u64 << (3 * (levels - 1));
             let beyond = 63 * step;
             let at = |ahead| wheel(hz).fires_at(Jiffies(7), Jiffies(7 + ahead)).0;
-            // One jiffy less is in the bucket that begins at 63 steps, as the clock is at 7.
+            // The clock is at 7, so a timer one jiffy nearer is in the bucket that begins at 63
+            // steps.
             assert_eq!(at(beyond - 1), 64 * step);
             assert_eq!(at(beyond - 8), 63 * step);
             assert_eq!(at(beyond), 63 * step);
@@ -167,7 +171,8 @@ mod tests {
             (asked(250, 3, 100_007), next(250, 3, 100_007)),
             (100_241, 100_248)
         );
-        // 62 past the second is not less than a quarter of 250: up to the next one.
+        // 62 past the second is not less than a quarter of 250, so it is rounded up to the next
+        // second.
         assert_eq!(
             (asked(250, 0, 100_062), next(250, 0, 100_062)),
             (100_500, 100_504)
@@ -190,7 +195,7 @@ mod tests {
         );
     }
 
-    /// The example of docs/vmstat.md: which CPUs share the jiffy at which CPU 5 fires next.
+    /// The example of docs/vmstat.md: the CPUs that share the jiffy at which CPU 5 fires next.
     #[test]
     fn the_worked_example_has_these_cpus_on_one_jiffy() {
         let sharing = |hz: u32, now: u64, at: u64| -> Vec<u32> {
@@ -222,7 +227,7 @@ mod tests {
 
     #[test]
     fn the_wheel_crowds_what_round_jiffies_spreads() {
-        // 1000 is no multiple of 64: how the groups are cut depends on the second.
+        // 1000 is not a multiple of 64, so the groups of CPUs depend on the second.
         let cases = [
             (1000, 72, 20..=22),
             (250, 72, 3..=3),

@@ -1,10 +1,11 @@
-//! The law of the failing heap: whichever allocation is the first that the global allocator refuses,
-//! nothing panics or aborts, errors say that there is no memory, and nothing is lost. And while a
-//! lock other than that of the mappings is held, nobody uses the global allocator at all.
+//! The law of the failing heap: whichever allocation is the first that the global allocator
+//! refuses, nothing panics or aborts, errors say that there is no memory, and nothing is lost. And
+//! the memory manager does not use the global allocator at all under any lock except that of the
+//! mappings.
 //!
-//! Not under the law: making a machine, an allocator, a manager and what its spaces share, which
-//! happens once; looking on ([`PageAllocator::view`], `list_state`, `seed_…`); and the `Arc`s and
-//! `Box`es that the caller makes.
+//! Exempt from the law are: making a machine, an allocator, a manager and the parts that its spaces
+//! share, which happens once; calls for observers and tests ([`PageAllocator::view`], `list_state`,
+//! `seed_…`); and the `Arc`s and `Box`es that the caller makes.
 
 mod support;
 
@@ -25,8 +26,8 @@ use support::heap;
 use support::machine::Plain;
 use support::world::{CPUS, World};
 
-/// Runs `scenario` on new worlds, with ever more allocations that succeed, until all do. How many that
-/// is.
+/// Runs `scenario` on new worlds, in each of which one more allocation succeeds, until no
+/// allocation is refused. Returns the number of allocations that succeeded then.
 fn whichever_fails(
     cpus: u32,
     design: Design,
@@ -55,7 +56,7 @@ fn whichever_fails(
 
 const GROUPED: Grouping = Grouping::Huge;
 
-/// Allocations of every kind, then everything back on another CPU.
+/// Makes allocations of every kind, then frees everything on another CPU.
 fn pages(world: &World) {
     let (machine, manager) = (&world.machine, &world.kept.manager);
     let pages = manager.pages();
@@ -101,7 +102,7 @@ fn pages(world: &World) {
     upkeep(world);
 }
 
-/// Periodic work, drains, knobs, and CPUs that come and go.
+/// Runs periodic work and drains, sets knobs, and takes CPUs offline and back.
 fn upkeep(world: &World) {
     let (machine, manager) = (&world.machine, &world.kept.manager);
     let pages = manager.pages();
@@ -139,7 +140,7 @@ fn upkeep(world: &World) {
     pages.drain_all(machine);
 }
 
-/// Takes and gives back many single pages, so that lists get as long as they may.
+/// Takes and frees many single pages, so that lists get as long as they may.
 fn churn(machine: &Plain, pages: &PageAllocator<Plain>) {
     let mut taken = [Pfn(0); 600];
     for pfn in &mut taken {
@@ -176,7 +177,7 @@ fn touch(world: &World, space: &AddressSpace<Plain>, page: u64, access: Access) 
     }
 }
 
-/// Everything that can be in an address space.
+/// Maps and touches memory of every kind in an address space.
 fn fill(world: &World, space: &AddressSpace<Plain>) {
     let (file, shared) = (&world.file, &world.shared);
     world.map(space, 1000, 700, Backing::Anonymous { huge: false });
@@ -213,7 +214,7 @@ fn fill(world: &World, space: &AddressSpace<Plain>) {
     let _filled = space.populate(world.memory(), Vpn(1000)..Vpn(1690));
 }
 
-/// Swap, unmapping of parts, replacing, and growing again.
+/// Swaps out, unmaps parts, replaces mappings, and lets the address space grow again.
 fn change(world: &World, space: &AddressSpace<Plain>) {
     let memory = world.memory();
     world.machine.on(1);
@@ -248,7 +249,7 @@ fn lives(world: &World) {
     fill(world, space);
     change(world, space);
     drop(process);
-    // Nothing that ends needs memory.
+    // Processes must end without any heap memory.
     world.end_processes();
 }
 
@@ -307,7 +308,7 @@ fn reaping_needs_no_heap() {
     }
 }
 
-/// Two processes, of which one uses all there is; then the other one is to have memory too.
+/// Runs two processes, of which one uses nearly all memory, and then the other needs memory, too.
 fn shortage(world: &World, dies: bool) {
     let (machine, memory) = (&world.machine, world.memory());
     world.oom.owner().die.store(dies, Relaxed);
@@ -358,7 +359,7 @@ fn a_shortage_is_over_without_heap_however_the_victim_is_chosen() {
     }
 }
 
-/// Groups that are made, added to, summed and ended.
+/// Makes groups of counters, adds to them, sums them and ends them.
 fn count(world: &World, plan: &Plan<Plain>) -> Result<(), InitError> {
     let machine = &world.machine;
     let (mut groups, mut len) = ([const { None }; 100], 0);
@@ -466,7 +467,7 @@ fn a_tree_that_is_made_at_once_is_made_or_refused() {
     assert_eq!(plan.area().groups(machine), 0);
 }
 
-/// Neither a process nor the counters of one are lost if it is dropped and not retired.
+/// A process that is dropped and not retired leaves nothing behind, nor do its counters.
 #[test]
 fn what_is_dropped_and_not_retired_is_found_again() {
     let world = World::new(CPUS, Design::OURS, Grouping::Off);

@@ -1,8 +1,9 @@
 //! Turns ring buffer pages that a guest dumped into a recording.
 //!
-//! `raw_pages PAGES CONSOLE HZ OUT`: PAGES is a row of `PG`, CPU (2 bytes), length (4), page;
-//! CONSOLE has the format files behind `FMT `, lines of `/proc/kallsyms`, and texts between lines
-//! that begin with `PLIM`.
+//! Usage: `raw_pages PAGES CONSOLE HZ OUT`. PAGES is a sequence of records: `PG`, a CPU (2 bytes),
+//! a length (4 bytes), a page. CONSOLE is the guest's console output: the tracefs format files,
+//! each line after `FMT `; lines of `/proc/kallsyms`; and texts, each after a line that begins with
+//! `PLIM` and names it.
 
 use std::env;
 use std::error::Error;
@@ -57,14 +58,15 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The rest of the word that begins with `key`.
+/// Returns what follows `key` in the first word that begins with it; empty if there is none.
 fn word<'a>(console: &'a str, key: &str) -> &'a str {
     let words = console.split_whitespace();
     let found = words.filter_map(|word| word.strip_prefix(key)).next();
     found.unwrap_or_default()
 }
 
-/// What stands behind each `PLIM name` line, up to the next.
+/// Returns the texts of the console, by name: each begins after a `PLIM name` line and ends before
+/// the next one.
 fn texts(console: &str) -> Vec<(String, String)> {
     let mut texts: Vec<(String, String)> = Vec::new();
     for line in console.lines() {

@@ -1,5 +1,5 @@
-//! Reads a recording and writes it again: `repack FILE OUT`. For a text of `perf script`, that
-//! makes a recording of it.
+//! Reads a recording and writes it again: `repack FILE OUT`. Given the text of `perf script`, it
+//! writes that in Plimsoll's format.
 
 use std::env;
 use std::error::Error;

@@ -17,15 +17,15 @@ pub struct Contents {
     pub recording: Recording,
     /// Warnings about the file.
     pub warnings: Vec<Warning>,
-    /// Lines of a text, comments included; 0 for a file that is no text.
+    /// Lines of the text, comments included; 0 if the file is in Plimsoll's binary format.
     pub lines: u64,
     /// Events of a text whose kind is not known, by name.
     pub ignored: BTreeMap<String, u64>,
 }
 
 impl Contents {
-    /// `nothing`, the reason why the recording cannot be used, and after it the warnings about the
-    /// file, one of which may be the cause.
+    /// Returns the message `nothing`, which says why the recording cannot be used, followed by the
+    /// warnings about the file, because one of them may be the cause.
     #[must_use]
     pub fn with_warnings(&self, nothing: String) -> String {
         let warnings = self.warnings.iter().map(ToString::to_string);
@@ -37,8 +37,8 @@ impl Contents {
 }
 
 impl Recording {
-    /// Reads `file` to its end, or standard input for `-`: a recording in Plimsoll's format or the
-    /// text of `perf script`, plain or packed with gzip or zstd.
+    /// Reads `file` to its end; `-` is standard input. The file is a recording in Plimsoll's format
+    /// or the text of `perf script`, plain or packed with gzip or zstd.
     ///
     /// # Errors
     /// If the file cannot be read, is no recording, or is damaged. A file that is only cut off, or
@@ -48,10 +48,10 @@ impl Recording {
         Self::read_from(name, input::open(file)?)
     }
 
-    /// Reads `input` to its end, called `file` in errors.
+    /// Reads `input` to its end; errors call it `file`.
     ///
     /// # Errors
-    /// As [`Recording::read`].
+    /// Those of [`Recording::read`].
     pub fn read_from(
         file: &str,
         mut input: Box<dyn BufRead + Send>,
@@ -87,15 +87,15 @@ impl Recording {
         })
     }
 
-    /// What `reader` has left.
+    /// Reads the text that `reader` has not yet read.
     fn of_text(mut reader: text::Reader) -> Result<Contents, ReadError> {
         let mut events = reader.by_ref().collect::<Result<Vec<_>, ReadError>>()?;
         if events.is_empty() && reader.warning().is_some() {
-            // One line without an end and without sense: no text that was cut.
+            // The only line has no newline and is no event, so this is not a text that was cut off.
             let file = reader.file().to_owned();
             return Err(ReadError::NotARecording { file });
         }
-        // Stable, and nearly free on what perf has all but sorted.
+        // The sort is stable, and nearly free because perf has sorted almost all of it.
         events.sort_by_key(|event| event.time_ns);
         let header = Header {
             symbols: reader.symbols().to_vec(),

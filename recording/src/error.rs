@@ -4,14 +4,15 @@ use std::error;
 use std::fmt;
 use std::io;
 
-/// Why a recording could not be read. The text names the file, the place, and what to do.
+/// The reasons why a recording could not be read. The printed text names the file and the place,
+/// and says what to do.
 #[derive(Debug)]
 pub enum ReadError {
     /// The file could not be opened.
     Open {
         /// The file as given.
         file: String,
-        /// What the system said.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// A text could not be read or unpacked to its end.
@@ -20,7 +21,7 @@ pub enum ReadError {
         file: String,
         /// The line that was being read.
         line: u64,
-        /// What the system or the decompressor said.
+        /// The error of the operating system or the decompressor.
         source: io::Error,
     },
     /// The file is what `perf record` writes, not what `perf script` prints.
@@ -33,7 +34,7 @@ pub enum ReadError {
         /// The file as given.
         file: String,
     },
-    /// The file was written in the other byte order.
+    /// The file was written in the byte order that is not Plimsoll's (little-endian).
     ForeignEndianness {
         /// The file as given.
         file: String,
@@ -42,16 +43,16 @@ pub enum ReadError {
     Newer {
         /// The file as given.
         file: String,
-        /// The version of its format.
+        /// The format version that the file states.
         version: u16,
-        /// The newest version that can be read.
+        /// The newest version that this Plimsoll reads.
         known: u16,
     },
     /// A chunk is damaged.
     Damaged {
         /// The file as given.
         file: String,
-        /// Where the chunk begins, in bytes.
+        /// The offset of the chunk in the file, in bytes.
         offset: u64,
         /// What is wrong with it.
         what: &'static str,
@@ -73,25 +74,25 @@ pub enum ReadError {
         file: String,
         /// The line, from 1.
         line: u64,
-        /// How far.
+        /// How far the line's time is behind the latest time before it, in nanoseconds.
         back_ns: u64,
     },
-    /// A block is larger than Linux' largest.
+    /// The order of a block is above the largest that Linux has.
     Order {
         /// The file as given.
         file: String,
         /// The event's name.
         event: &'static str,
-        /// log₂ of its pages.
+        /// log₂ of the block's pages.
         order: u8,
-        /// The largest that is understood.
+        /// The largest order that is accepted.
         most: u8,
     },
     /// No event is an allocation or a free.
     Empty {
         /// The file as given.
         file: String,
-        /// How many lines there were.
+        /// Number of lines in the file; 0 if it is not a text.
         lines: u64,
     },
 }
@@ -138,7 +139,7 @@ impl fmt::Display for ReadError {
 }
 
 impl ReadError {
-    /// What is wrong with lines and events.
+    /// Prints the errors about lines and events.
     fn fmt_content(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Line {
@@ -184,7 +185,7 @@ impl ReadError {
     }
 }
 
-// The text already tells the cause, so no error names another as its source.
+// The printed text already includes the cause, so `source` is not implemented.
 impl error::Error for ReadError {}
 
 /// Warnings about a recording that could be read.
@@ -211,9 +212,9 @@ pub enum Warning {
     Lost {
         /// The file as given.
         file: String,
-        /// How many.
+        /// Number of events that were dropped.
         events: u64,
-        /// On how many CPUs.
+        /// Number of CPUs on which events were dropped.
         cpus: usize,
     },
 }
@@ -244,12 +245,12 @@ impl fmt::Display for Warning {
     }
 }
 
-/// Why a recording could not be written further.
+/// The error of a recording that could not be written to its end.
 #[derive(Debug)]
 pub struct WriteError {
-    /// Events that are whole in the file; a reader gets them back.
+    /// Events in whole chunks of the file; a reader gets them back.
     pub events: u64,
-    /// What the system said.
+    /// The error of the operating system.
     pub source: io::Error,
 }
 
@@ -264,5 +265,5 @@ impl fmt::Display for WriteError {
     }
 }
 
-// The text already tells the cause.
+// The printed text already includes the cause, so `source` is not implemented.
 impl error::Error for WriteError {}

@@ -1,18 +1,18 @@
 //! One event of a recording, as the kernel's tracepoints print it.
 //!
-//! Page frame numbers, migrate types and orders are the recorded kernel's. They are only checked to
-//! fit their types; code that needs more has to check it.
+//! Page frame numbers, migrate types and orders are those of the recorded kernel. The readers check
+//! only that they fit their types; code that needs more has to check it.
 
 /// One event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// When it happened, in nanoseconds of the recorded computer's clock.
+    /// The time of the event, in nanoseconds of the recorded computer's clock.
     pub time_ns: u64,
-    /// The CPU it happened on.
+    /// The CPU on which it happened.
     pub cpu: u32,
-    /// The thread it happened in; 0 is the idle task.
+    /// The thread in which it happened; 0 is the idle task.
     pub pid: u32,
-    /// What happened.
+    /// The kind of event, with its fields.
     pub what: What,
 }
 
@@ -20,11 +20,11 @@ pub struct Event {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Symbol(pub u32);
 
-/// The text of a [`What::Mark`] where a hold of a zone's lock ends. It comes from a probe, because
-/// there is no tracepoint.
+/// The text of a [`What::Mark`] where a hold of a zone lock ends. Linux has no tracepoint there, so
+/// the recorder sets a probe.
 pub const HOLD_ENDS: &str = "plimsoll: zone lock released";
 
-/// What happened.
+/// The kinds of events, with their fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum What {
@@ -34,19 +34,19 @@ pub enum What {
         pfn: u64,
         /// log₂ of its pages.
         order: u8,
-        /// The migrate type that was asked for; `None` where the recording does not say.
+        /// The requested migrate type; `None` where the recording does not say.
         mobility: Option<u8>,
         /// The request's GFP flags as the kernel's bits; `None` where the recording does not say.
         gfp: Option<u64>,
     },
     /// An allocation got nothing (`mm_page_alloc` without a page).
     AllocFailed {
-        /// log₂ of the pages that were wanted.
+        /// log₂ of the requested pages.
         order: u8,
-        /// The migrate type that was asked for.
+        /// The requested migrate type; `None` where the recording does not say.
         mobility: Option<u8>,
     },
-    /// A block was freed (`mm_page_free`); it is on no list yet.
+    /// A block was freed (`mm_page_free`); the kernel has not put it on a list yet.
     Free {
         /// Its first page frame.
         pfn: u64,
@@ -55,7 +55,8 @@ pub enum What {
     },
     /// A block that was freed in a batch was put on its per-CPU list (`mm_page_free_batched`).
     FreeBatched {
-        /// Its first page frame. Linux prints order 0 for all; the order is that of its `Free`.
+        /// Its first page frame. Linux prints order 0 for every block; the true order is that of
+        /// the block's [`What::Free`].
         pfn: u64,
     },
     /// A block went from a per-CPU list back to the zone (`mm_page_pcpu_drain`).
@@ -64,7 +65,8 @@ pub enum What {
         pfn: u64,
         /// log₂ of its pages.
         order: u8,
-        /// The migrate type of its page block, read under the zone lock.
+        /// The migrate type of its page block, which the kernel read under the zone lock; `None`
+        /// where the recording does not say.
         mobility: Option<u8>,
     },
     /// A block was taken from a free list (`mm_page_alloc_zone_locked`).
@@ -75,18 +77,19 @@ pub enum What {
         order: u8,
         /// The migrate type of the free list.
         mobility: u8,
-        /// Linux sets this for orders that have a per-CPU list, refill or not.
+        /// Linux sets this for orders that have a per-CPU list, whether or not the allocation is
+        /// part of a refill.
         percpu_refill: bool,
     },
     /// A block was taken from the free list of another migrate type (`mm_page_alloc_extfrag`).
     ExtFrag {
         /// Its first page frame.
         pfn: u64,
-        /// log₂ of the pages that were asked for.
+        /// log₂ of the requested pages.
         order: u8,
         /// log₂ of the pages of the block that was found.
         fallback_order: u8,
-        /// The migrate type that was asked for.
+        /// The requested migrate type.
         mobility: u8,
         /// The migrate type of the free list it was found on.
         fallback: u8,
@@ -95,37 +98,37 @@ pub enum What {
     },
     /// A bulk allocation returned (a probe at the end of `alloc_pages_bulk`).
     BulkAlloc {
-        /// How many single pages it got.
+        /// The number of single pages that it returned.
         pages: u32,
     },
     /// Work was put on a queue (`workqueue_queue_work`).
     WorkQueued {
         /// The work item's address.
         work: u64,
-        /// What it runs.
+        /// The function it runs.
         function: Symbol,
     },
     /// Work began (`workqueue_execute_start`).
     WorkStart {
         /// The work item's address.
         work: u64,
-        /// What it runs.
+        /// The function it runs.
         function: Symbol,
     },
     /// Work ended (`workqueue_execute_end`).
     WorkEnd {
         /// The work item's address.
         work: u64,
-        /// What it ran.
+        /// The function it ran.
         function: Symbol,
     },
     /// A timer was armed (`timer_start`).
     TimerStart {
         /// The timer's address.
         timer: u64,
-        /// What it calls.
+        /// The function it calls.
         function: Symbol,
-        /// The jiffy that was asked for.
+        /// The requested jiffy.
         expires: u64,
         /// The jiffy of the wheel's bucket; `None` where the kernel does not print it.
         bucket: Option<u64>,
@@ -138,7 +141,7 @@ pub enum What {
     TimerExpire {
         /// The timer's address.
         timer: u64,
-        /// What is called.
+        /// The function that is called.
         function: Symbol,
         /// The jiffy now.
         now: u64,
@@ -147,7 +150,8 @@ pub enum What {
     ContentionBegin {
         /// The lock's address.
         lock: u64,
-        /// The kind of lock, as bits (1: spinning, 2: reader, 4: writer, 8: real-time, 16: per-CPU, 32: mutex).
+        /// The kind of lock, as bits (1: spinning, 2: reader, 4: writer, 8: real-time, 16: per-CPU,
+        /// 32: mutex).
         flags: u32,
         /// The call chain, innermost function first; empty if none was recorded.
         stack: Vec<Symbol>,
@@ -161,11 +165,11 @@ pub enum What {
     },
     /// A process's resident pages changed (`rss_stat`).
     RssStat {
-        /// The address space, as a hash.
+        /// A hash that identifies the address space.
         mm: u32,
         /// Whether the address space is the current task's own.
         current: bool,
-        /// Which counter: 0 file, 1 anonymous, 2 swap entries, 3 shared memory.
+        /// The counter: 0 file, 1 anonymous, 2 swap entries, 3 shared memory.
         member: u32,
         /// The counter's new value in bytes; Linux prints the precise sum from 6.12 on.
         bytes: i64,
@@ -174,14 +178,14 @@ pub enum What {
     CounterAdd {
         /// The counter's address.
         counter: u64,
-        /// What was added.
+        /// The amount that was added.
         amount: i64,
         /// The batch: a CPU's part that reaches it is folded into the shared value.
         batch: i32,
     },
     /// The OOM killer marked a process as a victim (`mark_victim`).
     MarkVictim {
-        /// Its process id.
+        /// The victim's process id.
         victim: u32,
     },
     /// The OOM reaper is woken for a victim (`wake_reaper`).
@@ -206,7 +210,8 @@ pub enum What {
     },
     /// An address space has been emptied at its end (`exit_mmap`).
     ExitMmap,
-    /// A range of a victim is emptied (a probe on the function that unmaps a range).
+    /// A range of a victim's address space is emptied (a probe on the function that unmaps a
+    /// range).
     Unmap {
         /// Its first address.
         start: u64,
@@ -219,15 +224,16 @@ pub enum What {
         node: u32,
         /// The highest zone that it reclaims in, counted as the kernel does: 0 is DMA.
         zone: u8,
-        /// log₂ of the pages of the blocks that are wanted.
+        /// log₂ of the pages of the wanted blocks.
         order: u8,
     },
-    /// kswapd's round of reclaim has ended (a probe; the recorder says where).
+    /// kswapd's round of reclaim has ended (a probe where `balance_pgdat` returns or, if the
+    /// compiler has inlined it, on a function that it calls last).
     KswapdDone,
-    /// kswapd goes to sleep until it is woken (`mm_vmscan_kswapd_sleep`). Its round has ended about a
-    /// tenth of a second before.
+    /// kswapd goes to sleep until it is woken (`mm_vmscan_kswapd_sleep`). Its round of reclaim
+    /// ended about a tenth of a second earlier.
     KswapdSleep {
-        /// Its node.
+        /// The node that it reclaims in.
         node: u32,
     },
     /// An allocation wakes kswapd (`mm_vmscan_wakeup_kswapd`).
@@ -236,22 +242,22 @@ pub enum What {
         node: u32,
         /// The highest zone that would do, counted as the kernel does.
         zone: u8,
-        /// log₂ of the pages that are wanted.
+        /// log₂ of the wanted pages.
         order: u8,
-        /// The request's GFP flags as the kernel's bits; those of the request for a boosted watermark
-        /// are 0.
+        /// The request's GFP flags as the kernel's bits; 0 if a boosted watermark, not a request,
+        /// wakes kswapd.
         gfp: u64,
     },
     /// An allocation begins to reclaim by itself (`mm_vmscan_direct_reclaim_begin`).
     DirectReclaimBegin {
-        /// log₂ of the pages that are wanted.
+        /// log₂ of the wanted pages.
         order: u8,
         /// The request's GFP flags as the kernel's bits.
         gfp: u64,
     },
     /// An allocation ends reclaiming by itself (`mm_vmscan_direct_reclaim_end`).
     DirectReclaimEnd {
-        /// How many pages it reclaimed.
+        /// The number of pages that it reclaimed.
         pages: u64,
     },
     /// Something was written to `trace_marker`: the recorder's own notes begin with `plimsoll: `.
@@ -259,7 +265,7 @@ pub enum What {
 }
 
 impl What {
-    /// The event's name as perf prints it: its subsystem, a colon, the tracepoint.
+    /// Returns the event's name as perf prints it: its subsystem, a colon, the tracepoint.
     #[must_use]
     pub const fn tracepoint(&self) -> &'static str {
         match self {

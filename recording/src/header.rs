@@ -1,7 +1,12 @@
-//! What was recorded, where, and how complete it is.
+//! The header of a recording: what was recorded, where, and how complete it is.
 
-/// What was recorded, where, and how complete it is. Empty strings and zeros mean that the recording
-/// does not say, as in the text of `perf script`.
+/// The most events that [`Header::lost`] counts for one CPU; larger counts are read as this one.
+/// The count comes from a ring buffer or a file, either of which may be damaged, and the sum over
+/// all CPUs has to fit 64 bits.
+pub const LOST_MAX: u64 = 1 << 40;
+
+/// What was recorded, where, and how complete it is. Empty strings and zeros mean that the
+/// recording does not say; the text of `perf script` says none of it but the symbols.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Header {
     /// The kernel's release, as `uname -r` prints it.
@@ -10,29 +15,30 @@ pub struct Header {
     pub machine: String,
     /// Timer interrupts a second (`CONFIG_HZ`).
     pub hz: u32,
-    /// CPUs that were online.
+    /// Number of CPUs that were online.
     pub cpus: u32,
-    /// Bytes of a page.
+    /// Size of a page, in bytes.
     pub page_bytes: u32,
     /// Pages of a page block (`/proc/pagetypeinfo`).
     pub pageblock_pages: u32,
     /// The command that was run, as a person would type it.
     pub command: String,
     /// Texts of the recorded computer, by name and moment: `zoneinfo before`, `zoneinfo after`,
-    /// `pagetypeinfo before`, `min_free_kbytes`, `percpu_pagelist_high_fraction`, `stat_interval`, and so on.
+    /// `pagetypeinfo before`, `min_free_kbytes`, `percpu_pagelist_high_fraction`, `stat_interval`,
+    /// and so on.
     pub texts: Vec<(String, String)>,
     /// The tracepoints and probes that were on.
     pub recorded: Vec<String>,
-    /// What could not be recorded, with the reason and the remedy, one sentence each.
+    /// What could not be recorded, one sentence each, with the reason and the remedy.
     pub missing: Vec<String>,
     /// Functions of the kernel that events refer to.
     pub symbols: Vec<String>,
-    /// Events that the kernel had to drop, by CPU.
+    /// Number of events that the kernel dropped, by CPU, each at most [`LOST_MAX`].
     pub lost: Vec<(u32, u64)>,
 }
 
 impl Header {
-    /// The text of this name, if it was recorded.
+    /// Returns the text with this name, if it was recorded.
     #[must_use]
     pub fn text(&self, name: &str) -> Option<&str> {
         let found = self.texts.iter().find(|(known, _)| known == name);

@@ -1,6 +1,7 @@
 //! Opening a recording: plain, gzip or zstd, from a file or standard input.
 //!
-//! The first bytes decide, not the name: a pipe has no name and a name may lie.
+//! The first bytes decide about the format, not the name: a pipe has no name, and a name may be
+//! wrong.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Cursor, Read};
@@ -11,11 +12,12 @@ use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 
 use crate::error::ReadError;
 
-/// Bytes unpacked or read at a time.
+/// Size of the buffers for packed and unpacked data, in bytes.
 const BUFFER_BYTES: usize = 1 << 18;
 
-/// The largest window zstd can be told to use (`--long=31`); memory grows only as it is filled.
-const WINDOW_BYTES_MAX: u64 = 1 << 31;
+/// The largest window of a zstd frame, in bytes: that of `zstd --long=27`, and what `zstd -d` accepts
+/// without being told. A few crafted kilobytes could otherwise fill 2 GiB of memory.
+const WINDOW_BYTES_MAX: u64 = 1 << 27;
 
 /// Opens `file`, or standard input for `-`.
 pub(crate) fn open(file: &str) -> Result<Box<dyn BufRead + Send>, ReadError> {
@@ -35,7 +37,7 @@ pub(crate) fn open(file: &str) -> Result<Box<dyn BufRead + Send>, ReadError> {
     unpack(file, source)
 }
 
-/// Puts the decoder that the first bytes ask for in front of `source`.
+/// Puts the decoder that the first bytes indicate in front of `source`.
 pub(crate) fn unpack(
     file: &str,
     mut source: Box<dyn Read + Send>,
@@ -66,7 +68,7 @@ fn buffered(source: impl Read + Send + 'static) -> Box<dyn BufRead + Send> {
     Box::new(BufReader::with_capacity(BUFFER_BYTES, source))
 }
 
-/// Unpacks all zstd frames of a stream, one after the other: parallel zstd writes several.
+/// Unpacks all zstd frames of a stream one after the other, because parallel zstd writes several.
 struct Zstd<R> {
     source: R,
     decoder: FrameDecoder,
@@ -75,7 +77,7 @@ struct Zstd<R> {
 
 #[derive(PartialEq, Eq)]
 enum Frame {
-    /// Between frames: the stream may end here.
+    /// The position is between two frames, so the stream may end here.
     Between,
     Inside,
 }
@@ -91,9 +93,9 @@ impl<R: BufRead> Zstd<R> {
         }
     }
 
-    /// Begins the next frame with content; false at the end of the stream.
+    /// Begins the next frame that has content; returns false at the end of the stream.
     fn next_frame(&mut self) -> io::Result<bool> {
-        // Ends: each turn takes at least a frame header from the stream.
+        // The loop ends: each turn takes at least a frame header from the stream.
         while !self.source.fill_buf()?.is_empty() {
             match self.decoder.reset(&mut self.source) {
                 Ok(()) => {
@@ -113,7 +115,7 @@ impl<R: BufRead> Zstd<R> {
         Ok(false)
     }
 
-    /// The content of a frame must match the checksum it carries, if it carries one.
+    /// Checks the content of a frame against the frame's checksum, if it has one.
     fn end_frame(&mut self) -> io::Result<()> {
         self.state = Frame::Between;
         let stored = self.decoder.get_checksum_from_data();
@@ -129,7 +131,7 @@ impl<R: BufRead> Zstd<R> {
 
 impl<R: BufRead> Read for Zstd<R> {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        // Ends: each turn decodes at least a block or moves on to the next frame.
+        // The loop ends: each turn decodes at least a block or moves on to the next frame.
         loop {
             if self.state == Frame::Between && !self.next_frame()? {
                 return Ok(0);
@@ -151,6 +153,14 @@ impl<R: BufRead> Read for Zstd<R> {
 }
 
 fn corrupt(error: &FrameDecoderError) -> io::Error {
+    if let FrameDecoderError::WindowSizeTooBig { requested, max } = error {
+        let cause = format!(
+            "zstd data with a window of {} MiB, more than {} MiB; unpack it first: zstd -d --long=31",
+            requested >> 20,
+            max >> 20
+        );
+        return io::Error::new(io::ErrorKind::InvalidData, cause);
+    }
     let cause = format!("damaged or cut zstd data ({error}); copy or record it again");
     io::Error::new(io::ErrorKind::InvalidData, cause)
 }
@@ -161,6 +171,9 @@ mod tests {
 
     use flate2::Compression;
     use flate2::write::GzEncoder;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+    use proptest::sample::Index;
     use ruzstd::encoding::{CompressionLevel, compress_to_vec};
 
     use super::*;
@@ -222,6 +235,43 @@ mod tests {
         assert!(cut.contains("damaged or cut zstd data"), "{cut}");
         let gzip = gzip("some text");
         text_of(gzip[..gzip.len() - 9].to_vec()).expect_err("its end is missing");
+    }
+
+    proptest! {
+        #[test]
+        fn no_change_of_packed_data_makes_it_panic(
+            edits in vec((any::<Index>(), any::<u8>()), 0..4),
+            length: Index,
+            cut: bool,
+        ) {
+            let text = "some text that packs, and 1234567890 that does not ".repeat(20);
+            let skippable = [&[0x50, 0x2a, 0x4d, 0x18, 3, 0, 0, 0][..], b"abc"].concat();
+            for mut packed in [gzip(&text), zstd(&text), [skippable, zstd(&text)].concat()] {
+                for (at, to) in &edits {
+                    let at = at.index(packed.len());
+                    packed[at] = *to;
+                }
+                if cut {
+                    packed.truncate(length.index(packed.len()));
+                }
+                if let Ok(read) = text_of(packed) {
+                    // A changed back reference repeats at most what a block may hold.
+                    prop_assert!(read.len() <= 1 << 20, "{}", read.len());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_window_that_would_take_gigabytes_is_refused() {
+        // A frame header with a window of 2 to the power of `log`, and an empty last block.
+        let frame = |log: u8| [0x28, 0xb5, 0x2f, 0xfd, 0, (log - 10) << 3, 1, 0, 0].to_vec();
+        assert_eq!(text_of(frame(27)).unwrap(), "");
+        let error = text_of(frame(28)).expect_err("256 MiB");
+        assert!(
+            error.contains("a window of 256 MiB, more than 128 MiB"),
+            "{error}"
+        );
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Recordings: what a Linux kernel did with its memory, event by event.
 //!
-//! A [`Recording`] is a [`Header`] that says what was recorded and where, and [`Event`]s in order of
-//! time. The same types hold a recording of this computer, of a kernel booted in an emulator, and
-//! the text that `perf script` prints.
+//! A [`Recording`] is a [`Header`], which says what was recorded and where, and [`Event`]s in order
+//! of time. The same types hold a recording of this computer, a recording of a kernel booted in an
+//! emulator, and the text that `perf script` prints.
 
 use std::io::Write;
 
@@ -28,13 +28,14 @@ pub use symbols::{Kallsyms, Symbols};
 pub struct Recording {
     /// What was recorded, where, and how complete it is.
     pub header: Header,
-    /// Everything that happened, in order of time; events of one CPU keep the order in which the
-    /// kernel wrote them.
+    /// All events in order of time; events of one CPU keep the order in which the kernel wrote
+    /// them.
     pub events: Vec<Event>,
 }
 
 impl Recording {
-    /// Sorts events by time, and events of one moment by CPU. Events of one CPU keep their order.
+    /// Sorts events by time, and events with the same time by CPU. Events of one CPU with the same
+    /// time keep their order.
     pub fn sort(&mut self) {
         self.events.sort_by_key(|event| (event.time_ns, event.cpu));
     }

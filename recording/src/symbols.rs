@@ -1,10 +1,11 @@
-//! Names of the kernel's functions: from addresses by `/proc/kallsyms`, and as short numbers.
+//! Names of the kernel's functions: `/proc/kallsyms` gives them for addresses, and recordings store
+//! them as small numbers.
 
 use std::collections::HashMap;
 
 use crate::event::Symbol;
 
-/// Names that events refer to, each once.
+/// The names that events refer to, each once.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Symbols {
     names: Vec<String>,
@@ -12,7 +13,7 @@ pub struct Symbols {
 }
 
 impl Symbols {
-    /// The symbol with this name; the same name always gives the same symbol.
+    /// Returns the symbol with this name; the same name always gives the same symbol.
     pub fn symbol(&mut self, name: &str) -> Symbol {
         if let Some(&place) = self.places.get(name) {
             return Symbol(place);
@@ -23,23 +24,23 @@ impl Symbols {
         Symbol(place)
     }
 
-    /// All names so far, in the order of [`Symbol`].
+    /// Returns all names so far, in the order of [`Symbol`].
     #[must_use]
     pub fn names(&self) -> &[String] {
         &self.names
     }
 }
 
-/// Where the kernel's functions begin.
+/// The addresses at which the kernel's functions begin, with their names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Kallsyms {
-    /// In ascending order.
+    /// The functions in ascending order of address.
     functions: Vec<(u64, String)>,
 }
 
 impl Kallsyms {
-    /// Reads the text of `/proc/kallsyms`, or lines of it. Data symbols and lines that are something
-    /// else are passed over.
+    /// Reads the text of `/proc/kallsyms`, or lines of it. Data symbols and other lines are
+    /// skipped.
     #[must_use]
     pub fn parse(text: &str) -> Self {
         let function = |line: &str| {
@@ -48,7 +49,7 @@ impl Kallsyms {
             let kind = words.next()?;
             let name = words.next()?;
             let is_function = matches!(kind, "t" | "T" | "w" | "W" | "i");
-            // Without the right to see addresses all are printed as zeros.
+            // For a reader without the right to see addresses, the kernel prints them all as zeros.
             (is_function && address != 0).then(|| (address, name.to_owned()))
         };
         let mut functions: Vec<_> = text.lines().filter_map(function).collect();
@@ -56,13 +57,14 @@ impl Kallsyms {
         Self { functions }
     }
 
-    /// Whether no function is known: the text was empty or all addresses were hidden.
+    /// Returns whether no function is known: the text was empty or all addresses were hidden.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.functions.is_empty()
     }
 
-    /// The function that `address` is in; its address as text if no function begins below.
+    /// Returns the name of the function that contains `address`, or the address as text if no
+    /// function begins at or below it.
     #[must_use]
     pub fn name(&self, address: u64) -> String {
         let behind = self
@@ -72,9 +74,9 @@ impl Kallsyms {
         found.map_or_else(|| format!("{address:#x}"), |(_, name)| name.clone())
     }
 
-    /// The address range of the function with this name, and of the parts that a compiler has split
-    /// off it (`name.isra.0`, `name.cold`). Each ends where the next function begins; the last
-    /// function has no end.
+    /// Returns the address ranges of the function with this name and of the parts that a compiler
+    /// has split off it (`name.isra.0`, `name.cold`). Each ends where the next function begins; the
+    /// function with the highest address has no end and is left out.
     #[must_use]
     pub fn extents(&self, name: &str) -> Vec<(u64, u64)> {
         let is_part = |known: &str| {
@@ -86,7 +88,7 @@ impl Kallsyms {
         parts.map(|pair| (pair[0].0, pair[1].0)).collect()
     }
 
-    /// Where the function with this name begins.
+    /// Returns the address at which the function with this name begins.
     #[must_use]
     pub fn address(&self, name: &str) -> Option<u64> {
         let found = self.functions.iter().find(|(_, known)| known == name);

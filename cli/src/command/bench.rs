@@ -1,11 +1,12 @@
-//! `plimsoll bench`: how fast Plimsoll itself is.
+//! `plimsoll bench`: measures how fast Plimsoll itself is.
 
 use plimsoll_lab::bench;
 use plimsoll_lab::progress::Progress;
 use plimsoll_lab::report::{json, markdown, table};
 
-use crate::args::{Bench, Format};
+use crate::args::Bench;
 use crate::output;
+use crate::output::Format;
 
 pub(crate) fn run(args: &Bench) -> anyhow::Result<()> {
     let bench = bench::find(&args.name)?;

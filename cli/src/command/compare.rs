@@ -1,4 +1,4 @@
-//! `plimsoll compare`: any design against any other under a workload by name.
+//! `plimsoll compare`: compares any designs under a workload that is chosen by name.
 
 use plimsoll_lab::contest::{self, ContestOptions};
 use plimsoll_lab::progress::Progress;
@@ -7,7 +7,7 @@ use crate::args::Compare;
 use crate::output::Sink;
 use crate::recordings::Shelf;
 
-/// As many as an experiment runs.
+/// The default number of seeds, the same as for an experiment.
 const SEEDS: u64 = 8;
 
 pub(crate) fn run(args: Compare) -> anyhow::Result<()> {

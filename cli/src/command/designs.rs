@@ -1,4 +1,4 @@
-//! `plimsoll designs`: what can be compared.
+//! `plimsoll designs`: lists the designs that can be compared.
 
 use plimsoll_lab::designs;
 use plimsoll_lab::report::table;

@@ -1,4 +1,4 @@
-//! `plimsoll linux`: a kernel of many CPUs, booted in an emulator and recorded.
+//! `plimsoll linux`: boots a kernel with many CPUs in an emulator and records it.
 
 use std::env;
 use std::time::Duration;
@@ -38,7 +38,7 @@ fn record(args: Linux) -> anyhow::Result<()> {
 }
 
 fn options(args: Linux) -> anyhow::Result<Options> {
-    // Both are required unless there is a subcommand.
+    // clap requires both unless there is a subcommand.
     let load = args.load.expect("clap insists on a load");
     let output = args.output.expect("clap insists on an output");
     let kernel = match (args.kernel, args.hz) {
@@ -68,14 +68,14 @@ fn options(args: Linux) -> anyhow::Result<Options> {
     })
 }
 
-/// The command line as the user typed it, without the folder of this program.
+/// Returns the command line as the user typed it, without the folder of this program.
 fn command_line() -> String {
     let words: Vec<String> = env::args().skip(1).collect();
     format!("plimsoll {}", words.join(" "))
 }
 
 fn spinner() -> ProgressBar {
-    // A new bar draws on standard error, and is hidden where that is no terminal.
+    // A new bar draws on standard error, and is hidden if that is not a terminal.
     let spinner = ProgressBar::new_spinner();
     let style = ProgressStyle::with_template("{spinner} {msg}, {elapsed} elapsed");
     spinner.set_style(style.expect("a constant that a test renders"));

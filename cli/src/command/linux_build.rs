@@ -1,4 +1,4 @@
-//! `plimsoll linux build`: a kernel of one's own, to be booted and recorded.
+//! `plimsoll linux build`: builds a kernel that can be booted and recorded.
 
 use std::env;
 use std::num::NonZeroUsize;
@@ -14,9 +14,9 @@ use plimsoll_linux::package::cache;
 
 use crate::output::{self, BadInput};
 
-/// Where the repository keeps its semantic patches.
+/// The folder of the repository that has the semantic patches.
 const PATCHES: &str = "kernel";
-/// How often a spinner turns while a step says nothing.
+/// The interval at which a spinner turns while a step reports nothing.
 const TICK: Duration = Duration::from_millis(200);
 
 /// Builds a kernel to boot: Debian's packaged source, configured for recordings
@@ -67,7 +67,7 @@ pub(crate) fn run(args: &LinuxBuild) -> anyhow::Result<()> {
     let cache = cache_folder(args.cache.clone())?;
     let cpus = || thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
     let jobs = args.jobs.unwrap_or_else(cpus);
-    // Hidden by indicatif where standard error is no terminal.
+    // indicatif hides the bar if standard error is not a terminal.
     let bar = ProgressBar::no_length();
     let built = build::build(
         &Tools::of_environment(),
@@ -106,7 +106,7 @@ fn patches(args: &LinuxBuild) -> anyhow::Result<Vec<SemanticPatch>> {
     args.patch.iter().map(read).collect()
 }
 
-/// The checkout around the current folder, or around this program.
+/// Returns the checkout that contains the current folder or this program.
 fn checkout() -> Option<PathBuf> {
     let is_checkout = |folder: &&Path| !build::names(&folder.join(PATCHES)).is_empty();
     let starts = [env::current_dir().ok(), env::current_exe().ok()];
@@ -116,11 +116,11 @@ fn checkout() -> Option<PathBuf> {
 
 fn cache_folder(named: Option<PathBuf>) -> anyhow::Result<PathBuf> {
     let found = named.map_or_else(cache::folder, Ok)?;
-    // `make` runs in other folders than this one.
+    // The path must be absolute, because `make` runs in other folders.
     std::path::absolute(&found).with_context(|| format!("cannot find {}", found.display()))
 }
 
-/// An error that the user can mend exits with 2.
+/// Turns an error that the user can correct into [`BadInput`], for which the program exits with 2.
 fn told(error: Error) -> anyhow::Error {
     if error.is_bad_input() {
         BadInput(error.to_string()).into()
@@ -202,7 +202,7 @@ mod tests {
 
     #[test]
     fn the_checkout_is_found_from_a_folder_inside() {
-        // Tests run in the folder of their crate.
+        // Tests run in the folder of their crate, which is inside the checkout.
         let found = checkout().expect("this is a checkout");
         assert!(found.join(PATCHES).join("phased.cocci").is_file());
     }

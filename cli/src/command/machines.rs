@@ -1,4 +1,4 @@
-//! `plimsoll machines`: all of them, or one with its sources.
+//! `plimsoll machines`: lists all machines, or describes one with the sources of its costs.
 
 use plimsoll_lab::machines;
 use plimsoll_lab::report::table;

@@ -1,4 +1,4 @@
-//! One file per command: arguments in, reports out.
+//! The commands, one file for each, which turn arguments into reports.
 
 pub(crate) mod bench;
 pub(crate) mod compare;

@@ -1,4 +1,4 @@
-//! `plimsoll record`: what this computer's kernel does with its memory.
+//! `plimsoll record`: records what this computer's kernel does with its memory.
 
 use plimsoll_linux::record::{self, Holds, Options, Progress, Reading, Rss};
 use std::io::{self, IsTerminal};
@@ -25,7 +25,8 @@ pub(crate) fn run(args: Record) -> anyhow::Result<()> {
         },
         texts: args.texts,
     };
-    // The command's own output goes to the same terminal; a line of ours would cut into it.
+    // If there is a command, its own output goes to the same terminal, and a progress line would
+    // cut into it.
     let shown = io::stderr().is_terminal() && options.command.is_empty();
     let summary = record::record(&options, |progress| {
         if shown {

@@ -1,4 +1,4 @@
-//! `plimsoll replay`: a recording, again, on another machine.
+//! `plimsoll replay`: runs a recording again, on another machine.
 
 use plimsoll_lab::exact::{self, ExactOptions};
 use plimsoll_lab::progress::Progress;
@@ -8,7 +8,7 @@ use crate::args::Replay;
 use crate::output::Sink;
 use crate::recordings::Shelf;
 
-/// As many as an experiment runs.
+/// The default number of seeds, the same as for an experiment.
 const SEEDS: u64 = 8;
 
 pub(crate) fn run(args: Replay) -> anyhow::Result<()> {
@@ -41,7 +41,7 @@ pub(crate) fn run(args: Replay) -> anyhow::Result<()> {
     shelf.write(&recordings)
 }
 
-/// Whether anything differs is a finding, not a failure.
+/// Runs an exact replay. A difference from the recorded kernel is a finding, not an error.
 fn exact(args: Replay) -> anyhow::Result<()> {
     let options = ExactOptions {
         file: args.file,

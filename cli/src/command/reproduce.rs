@@ -1,6 +1,7 @@
-//! `plimsoll reproduce`: the catalog, or the experiments named.
+//! `plimsoll reproduce`: runs all experiments of the catalog, or those that are named.
 
-use plimsoll_lab::experiment::{self, CATALOG, Determinism, Effort, Experiment, Options};
+use plimsoll_lab::experiment::{self, CATALOG, Experiment};
+use plimsoll_lab::options::{Determinism, Effort, Options};
 use plimsoll_lab::progress::Progress;
 
 use crate::args::Reproduce;
@@ -17,7 +18,7 @@ pub(crate) fn run(args: Reproduce) -> anyhow::Result<()> {
     for experiment in experiments {
         let reports = (experiment.run)(&options, &progress);
         progress.finish();
-        // Each result is out before the next experiment starts: a crash loses nothing.
+        // Each report is written before the next experiment starts, so a crash does not lose it.
         for report in reports? {
             sink.write(&report)?;
         }
@@ -25,7 +26,7 @@ pub(crate) fn run(args: Reproduce) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Every name is checked before anything runs; naming one twice runs it once.
+/// Looks all names up before any experiment runs; an experiment that is named twice runs once.
 fn experiments(names: &[String]) -> anyhow::Result<Vec<&'static Experiment>> {
     if names.is_empty() && CATALOG.is_empty() {
         return Err(BadInput("the catalog of experiments is empty; name one".to_owned()).into());

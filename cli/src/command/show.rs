@@ -1,9 +1,10 @@
-//! `plimsoll show`: a recording as tables, or two side by side.
+//! `plimsoll show`: shows a recording as tables, or two recordings side by side.
 
 use plimsoll_lab::report::{markdown, table};
 use plimsoll_lab::show::{self, ShowOptions, json};
 
-use crate::args::{Format, Show};
+use crate::args::Show;
+use crate::output::Format;
 use crate::output::{BadInput, Sink};
 
 pub(crate) fn run(args: Show) -> anyhow::Result<()> {

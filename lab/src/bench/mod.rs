@@ -1,4 +1,4 @@
-//! How fast Plimsoll itself is, by name.
+//! Measurements of Plimsoll itself, by name: `plimsoll bench`.
 
 pub mod counter;
 mod oom;
@@ -24,40 +24,40 @@ use crate::workload::stress_vm::{Pause, StressVm};
 /// One measurement of Plimsoll itself.
 #[derive(Clone, Copy, Debug)]
 pub struct Bench {
-    /// As `plimsoll bench` knows it.
+    /// The name that `plimsoll bench` accepts.
     pub name: &'static str,
-    /// What it measures, in one line.
+    /// A description of one line.
     pub about: &'static str,
-    /// Measures.
+    /// The function that measures.
     run: Run,
 }
 
-/// How a bench is run.
+/// The function of a bench, by the input that it takes and the results that it returns.
 #[derive(Clone, Copy, Debug)]
 enum Run {
-    /// Always the same.
+    /// Takes no size; returns tables.
     Fixed(fn(&Progress) -> Result<Vec<Table>, Error>),
-    /// Always the same, with numbers for programs.
+    /// Takes no size; returns tables and numbers for programs.
     Counted(fn(&Progress) -> Result<Found, Error>),
-    /// As large and as often as the user likes.
+    /// Takes a size that the user may choose.
     Sized(fn(&Progress, &Size) -> Result<Found, Error>),
 }
 
-/// How large and how often something is measured.
+/// The size of the address space to measure, and the number of rounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size {
     /// Resident memory of an address space, in MiB; at most 262,144.
     pub mib: u32,
-    /// Threads that help its last user.
+    /// The number of threads that help the last user; at most 1023.
     pub helpers: u32,
-    /// How often each case is measured.
+    /// The number of times each case is measured.
     pub rounds: u32,
 }
 
 impl Size {
-    /// The most memory that may be asked for, in MiB.
+    /// The largest `mib`.
     pub const MIB_MAX: u32 = 1 << 18;
-    /// The most helpers.
+    /// The largest `helpers`.
     pub const HELPERS_MAX: u32 = 1023;
 }
 
@@ -71,50 +71,50 @@ impl Default for Size {
     }
 }
 
-/// What a bench found.
+/// The results of a bench.
 #[derive(Clone, Debug)]
 pub struct Found {
-    /// For people.
+    /// Tables for people.
     pub tables: Vec<Table>,
-    /// The same as numbers, for programs; empty if a bench has its tables only.
+    /// The same results as numbers for programs; empty if the bench has only tables.
     pub rows: Vec<Row>,
 }
 
 /// One number of a bench.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
-    /// Where it was measured: `host`, or a simulated machine.
+    /// The place of the measurement: `host`, or the name of a simulated machine.
     pub machine: String,
-    /// What was measured there.
+    /// The load that was measured there.
     pub load: String,
-    /// Which variant.
+    /// The variant.
     pub case: String,
-    /// What: the unit is the last part of its name.
+    /// The metric; the last part of its name is the unit.
     pub metric: &'static str,
     /// The median of all rounds.
     pub median: f64,
     /// The lower end of its 95 % interval.
     pub low: f64,
-    /// The upper end.
+    /// The upper end of its 95 % interval.
     pub high: f64,
-    /// The median ratio to the case it is compared with, in the same round, if that is finite.
+    /// The median ratio to the base case in the same round, if there is one and it is finite.
     pub ratio: Option<f64>,
-    /// The lower end of its 95 % interval.
+    /// The lower end of the ratio's 95 % interval.
     pub ratio_low: Option<f64>,
-    /// The upper end.
+    /// The upper end of the ratio's 95 % interval.
     pub ratio_high: Option<f64>,
-    /// How many rounds there were.
+    /// The number of rounds.
     pub rounds: usize,
-    /// Rounds in which a thread was kept off its CPU.
+    /// The number of rounds in which a thread was kept off its CPU.
     pub disturbed: usize,
 }
 
 impl Bench {
-    /// Measures; with `size` only if this bench can be sized.
+    /// Measures, at `size` or the default size if this bench has one.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a size where there is none to choose, and whatever keeps it from
-    /// measuring.
+    /// [`Error::Invalid`] for a size where this bench has none to choose, and any error that keeps
+    /// it from measuring.
     pub fn measure(&self, progress: &Progress, size: Option<Size>) -> Result<Found, Error> {
         match (self.run, size) {
             (Run::Sized(run), size) => run(progress, &size.unwrap_or_default()),
@@ -170,7 +170,7 @@ pub const ALL: &[Bench] = &[
     },
 ];
 
-/// Virtual CPUs of the machines that are measured.
+/// The numbers of virtual CPUs that the simulator is measured with.
 const CPUS: [u32; 4] = [72, 176, 384, 1024];
 
 fn sim(progress: &Progress) -> Result<Vec<Table>, Error> {
@@ -243,7 +243,7 @@ fn long_enough(measure: impl Fn(u64) -> engine::Cost) -> engine::Cost {
     }
 }
 
-/// Every CPU faults and frees as fast as it can.
+/// A simulated machine on which every CPU faults and frees as fast as it can.
 struct Loaded {
     machine: &'static str,
     length: Nanos,
@@ -273,7 +273,7 @@ impl Loaded {
         let before = engine::thread_ns();
         room.sim.run_until(self.length);
         let host_ns = (engine::thread_ns() - before) as f64;
-        // Each page comes and goes.
+        // Each page is allocated once and freed once.
         let pages = 2.0 * done.pages() as f64;
         Ok(vec![
             self.machine.to_owned(),

@@ -1,9 +1,10 @@
-//! What an address space costs on this computer, on one CPU and with no memory behind its pages: the
-//! manager's own work.
+//! The cost of an address space on this computer, on one CPU and with no memory behind its pages,
+//! so only the manager's own work.
 //!
-//! The floor is the page allocator alone: an address space takes each page from it and gives it back,
-//! so what is above the floor is page tables, counters and lists. All take turns; the best of many
-//! rounds counts, as the work is always the same and a round that was disturbed is only longer.
+//! The floor is the page allocator alone: an address space takes each page from it and gives it
+//! back, so the cost above the floor is that of page tables, counters and lists. All steps take
+//! turns. The best of many rounds counts: the work is always the same, and a disturbed round only
+//! takes longer.
 
 use std::time::Instant;
 
@@ -22,15 +23,15 @@ use crate::progress::Progress;
 use crate::report::Table;
 
 const ROUNDS: usize = 40;
-/// Pages that are touched in a round.
+/// The pages that a round touches.
 const COUNT: u64 = 1 << 14;
-/// Page tables that have one page each, where tables are what is measured.
+/// The page tables of a sparse address space, each of which has one page.
 const TABLES: u64 = 1 << 11;
-/// Pages of a page table.
+/// The pages that a page table maps.
 const ENTRIES: u64 = 512;
-/// Frames: twice what is needed, so that no watermark is near.
+/// The frames of the machine: twice as many as the pages, so that no watermark is near.
 const FRAMES: Pages = Pages(1 << 15);
-/// Pages that go back together, as an address space does it.
+/// The pages that go back together, as when an address space frees them.
 const TOGETHER: usize = 31;
 
 const STEPS: [&str; 9] = [
@@ -45,7 +46,7 @@ const STEPS: [&str; 9] = [
     "exit by tables, of a table with one page",
 ];
 
-/// What each step is compared with.
+/// For each step, the position of the step that it is compared with.
 const FLOORS: [usize; STEPS.len()] = [0, 1, 0, 0, 1, 1, 1, 7, 7];
 
 /// Measures every step.
@@ -91,7 +92,7 @@ fn measure(rounds: usize, progress: &Progress) -> Result<Table, Error> {
 struct Small {
     host: Host,
     manager: Manager<Host>,
-    /// Emptied upwards, and table by table.
+    /// The first empties address spaces upwards, the second one table by table.
     spaces: [Spaces<Host>; 2],
 }
 
@@ -119,7 +120,7 @@ impl Small {
         })
     }
 
-    /// Nanoseconds per page of every step.
+    /// Runs every step once and returns the nanoseconds per page of each.
     fn round(&self) -> [f64; STEPS.len()] {
         let (taken, given) = self.pages_alone();
         let one_by_one = self.mapped(0);
@@ -165,7 +166,7 @@ impl Small {
         (taken, given)
     }
 
-    /// Everything touched at once, and then the end.
+    /// The cost of touching all pages at once, and of the exit that follows.
     fn filled(&self, nth: usize) -> (f64, f64) {
         let space = self.mapped(nth);
         let at_once = ns_per(COUNT, || {
@@ -178,7 +179,7 @@ impl Small {
         (at_once, exit)
     }
 
-    /// The end of an address space whose page tables have one page each.
+    /// The cost of the exit of an address space whose page tables have one page each.
     fn sparse(&self, nth: usize) -> f64 {
         let space = self.space(nth, TABLES * ENTRIES);
         for table in 0..TABLES {

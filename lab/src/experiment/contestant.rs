@@ -1,5 +1,5 @@
-//! What the experiments about dying address spaces share: who is compared, what of a race becomes a
-//! metric, and the tables that both reports have.
+//! The parts that the experiments about dying address spaces share: the ways to empty one, the
+//! metrics of a race, and the tables that both reports have.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ use crate::report::Table;
 use crate::report::value::human;
 use crate::workload::victim::{Raced, Who};
 
-/// What is measured of a race.
+/// The metrics of a race.
 pub(super) mod metrics {
     use crate::metric::{Metric, Unit};
 
@@ -30,13 +30,13 @@ pub(super) mod metrics {
     pub(in crate::experiment) const LRU_WAIT: Metric = Metric::lower("lru_wait_ns", Unit::Nanos);
 }
 
-/// A way to empty an address space, with so many helpers.
+/// A way to empty an address space, with a number of helpers.
 #[derive(Clone, Debug)]
 pub(super) struct Contestant {
     pub(super) name: String,
     pub(super) reaping: Reaping,
     pub(super) helpers: usize,
-    /// Whether zone locks are held for a batch at most, as in ours.
+    /// Whether a CPU holds a zone lock for a batch at most, as in `ours`.
     pub(super) bounded: bool,
 }
 
@@ -47,7 +47,7 @@ impl fmt::Display for Contestant {
 }
 
 impl Contestant {
-    /// The last user without help, as in Linux.
+    /// The last user without helpers, as in Linux.
     pub(super) fn alone() -> Self {
         Self {
             name: "exit alone".to_owned(),
@@ -57,7 +57,7 @@ impl Contestant {
         }
     }
 
-    /// With `helpers` helpers, all of whom go about it as `reaping` says.
+    /// The last user with `helpers` helpers, which empty the space as `reaping` says.
     pub(super) fn helped(reaping: Reaping, helpers: usize) -> Self {
         let plural = if helpers == 1 { "" } else { "s" };
         Self {
@@ -68,7 +68,8 @@ impl Contestant {
         }
     }
 
-    /// The same with bounded holds of zone locks, which is what limits many helpers.
+    /// This contestant with bounded holds of zone locks; unbounded ones are what limits many
+    /// helpers.
     pub(super) fn bounded(self) -> Self {
         Self {
             name: format!("bounded, {}", self.name),
@@ -77,7 +78,7 @@ impl Contestant {
         }
     }
 
-    /// How it goes about it, without the number of helpers.
+    /// The name of the way, without the number of helpers.
     pub(super) fn way(&self) -> String {
         match (self.helpers, self.bounded) {
             (0, _) => "exit alone".to_owned(),
@@ -86,7 +87,8 @@ impl Contestant {
         }
     }
 
-    /// Linux, but emptied as `reaping` says: nothing else differs unless it is bounded.
+    /// Unpatched Linux, but spaces are emptied as `reaping` says, and holds are ours if they are
+    /// bounded.
     pub(super) fn design(&self) -> Design {
         let linux = Design {
             reaping: self.reaping,
@@ -102,7 +104,7 @@ impl Contestant {
     }
 }
 
-/// What every race is measured by.
+/// The metrics that every race has, with their values.
 pub(super) fn common(raced: &Raced) -> Vec<(Metric, f64)> {
     let wait = |class| raced.lock(class).wait.0 as f64;
     vec![
@@ -121,12 +123,12 @@ pub(super) fn common(raced: &Raced) -> Vec<(Metric, f64)> {
     ]
 }
 
-/// A time of the last user and of the helpers together, in nanoseconds.
+/// A time of the last user plus that of the helpers, in nanoseconds.
 pub(super) fn both(raced: &Raced, time: impl Fn(&Raced, Who) -> Nanos) -> f64 {
     (time(raced, Who::Exit).0 + time(raced, Who::Helpers).0) as f64
 }
 
-/// Locks that somebody waited for, the longest first.
+/// The locks that a task waited for, those with the longest waits first.
 pub(super) fn waited_for(raced: &Raced) -> Vec<LockClass> {
     let mut classes = LockClass::ALL.to_vec();
     classes.retain(|class| raced.lock(*class).wait.0 > 0);
@@ -134,8 +136,9 @@ pub(super) fn waited_for(raced: &Raced) -> Vec<LockClass> {
     classes
 }
 
-/// What limits a race besides its work, with its share of the time all ran: the spinlock waited for
-/// longest, or taking free locks and moving cache lines if that takes more.
+/// The limit of a race besides its work, with its share of the time that all tasks ran: the
+/// spinlock with the longest waits, or taking free locks and moving cache lines if that takes more
+/// time.
 pub(super) fn limiter(raced: &Raced) -> String {
     let ran = both(raced, Raced::ran).max(1.0);
     let spun: Vec<LockClass> = waited_for(raced)
@@ -156,10 +159,10 @@ pub(super) fn limiter(raced: &Raced) -> String {
     format!("{name}, {percent:.0} % of running")
 }
 
-/// What takes less of the time does not limit.
+/// The least share of the running time, in percent, that counts as a limit.
 const LIMITS_FROM_PERCENT: f64 = 5.0;
 
-/// Who waited for which locks in the races of the first seed.
+/// A table of the waits for each lock in the races of the first seed.
 pub(super) fn waits<'a>(races: impl Iterator<Item = (&'a str, &'a Raced)>) -> Table {
     let mut rows = Vec::new();
     for (name, raced) in races {
@@ -199,7 +202,7 @@ pub(super) fn waits<'a>(races: impl Iterator<Item = (&'a str, &'a Raced)>) -> Ta
     }
 }
 
-/// One thing that ours must reach.
+/// One target that ours must reach.
 #[derive(Clone, Debug)]
 pub(super) struct Target {
     pub(super) what: &'static str,
@@ -208,11 +211,11 @@ pub(super) struct Target {
     pub(super) is_met: bool,
 }
 
-/// Waits for page tables, of those of ascending.
+/// The most that ours may wait for page tables, in percent of ascending's wait.
 const WAIT_PERCENT_MAX: f64 = 1.0;
 
-/// That ours waits for page tables hardly ever: so many percent of what ascending does, and longer than
-/// the patch in `above` of so many `cases`.
+/// The two targets on page-table waits: `percent`, ours against ascending, is at most 1 %; and ours
+/// never waits longer than the patch, which it did in `above` of `cases`.
 pub(super) fn waits_hardly(percent: f64, (above, cases): (usize, usize)) -> [Target; 2] {
     [
         Target {
@@ -230,7 +233,7 @@ pub(super) fn waits_hardly(percent: f64, (above, cases): (usize, usize)) -> [Tar
     ]
 }
 
-/// What must be reached, and whether it is.
+/// A table of the targets, with a verdict on each.
 pub(super) fn targets(targets: &[Target]) -> Table {
     let row = |target: &Target| {
         vec![

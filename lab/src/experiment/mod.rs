@@ -1,7 +1,7 @@
 //! The catalog: every published experiment, by name.
 //!
 //! An experiment asks one question. It gets its options, measures, and returns one report per
-//! machine it looked at; how a report prints is not its business.
+//! machine it looked at; it does not know how a report is printed.
 
 mod contestant;
 mod drain;
@@ -12,30 +12,26 @@ mod reaper;
 mod rss_accuracy;
 mod rss_cost;
 mod rss_memory;
+mod selftest;
 mod vmstat;
 
-use std::num::NonZeroUsize;
-use std::thread;
-
-use plimsoll_sim::profile::Card;
-
 use crate::error::Error;
+use crate::options::Options;
 use crate::progress::Progress;
 use crate::report::Report;
-use crate::selftest;
 
-/// One question, and how to answer it.
+/// One question, and the function that answers it.
 #[derive(Clone, Copy, Debug)]
 pub struct Experiment {
-    /// As `plimsoll reproduce` knows it.
+    /// The name that `plimsoll reproduce` accepts.
     pub name: &'static str,
     /// The question in one line.
     pub title: &'static str,
-    /// Measures and reports.
+    /// The function that measures and reports.
     pub run: fn(&Options, &Progress) -> Result<Vec<Report>, Error>,
 }
 
-/// What `plimsoll reproduce` runs when no experiment is named, in this order.
+/// The experiments that `plimsoll reproduce` runs, in this order, when the user names none.
 pub const CATALOG: &[Experiment] = &[
     vmstat::EXPERIMENT,
     drain::EXPERIMENT,
@@ -49,7 +45,7 @@ pub const CATALOG: &[Experiment] = &[
     oom_storm::EXPERIMENT,
 ];
 
-/// Experiments that run only when named.
+/// Experiments that run only when the user names them.
 const HIDDEN: &[Experiment] = &[selftest::EXPERIMENT];
 
 /// The experiment called `name`.
@@ -69,89 +65,9 @@ pub fn find(name: &str) -> Result<&'static Experiment, Error> {
     found.ok_or_else(|| Error::unknown("experiment", name, &names))
 }
 
-/// What the user asked of an experiment.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// The seeds to run, each on every design.
-    pub seeds: Vec<u64>,
-    /// How many cases run at once.
-    pub jobs: NonZeroUsize,
-    /// One card of costs, or every card the experiment reports.
-    pub card: Option<Card>,
-    /// How much to measure.
-    pub effort: Effort,
-    /// Whether every case runs twice.
-    pub determinism: Determinism,
-}
-
-impl Options {
-    /// Seeds 1 to `seeds` on all CPUs, in full, each case once.
-    #[must_use]
-    pub fn of_seeds(seeds: u64) -> Self {
-        Self {
-            seeds: (1..=seeds).collect(),
-            jobs: thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
-            card: None,
-            effort: Effort::Full,
-            determinism: Determinism::Trust,
-        }
-    }
-}
-
-/// How much an experiment measures.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Effort {
-    /// Everything its report needs.
-    Full,
-    /// Enough to see that it works: shorter runs, fewer machines.
-    Quick,
-}
-
-/// Whether a run is believed to be a function of its inputs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Determinism {
-    /// Each case runs once.
-    Trust,
-    /// Each case runs twice, and a difference is an error.
-    Check,
-}
-
-/// The `names` that `name` may have meant, best first, at most three.
-#[must_use]
-pub fn nearest<'a>(name: &str, names: &[&'a str]) -> Vec<&'a str> {
-    let name = name.to_lowercase();
-    let likeness = |known: &str| {
-        // A name cut short is meant, however much of it is missing.
-        let begins = !name.is_empty() && known.starts_with(&name);
-        if begins {
-            1.0
-        } else {
-            strsim::normalized_damerau_levenshtein(&name, known)
-        }
-    };
-    let mut near: Vec<(f64, &str)> = names
-        .iter()
-        .map(|known| (likeness(known), *known))
-        .filter(|(likeness, _)| *likeness >= 0.5)
-        .collect();
-    near.sort_by(|(one, _), (other, _)| other.total_cmp(one));
-    near.into_iter().map(|(_, known)| known).take(3).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const NAMES: [&str; 4] = ["vmstat", "drain", "grace-72", "grace-72-kasan"];
-
-    #[test]
-    fn slips_find_the_name_that_was_meant() {
-        assert_eq!(nearest("vmstta", &NAMES), ["vmstat"]);
-        assert_eq!(nearest("Drian", &NAMES), ["drain"]);
-        assert_eq!(nearest("grace", &NAMES), ["grace-72", "grace-72-kasan"]);
-        assert_eq!(nearest("turin-316", &NAMES), [""; 0]);
-        assert_eq!(nearest("", &NAMES), [""; 0]);
-    }
 
     #[test]
     fn an_unknown_experiment_is_bad_input_and_offers_names() {

@@ -25,11 +25,11 @@ use crate::compare::Comparison;
 use crate::designs;
 use crate::error::Error;
 use crate::exact::pages::History;
-use crate::experiment::{Determinism, Effort, Options};
 use crate::holds;
 use crate::locks;
 use crate::machines;
 use crate::metric::Unit;
+use crate::options::{Determinism, Effort, Options};
 use crate::progress::Progress;
 use crate::report::value::human;
 use crate::report::{Report, Table};
@@ -106,7 +106,13 @@ pub fn run(options: &ReplayOptions, progress: &Progress) -> Result<(Report, Reco
         .zip(performed)
         .collect();
 
-    let mut report = Report::new("replay", &profile.name, options.card, &runs);
+    let mut report = Report::new(
+        "replay",
+        &profile.name,
+        options.card,
+        runs.seeds(),
+        runs.hash(),
+    );
     report.rows = runs.rows(|_, _| None);
     report.verdicts = runs.verdicts(0);
     report.tables = recording.summary.tables();

@@ -10,7 +10,7 @@ use plimsoll_mm::units::Order;
 
 use crate::trace::{Event, Recording};
 
-/// Who does what, when.
+/// What each CPU does, and when.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Plan {
     /// The recorded numbers of the CPUs that take part.

@@ -1,28 +1,28 @@
-//! Figures by key: what a table shows before it is text, so that one recording reads as a table and
-//! two read side by side.
+//! Figures by key: the content of a table before it is text, so that one recording reads as a table
+//! and two read side by side.
 
 use super::Table;
 use super::value::{NOTHING, human, ratio_of};
 use crate::metric::Unit;
 
-/// Rows of a table that is shown among others; `--table NAME` shows all.
+/// The most rows of a table that is shown among others; `--table NAME` shows all.
 pub const ROWS_MAX: usize = 20;
 
 /// One table of a recording, as numbers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figures {
-    /// As `--table` takes it.
+    /// The name that `--table` accepts.
     pub name: &'static str,
-    /// What it shows.
+    /// The table's title.
     pub title: &'static str,
-    /// How to read it, and what the recording does not say; may be empty.
+    /// Advice on how to read the table, and on what the recording does not say; may be empty.
     pub note: String,
-    /// The heads of the columns that say what a row is of.
+    /// The heads of the key columns, which say what a row is about.
     pub keys: Vec<&'static str>,
-    /// How many of these, from the first on, say that a row of another recording is of the same; the
-    /// others, such as process ids, differ between recordings.
+    /// The number of key columns, from the first on, in which rows of two recordings must agree to
+    /// be compared. The others, such as process ids, differ between recordings.
     pub same: usize,
-    /// Where these columns stand.
+    /// The side of the numbers on which the key columns stand.
     pub keys_stand: Stand,
     /// The columns of numbers.
     pub measures: Vec<Measure>,
@@ -30,7 +30,7 @@ pub struct Figures {
     pub lines: Vec<Line>,
 }
 
-/// Where the columns stand that say what a row is of.
+/// The side of the numbers on which the key columns stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stand {
     /// Before the numbers.
@@ -42,18 +42,18 @@ pub enum Stand {
 /// One column of numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Measure {
-    /// Its head.
+    /// The head of the column.
     pub head: &'static str,
-    /// Its name for programs and beside another recording: the unit is the last word for a time.
+    /// Its name for programs and beside another recording; for a time, the last word is the unit.
     pub name: &'static str,
-    /// What one of it is.
+    /// The unit of its numbers.
     pub unit: Unit,
 }
 
 /// One row.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Line {
-    /// What it is of: as many as there are key columns.
+    /// Its keys, one for each key column.
     pub keys: Vec<String>,
     /// Its numbers, one for each measure; `None` where the recording has none.
     pub values: Vec<Option<f64>>,
@@ -68,7 +68,7 @@ impl Measure {
 }
 
 impl Line {
-    /// A row of which every number is known.
+    /// A row in which every number is known.
     #[must_use]
     pub fn full(keys: Vec<String>, values: impl IntoIterator<Item = f64>) -> Self {
         let values = values.into_iter().map(Some).collect();
@@ -82,7 +82,7 @@ impl Line {
 }
 
 impl Figures {
-    /// As a table of its own, of at most `rows_max` rows.
+    /// These figures as a table of their own, with at most `rows_max` rows.
     #[must_use]
     pub fn table(&self, rows_max: usize) -> Table {
         let in_order = |keys: Vec<String>, numbers: Vec<String>| match self.keys_stand {
@@ -101,7 +101,8 @@ impl Figures {
         }
     }
 
-    /// Beside those of another recording: a row for each number of each key, A's keys first.
+    /// These figures (A) beside those of another recording (B): a row for each number of each key,
+    /// A's keys first.
     #[must_use]
     pub fn beside(&self, other: &Self, rows_max: usize) -> Table {
         let here = self
@@ -130,7 +131,7 @@ impl Figures {
         }
     }
 
-    /// The numbers of one row in both; what the row is of stands before the first number only.
+    /// The numbers of one row in both recordings; the keys stand before the first number only.
     fn rows_beside(&self, a: Option<&Line>, b: Option<&Line>) -> Vec<Vec<String>> {
         let key = |nth: usize| {
             let [a, b] = [a, b].map(|line| line.map_or("", |line| line.keys[nth].as_str()));
@@ -155,7 +156,7 @@ impl Figures {
         self.measures.iter().enumerate().map(row).collect()
     }
 
-    /// The row that is of the same.
+    /// The row that agrees with `keys` in the first [`Figures::same`] columns.
     #[must_use]
     pub fn line(&self, keys: &[String]) -> Option<&Line> {
         let same = |line: &&Line| line.keys[..self.same] == keys[..self.same];

@@ -30,7 +30,7 @@ pub fn render(report: &Report) -> String {
     serde_json::to_string(&object).expect("text and finite numbers always serialise")
 }
 
-/// Renders what the bench called `name` found, without a newline.
+/// Renders the results of the bench called `name`, without a newline.
 ///
 /// # Panics
 /// Never: as [`render`].
@@ -45,7 +45,7 @@ pub fn render_bench(name: &str, found: &Found) -> String {
     serde_json::to_string(&object).expect("text and numbers always serialise")
 }
 
-/// Renders what an exact replay found, without a newline.
+/// Renders the outcome of an exact replay, without a newline.
 ///
 /// # Panics
 /// Never: as [`render`].

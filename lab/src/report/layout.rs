@@ -10,7 +10,7 @@ use crate::stats::Verdict;
 
 /// One thing to draw.
 pub(super) enum Block {
-    /// What the report is of.
+    /// The title of the report.
     Title(String),
     /// Prose, to be wrapped.
     Text(String),
@@ -23,11 +23,11 @@ pub(super) enum Block {
 pub(super) struct Grid {
     pub(super) caption: String,
     pub(super) columns: Vec<Column>,
-    /// By row; as many cells as columns.
+    /// Rows of as many cells as there are columns.
     pub(super) rows: Vec<Vec<String>>,
 }
 
-/// The head of a column and how its cells stand.
+/// The head of a column, and the side on which its cells are aligned.
 pub(super) struct Column {
     pub(super) head: String,
     pub(super) align: Align,
@@ -39,10 +39,10 @@ pub(super) enum Align {
     Right,
 }
 
-/// Characters between two columns.
+/// The number of characters between two columns.
 const GAP: usize = 2;
 
-/// Everything `report` shows, in grids of at most `width` characters where that is possible.
+/// Everything that `report` shows, in grids of at most `width` characters where that is possible.
 pub(super) fn blocks(report: &Report, width: usize) -> Vec<Block> {
     let mut blocks = vec![Block::Title(title(report))];
     blocks.extend(
@@ -108,7 +108,8 @@ fn seed_list(seeds: &[u64]) -> String {
     }
 }
 
-/// The first column says what a row is of and stands left, unless that is what the last one does.
+/// The first column names the rows and is aligned left, unless the last column names them and the
+/// first has only numbers.
 fn columns(table: &Table) -> Vec<Column> {
     let columns = table.columns.iter().enumerate();
     let mut columns: Vec<Column> = columns.map(text_column(&table.rows)).collect();
@@ -123,7 +124,7 @@ fn columns(table: &Table) -> Vec<Column> {
     columns
 }
 
-/// Numbers stand right, so that digits line up; a column with any other text stands left.
+/// Numbers are aligned right, so that digits line up; a column with any other text is aligned left.
 fn text_column(rows: &[Vec<String>]) -> impl Fn((usize, &String)) -> Column {
     move |(nth, head)| {
         let cells = rows.iter().filter_map(|row| row.get(nth));
@@ -175,7 +176,7 @@ fn design_by_metric(rows: &[Row], width: usize) -> Vec<Grid> {
     groups.into_iter().map(transpose).collect()
 }
 
-/// The column of a metric, and the one of its published values if there are any.
+/// The column of a metric, and that of its published values if there are any.
 fn metric_columns(rows: &[Row], designs: &[&str], name: &str) -> Vec<(Column, Vec<String>)> {
     let row_of = |design: &str| {
         rows.iter()
@@ -203,7 +204,7 @@ fn metric_columns(rows: &[Row], designs: &[&str], name: &str) -> Vec<(Column, Ve
     columns
 }
 
-/// The name, with the unit where neither the name nor its values show it.
+/// The name of a metric, with the unit where neither the name nor its values show it.
 fn metric_head(metric: &Metric) -> String {
     match metric.unit {
         Unit::Nanos => metric
@@ -279,7 +280,7 @@ fn verdicts(rows: &[VerdictRow]) -> Vec<Grid> {
     against.into_iter().map(grid).collect()
 }
 
-/// The verdict in few words, with what it means for the user.
+/// The verdict in few words, and whether it is better or worse.
 fn words(row: &VerdictRow) -> String {
     let lower_is = |better| {
         if row.metric.better == better {

@@ -3,7 +3,7 @@
 use super::Report;
 use super::layout::{self, Align, Block, Grid, blocks};
 
-/// Wider than a terminal: Markdown is read rendered, and scrolls.
+/// Wider than a terminal, because Markdown is read rendered and can scroll.
 const WIDTH: usize = 120;
 
 /// Renders `report` with a newline at the end.
@@ -64,7 +64,7 @@ fn draw(grid: &Grid) -> String {
     lines.join("\n")
 }
 
-/// A cell must not end its column, nor its line.
+/// Escapes whatever would end a cell's column or line.
 fn escape(text: &str) -> String {
     text.replace('|', "\\|").replace('\n', "<br>")
 }

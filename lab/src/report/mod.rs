@@ -1,7 +1,7 @@
-//! What an experiment found, and how it reads: JSON, a terminal table, Markdown.
+//! The results of an experiment, and the ways to render them: JSON, a terminal table, Markdown.
 //!
-//! A report is data; measuring fills it and the files beside this one render it. A number
-//! never travels without its unit, its interval and the seeds behind it.
+//! A report is data: experiments fill it, and the files beside this one render it. A number never
+//! travels without its unit, its interval and the seeds behind it.
 
 pub mod figures;
 pub mod json;
@@ -13,45 +13,47 @@ pub mod value;
 
 use plimsoll_sim::profile::Card;
 
-use crate::compare::Comparison;
 use crate::metric::Metric;
 use crate::stats;
 
-/// What one experiment found on one machine.
+/// The results of one experiment on one machine.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// The experiment's name in the catalog.
     pub experiment: String,
     /// The machine it ran on.
     pub machine: String,
-    /// Which card of costs: `low`, `mid` or `high`.
+    /// The card of costs: `low`, `mid` or `high`.
     pub card: String,
-    /// The seeds of every design.
+    /// The seeds on which every design ran.
     pub seeds: Vec<u64>,
-    /// One hash for everything that happened in the runs of `rows`; not in those of `tables`.
+    /// One hash for everything that happened in the runs of `rows`; it leaves out other runs of
+    /// `tables`.
     pub hash: u64,
-    /// Design × metric.
+    /// A row for each design and metric.
     pub rows: Vec<Row>,
-    /// Designs against each other.
+    /// The comparisons of designs with each other.
     pub verdicts: Vec<VerdictRow>,
-    /// Whatever the experiment shows beyond design × metric.
+    /// Tables of results that do not fit `rows`.
     pub tables: Vec<Table>,
-    /// What it means, in one paragraph.
+    /// The conclusion, in one paragraph.
     pub finding: String,
-    /// What the user should know about the input; printed to standard error, not rendered.
+    /// Warnings about the input; the caller prints them to standard error, and renderers leave them
+    /// out.
     pub warnings: Vec<String>,
 }
 
 impl Report {
-    /// A report of `runs` without rows, tables or finding yet.
+    /// A report of runs on these seeds without rows, tables or finding yet. `hash` is that of
+    /// everything that happened in the runs.
     #[must_use]
-    pub fn new(experiment: &str, machine: &str, card: Card, runs: &Comparison) -> Self {
+    pub fn new(experiment: &str, machine: &str, card: Card, seeds: &[u64], hash: u64) -> Self {
         Self {
             experiment: experiment.to_owned(),
             machine: machine.to_owned(),
             card: card.name().to_owned(),
-            seeds: runs.seeds().to_vec(),
-            hash: runs.hash(),
+            seeds: seeds.to_vec(),
+            hash,
             rows: Vec::new(),
             verdicts: Vec::new(),
             tables: Vec::new(),
@@ -61,38 +63,38 @@ impl Report {
     }
 }
 
-/// What one design measured of one metric.
+/// The measurement of one metric for one design.
 #[derive(Clone, Debug)]
 pub struct Row {
     /// The design's name.
     pub design: String,
-    /// What was measured.
+    /// The metric that was measured.
     pub metric: Metric,
-    /// Its median over the seeds.
+    /// The median over the seeds, with its interval.
     pub estimate: stats::Estimate,
-    /// What the thread reported for it, in the same unit.
+    /// The value that the thread reported, in the same unit.
     pub published: Option<f64>,
 }
 
-/// Design B against design A on one metric.
+/// The comparison of design B with design A on one metric.
 #[derive(Clone, Debug)]
 pub struct VerdictRow {
-    /// What is compared.
+    /// The metric that is compared.
     pub metric: Metric,
-    /// The design compared against.
+    /// The design that B is compared with.
     pub a: String,
-    /// The design in question.
+    /// The design that is compared with A.
     pub b: String,
-    /// B over A, and what it says.
+    /// The ratio of B to A, and its verdict.
     pub comparison: stats::Comparison,
 }
 
-/// A table of text, for what does not fit design × metric.
+/// A table of text, for results that do not fit design × metric.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Table {
-    /// What it shows.
+    /// The caption.
     pub title: String,
-    /// How to read it; may be empty.
+    /// Advice on how to read the table; may be empty.
     pub note: String,
     /// The head of each column.
     pub columns: Vec<String>,

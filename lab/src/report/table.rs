@@ -40,7 +40,7 @@ fn draw(grid: &Grid, width: usize) -> String {
     let rule = LineStyle::none().fill('-');
     table.load_style(presets::NOTHING.header_separator(rule));
     table.set_content_arrangement(ContentArrangement::Dynamic);
-    // The padding of the last column is taken away again.
+    // The width is two more, because the padding of the last column is removed below.
     table.set_width(u16::try_from(width + 2).unwrap_or(u16::MAX));
     table.set_header(
         grid.columns
@@ -55,11 +55,11 @@ fn draw(grid: &Grid, width: usize) -> String {
     }
     for (nth, column) in table.column_iter_mut().enumerate() {
         column.set_padding((0, 2));
-        // Lines break between words only, if need be beyond the width.
+        // A line breaks between words only, even if it then passes the width.
         let word = u16::try_from(longest_word(grid, nth) + 2).unwrap_or(u16::MAX);
         column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(word)));
     }
-    // So is that of the rule.
+    // The rule has that padding, too, so it loses two dashes.
     let rule_end = |line: &str| {
         line.strip_suffix("----------")
             .map(|rest| format!("{rest}--------"))

@@ -3,7 +3,7 @@
 use crate::metric::Unit;
 use crate::stats::Estimate;
 
-/// What a cell without a value shows.
+/// The text of a cell without a value.
 pub const NOTHING: &str = "–";
 
 /// `value` with the unit that keeps it short: `35.76 ms`, `872`, `0.42 %`.
@@ -29,7 +29,7 @@ pub fn human_ratio(ratio: &Estimate) -> String {
     format!("{median} [{low}–{high}]")
 }
 
-/// B over A without an interval: `0.134`; nothing over nothing is no ratio.
+/// The ratio of B to A without an interval: `0.134`; [`NOTHING`] if both are zero.
 #[must_use]
 pub fn ratio_of(a: f64, b: f64) -> String {
     three_digits(b / a)
@@ -48,7 +48,7 @@ fn join(number: &str, suffix: &str) -> String {
     }
 }
 
-/// What a number is divided by, how precisely it prints, and what follows it.
+/// The way a number prints: what it is divided by, how precisely it prints, and what follows it.
 struct Scale {
     divisor: f64,
     decimals: Decimals,
@@ -57,7 +57,8 @@ struct Scale {
 
 enum Decimals {
     Fixed(usize),
-    /// None for whole numbers and from a thousand on, else as many as show three digits.
+    /// No decimals for whole numbers and from a thousand on; otherwise as many as show three
+    /// digits.
     Needed,
 }
 

@@ -1,4 +1,4 @@
-//! When the periodic work runs: firings by CPU, how many at once, and what the shepherd does.
+//! The runs of the periodic work: firings by CPU, how many at once, and what the shepherd does.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -15,22 +15,22 @@ use crate::stats::median;
 pub struct Firings {
     /// Each run of `vmstat_update`, in order of time.
     pub firings: Vec<Firing>,
-    /// When the shepherd (`vmstat_shepherd`) began a round.
+    /// The times at which the shepherd (`vmstat_shepherd`) began a round.
     pub rounds_ns: Vec<u64>,
-    /// How many CPUs it woke in each round.
+    /// The number of CPUs that it woke in each round.
     pub kicks: Vec<u64>,
-    /// When a tick was, and how far apart ticks are; a length of 0 if the recording has no HZ.
+    /// The time of a tick, and the length of ticks, which is 0 if the recording has no HZ.
     tick: Tick,
 }
 
 /// One run of `vmstat_update`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Firing {
-    /// When it began.
+    /// The time at which it began.
     pub time_ns: u64,
-    /// On which CPU.
+    /// The CPU on which it ran.
     pub cpu: u32,
-    /// Whether the shepherd queued it; else its own timer did.
+    /// True if the shepherd queued it; false if its own timer did.
     pub kicked: bool,
 }
 
@@ -41,7 +41,8 @@ struct Tick {
 }
 
 impl Firings {
-    /// Of a recording that has `workqueue_execute_start` of these two functions; else nothing.
+    /// The firings of `recording`; they show only in `workqueue_execute_start` events of both
+    /// functions.
     #[must_use]
     pub fn of(recording: &Recording) -> Self {
         let header = &recording.header;
@@ -94,7 +95,8 @@ impl Firings {
         found
     }
 
-    /// How often each CPU's work ran and how far apart; all CPUs first.
+    /// The number of runs on each CPU, and the intervals between them; the first row is of all
+    /// CPUs.
     #[must_use]
     pub fn by_cpu(&self) -> Figures {
         let mut cpus: BTreeMap<u32, Vec<Firing>> = BTreeMap::new();
@@ -143,7 +145,7 @@ impl Firings {
         }
     }
 
-    /// How many runs began at once, for several meanings of "at once".
+    /// The most runs that began at once, for several meanings of "at once".
     #[must_use]
     pub fn crowding(&self) -> Figures {
         let starts = || self.firings.iter().map(|firing| Nanos(firing.time_ns));
@@ -178,7 +180,7 @@ impl Firings {
         same.map(<[_]>::len).max().unwrap_or(0)
     }
 
-    /// The shepherd's rounds.
+    /// A table of the shepherd's rounds.
     #[must_use]
     pub fn shepherd(&self) -> Figures {
         let between = self
@@ -219,8 +221,8 @@ impl Firings {
 }
 
 impl Tick {
-    /// Where ticks are follows from the jiffies that timer events print; without any, from a clock
-    /// that counts from a tick on.
+    /// The ticks of a recording. Their phase follows from the jiffies that timer events print;
+    /// without such events, the clock is taken to begin at a tick.
     fn of(Recording { header, events }: &Recording) -> Self {
         let Header { hz, .. } = header;
         let length_ns = 1_000_000_000_u64.checked_div(u64::from(*hz)).unwrap_or(0);
@@ -232,7 +234,8 @@ impl Tick {
             }
             _ => None,
         };
-        // A jiffy is printed at its tick or later, so the earliest is nearest to the tick.
+        // A jiffy is printed at its tick or later, so the smallest difference is nearest to the
+        // tick.
         let earliest = events.iter().filter_map(phase).min().unwrap_or(0);
         let phase_ns = earliest.rem_euclid(i128::from(length_ns.max(1)));
         Self {

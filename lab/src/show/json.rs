@@ -1,4 +1,5 @@
-//! What recordings show as one JSON object on one line. Other programs read it: keys are only added.
+//! The tables of recordings as one JSON object on one line. Other programs read it: keys are only
+//! added.
 
 use serde::Serialize;
 
@@ -8,7 +9,8 @@ use crate::report::figures::{Figures, Line};
 /// The version of the shape, raised when a key changes its meaning.
 const SCHEMA: u32 = 1;
 
-/// Renders every row of every table without a newline, numbers in the units that `measures` name.
+/// Renders every row of every table without a newline; numbers have the units that `measures`
+/// names.
 ///
 /// # Panics
 /// Never: no part of it can fail to serialise.

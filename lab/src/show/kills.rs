@@ -1,5 +1,4 @@
-//! The processes that were killed for their memory, in which order, and how each one's memory came
-//! back.
+//! The processes that were killed for their memory, in order, and how the memory of each came back.
 
 use plimsoll_recording::{Event, Recording, What};
 
@@ -9,25 +8,25 @@ use crate::report::figures::{Figures, Line, Measure, Stand};
 /// One victim: the moments of its end, in nanoseconds of the recorded clock.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Victim {
-    /// Its process id.
+    /// The process id.
     pub pid: u32,
     /// The thread that chose it: one that wanted memory, or the victim itself.
     pub chosen_by: u32,
-    /// When it was chosen.
+    /// The time at which it was chosen.
     pub killed_ns: u64,
-    /// When the reaper was told.
+    /// The time at which the reaper was first woken for it.
     pub woken_ns: Option<u64>,
-    /// When the reaper first began.
+    /// The time at which the reaper first began to empty it.
     pub started_ns: Option<u64>,
-    /// When the reaper last ended an attempt that emptied something.
+    /// The time at which the reaper last ended an attempt that emptied something.
     pub finished_ns: Option<u64>,
-    /// How often the reaper let it be.
+    /// The number of attempts that the reaper skipped.
     pub skips: u64,
-    /// When its address space was empty at its end.
+    /// The time at which its exit had emptied its address space.
     pub exited_ns: Option<u64>,
 }
 
-/// Every victim in the order in which they were chosen; each once.
+/// Every victim once, in the order in which they were chosen.
 #[must_use]
 pub fn victims(recording: &Recording) -> Vec<Victim> {
     let mut victims: Vec<Victim> = Vec::new();
@@ -74,7 +73,7 @@ fn note(victims: &mut Vec<Victim>, event: &Event) {
     }
 }
 
-/// The victims in order.
+/// A table of the victims in order; `start_ns` is the time at which the recording began.
 #[must_use]
 pub fn in_order(victims: &[Victim], start_ns: u64) -> Figures {
     let line = |(nth, victim): (usize, &Victim)| {
@@ -109,7 +108,7 @@ pub fn in_order(victims: &[Victim], start_ns: u64) -> Figures {
     }
 }
 
-/// What happened to each victim, in times since its kill.
+/// A table of what happened to each victim, in times since its kill.
 #[must_use]
 pub fn timeline(victims: &[Victim]) -> Figures {
     let line = |(nth, victim): (usize, &Victim)| {

@@ -1,4 +1,4 @@
-//! What a recording shows: its locks, page lists, periodic work and kills as tables.
+//! The tables that a recording shows: its locks, page lists, periodic work and kills.
 //!
 //! A recording of a kernel and one of a simulated run go through the same code, so that two of them
 //! can be laid side by side.
@@ -43,7 +43,7 @@ pub const TABLES: [&str; 10] = [
     "events",
 ];
 
-/// Reads the recording in `file`, or in standard input for `-`, and what is odd about it.
+/// Reads the recording in `file`, or in standard input for `-`; also returns warnings about it.
 ///
 /// # Errors
 /// If the file cannot be read, is no recording, or has no event.
@@ -63,41 +63,41 @@ pub fn open(file: &str) -> Result<(Recording, Vec<String>), Error> {
     Ok((recording, warnings.collect()))
 }
 
-/// What the user asked to see.
+/// The user's choice of what to show.
 #[derive(Clone, Debug, Default)]
 pub struct ShowOptions {
-    /// Only this table, with all its rows; every table that has any if not given.
+    /// The one table to show, with all its rows; if not given, every table that has any.
     pub table: Option<String>,
-    /// Only waits for locks of which a function in the call chain contains one of these.
+    /// Only waits for locks with one of these in a function's name in the call chain; all if empty.
     pub callers: Vec<String>,
 }
 
-/// What one recording shows, or two beside each other.
+/// The tables of one recording, or of two beside each other.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Shown {
-    /// By recording.
+    /// The tables by recording.
     pub figures: Vec<OfRecording>,
-    /// How many rows of a table are shown.
+    /// The most rows of a table that are shown.
     rows_max: usize,
-    /// Whether the table of events is among those shown.
+    /// Whether the table of events is shown.
     with_events: bool,
 }
 
-/// What one recording shows.
+/// The tables of one recording.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OfRecording {
     /// The recording's name.
     pub file: String,
-    /// What it is of.
+    /// A table of what was recorded, and where.
     pub summary: Table,
     /// The chosen tables as numbers, with every row; some may have none.
     pub figures: Vec<Figures>,
 }
 
-/// Shows the recordings of these names: one, or two side by side.
+/// Shows the recordings, each with its name: one, or two side by side.
 ///
 /// # Errors
-/// For a table that does not exist, or one that none of the recordings has anything for.
+/// For a table that does not exist, or one that is empty for every recording.
 pub fn show(recordings: &[(String, Recording)], options: &ShowOptions) -> Result<Shown, Error> {
     let wanted = options.table.as_deref();
     if let Some(name) = wanted.filter(|name| !TABLES.contains(name)) {
@@ -133,11 +133,12 @@ pub fn show(recordings: &[(String, Recording)], options: &ShowOptions) -> Result
 }
 
 impl Shown {
-    /// The summary of each recording, then every table that has rows; of two recordings side by side.
+    /// The summary of each recording, then every table that has rows; two recordings stand side by
+    /// side.
     #[must_use]
     pub fn tables(&self) -> Vec<Table> {
         let mut tables: Vec<Table> = self.figures.iter().map(|of| of.summary.clone()).collect();
-        // The summary counts events; their table is for a user who asks for it.
+        // The summary counts events; their table is printed only on request.
         let listed = |figures: &&Figures| self.with_events || figures.name != "events";
         match self.figures.as_slice() {
             [a, b] => {

@@ -1,9 +1,10 @@
 //! Pages between the zones and the per-CPU lists: which events are one move, and by which path.
 //!
-//! The kernel prints a line for each block and none for where a hold of the zone lock begins or ends.
-//! Blocks that moved one after another on one CPU, in one thread and one zone, are one *move*. A spill
-//! comes directly behind the free that filled the list; a decay inside `vmstat_update`; what is left is
-//! a drain, and so is every block that another CPU put on its list.
+//! The kernel prints a line for each block and none for where a hold of the zone lock begins or
+//! ends. Blocks that moved one after another on one CPU, in one thread and one zone, are one
+//! *move*. What came before a move to the zone tells its path: a spill comes directly behind the
+//! free that filled the list, and a decay comes inside `vmstat_update`. All other moves to the zone
+//! are drains, and so is the move of any block that another CPU put on its list.
 
 use std::collections::HashMap;
 
@@ -12,7 +13,7 @@ use plimsoll_recording::{Event, Recording, What};
 
 use super::zones::Zones;
 
-/// The way pages took.
+/// The path of pages between a zone, a list and a caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Path {
     /// From the zone to a list that was empty.
@@ -37,7 +38,7 @@ impl Path {
         Self::Drain,
     ];
 
-    /// As the tables call it.
+    /// The name in tables.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -50,22 +51,22 @@ impl Path {
     }
 }
 
-/// Blocks that moved one after another.
+/// A move: blocks that moved one after another by one path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Move {
-    /// When the first block moved.
+    /// The time at which the first block moved.
     pub time_ns: u64,
     /// The CPU that moved them.
     pub cpu: u32,
-    /// The way they took.
+    /// The path of the blocks.
     pub path: Path,
-    /// How many pages they are.
+    /// The number of pages in the blocks.
     pub pages: u64,
-    /// Pages of each hold, if the recording says where holds end.
+    /// The pages of each hold, if the recording says where holds end.
     pub holds: Vec<u64>,
 }
 
-/// Every move of a recording, in the order in which they ended.
+/// Every move of a recording, in the order in which the moves ended.
 #[must_use]
 pub fn moves(recording: &Recording) -> Vec<Move> {
     let mut finder = Finder {
@@ -95,7 +96,7 @@ struct Finder {
     moves: Vec<Move>,
 }
 
-/// What is known of one CPU.
+/// The state of one CPU, as far as the recording has shown it.
 #[derive(Default)]
 struct Cpu {
     /// The move in progress.
@@ -110,7 +111,7 @@ struct Open {
     so_far: Move,
     pid: u32,
     zone: Option<usize>,
-    /// The CPU whose list is emptied.
+    /// The CPU whose list is emptied, if the recording has shown it.
     list: Option<u32>,
     order: u8,
     last_pfn: u64,
@@ -147,7 +148,8 @@ impl Finder {
                     open.end_hold();
                 }
             }
-            // An interrupt may come between a free and the hold it leads to.
+            // An interrupt may emit these between a free and the hold that it leads to, so they end
+            // nothing.
             What::ContentionBegin { .. }
             | What::ContentionEnd { .. }
             | What::TimerStart { .. }
@@ -181,10 +183,10 @@ impl Finder {
         }
     }
 
-    /// A block was taken from the zone.
+    /// Notes that a block was taken from the zone.
     fn taken(&mut self, event: &Event, pfn: u64, order: u8, path: Path) {
         let (cpu, zone) = (event.cpu, self.zones.zone(pfn));
-        // Orders may differ: a refill of whole blocks takes what there is.
+        // Orders may differ within a move, because a refill of whole blocks takes what there is.
         let same =
             |open: &Open| open.so_far.path == path && open.pid == event.pid && open.zone == zone;
         if !self.cpu(cpu).open.as_ref().is_some_and(same) {
@@ -201,7 +203,7 @@ impl Finder {
         }
     }
 
-    /// A block went from a list back to the zone.
+    /// Notes that a block went from a list back to the zone.
     fn given(&mut self, event: &Event, pfn: u64, order: u8) {
         let (cpu, pid) = (event.cpu, event.pid);
         let (zone, list) = (self.zones.zone(pfn), self.lists.remove(&pfn));
@@ -222,7 +224,8 @@ impl Finder {
                     open.list = open.list.or(list);
                     return self.add(cpu, pfn, order);
                 }
-                // A spill empties one list; whatever follows it without a free is none.
+                // A spill empties one list, so a block that follows from another one without a free
+                // is drained.
                 match open.so_far.path {
                     Path::Spill => Path::Drain,
                     path => path,
@@ -275,12 +278,13 @@ impl Finder {
         open.since_hold += pages;
     }
 
-    /// Ends the move in progress; `alloc` is the block that is handed out behind it.
+    /// Ends the move in progress; `alloc` is the block that is handed out right after it, if any.
     fn close(&mut self, cpu: u32, alloc: Option<(u64, u8)>) {
         let Some(mut open) = self.cpu(cpu).open.take() else {
             return;
         };
-        // One block that is handed out at once came past the lists, which were in use elsewhere.
+        // A single block that is handed out at once came past the lists, which were in use
+        // elsewhere.
         let single = open.blocks == 1 && alloc == Some((open.last_pfn, open.order));
         if single && open.so_far.path == Path::Refill {
             open.so_far.path = Path::Direct;
@@ -307,7 +311,7 @@ impl Finder {
 
 impl Open {
     fn end_hold(&mut self) {
-        // A hold that moved nothing to or from a list is not of this move.
+        // A hold that moved nothing to or from a list is no part of this move.
         if self.since_hold > 0 {
             self.so_far.holds.push(self.since_hold);
             self.since_hold = 0;

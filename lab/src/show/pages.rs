@@ -1,4 +1,4 @@
-//! Pages per move, and moves by CPU: how long the zone lock is kept, and where.
+//! Pages per move, and moves by CPU: how much moves at once, and where.
 
 use std::collections::BTreeMap;
 
@@ -6,8 +6,9 @@ use super::moves::{Move, Path};
 use crate::metric::Unit;
 use crate::report::figures::{Figures, Line, Measure, Stand};
 
-/// How many pages moved at once, by path: pages per hold as far as the kernel's events tell.
-/// `knows_updates` is whether the recording has runs of `vmstat_update`, which decays are told by.
+/// The pages that moved at once, by path: pages per hold, as far as the kernel's events tell.
+/// `knows_updates` says whether the recording has runs of `vmstat_update`, which tell decays from
+/// drains.
 #[must_use]
 pub fn by_path(moves: &[Move], knows_updates: bool) -> Figures {
     let of = |path: Path| moves.iter().filter(move |one| one.path == path);
@@ -27,7 +28,8 @@ pub fn by_path(moves: &[Move], knows_updates: bool) -> Figures {
     }
 }
 
-/// The same per hold of the zone lock; no rows if the recording does not say where holds end.
+/// The pages per hold of the zone lock, by path; no rows if the recording does not say where holds
+/// end.
 #[must_use]
 pub fn by_hold(moves: &[Move]) -> Figures {
     let of = |path: Path| moves.iter().filter(move |one| one.path == path);

@@ -1,4 +1,4 @@
-//! What a recording is of, in at most twelve lines, and its events by kind.
+//! A summary of a recording in at most twelve lines, and its events by kind.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +9,11 @@ use crate::report::Table;
 use crate::report::figures::{Figures, Line, Measure, Stand};
 use crate::report::value::human;
 
-/// Kinds of events that the summary names; the table `events` has all.
+/// The most kinds of events that the summary names; the table `events` has all.
 const KINDS_MAX: usize = 6;
 
-/// What a recording is of, how long, how much, and what it lacks. `file` is its name.
+/// A table of what was recorded, for how long, how many events there are, and what the recording
+/// lacks. `file` is its name.
 #[must_use]
 pub fn table(file: &str, recording: &Recording) -> Table {
     let header = &recording.header;
@@ -110,7 +111,7 @@ fn events(recording: &Recording) -> String {
     )
 }
 
-/// How many events of each kind, most first.
+/// The number of events of each kind, the most frequent first.
 #[must_use]
 pub fn by_kind(recording: &Recording) -> Figures {
     let mut kinds: Vec<(&str, u64)> = kinds(recording).into_iter().collect();

@@ -1,4 +1,5 @@
-//! Waits for locks in a recording: which begin belongs to which end, and which function waited.
+//! Waits for locks in a recording: pairs each begin with its end, and finds the function that
+//! waited.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -10,20 +11,20 @@ use crate::locks::{LockRow, Waits};
 /// Every wait of a recording, by kind of lock and caller.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Contentions {
-    /// Most waited for first.
+    /// The rows, that with the longest total wait first.
     pub rows: Vec<LockRow>,
-    /// Waits that had not ended when the recording did; they count until then.
+    /// Waits that had not ended when the recording did; they count up to its end.
     pub open: u64,
-    /// Ends of waits that had begun before the recording; they do not count.
+    /// Ends of waits that had begun before the recording did; they do not count.
     pub begun_before: u64,
-    /// Waits of threads that wait for the same lock anew, so that the end of the first was lost;
-    /// they do not count.
+    /// Waits whose end was lost, because the thread began to wait for the same lock anew; they do
+    /// not count.
     pub lost_ends: u64,
 }
 
 impl Contentions {
-    /// The waits of which a function's name in the call chain contains one of `wanted`; all waits
-    /// if nothing is wanted.
+    /// The waits in whose call chain a function's name contains one of `wanted`; all waits if
+    /// `wanted` is empty.
     #[must_use]
     pub fn of(recording: &Recording, wanted: &[String]) -> Self {
         let mut pairs = Pairs {
@@ -43,7 +44,7 @@ impl Contentions {
 }
 
 impl Contentions {
-    /// What a reader of the table must know.
+    /// Remarks that a reader of the table must know.
     #[must_use]
     pub fn note(&self) -> String {
         let waits = |count: u64| {
@@ -109,7 +110,8 @@ impl Pairs<'_> {
                 flags,
                 ref stack,
             } => {
-                // A mutex begins twice when a spinning waiter goes to sleep: one wait.
+                // A mutex prints a second begin when a spinning waiter goes to sleep; both are one
+                // wait.
                 let is_mutex = flags & MUTEX != 0;
                 if !(is_mutex && self.open.contains_key(&(thread, lock))) {
                     let wait = self.wait(event.time_ns, flags, stack);
@@ -140,7 +142,7 @@ impl Pairs<'_> {
 
     fn name(&self, symbol: Symbol) -> Option<&str> {
         let name = self.header.symbols.get(symbol.0 as usize)?;
-        // Without the offset and what the compiler appends.
+        // The name ends before the offset and before what the compiler appends.
         let end = name.find(['+', '.']).unwrap_or(name.len());
         Some(&name[..end])
     }
@@ -174,7 +176,7 @@ impl Pairs<'_> {
     }
 }
 
-/// The flag of `contention_begin` that tells a mutex (Linux: `LCB_F_MUTEX`).
+/// The flag of `contention_begin` that stands for a mutex (Linux: `LCB_F_MUTEX`).
 const MUTEX: u32 = 32;
 
 /// The kind of lock as `perf lock contention` prints it, from the bits of `contention_begin`.
@@ -202,8 +204,8 @@ pub fn kind_of(flags: u32) -> &'static str {
     }
 }
 
-/// Whether a function of the kernel is part of a lock, or of the event itself, so that the caller is
-/// further out.
+/// Returns whether a kernel function is part of a lock, or of the event itself, so that the caller
+/// is further out.
 fn is_lock_function(name: &str) -> bool {
     const PARTS: [&str; 16] = [
         "queued_spin_lock",

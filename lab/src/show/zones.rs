@@ -1,16 +1,16 @@
-//! Which zone a page frame is in, by the `/proc/zoneinfo` that a recording carries.
+//! The zone of a page frame, by the `/proc/zoneinfo` that a recording carries.
 
 use plimsoll_recording::Header;
 
 /// The zones of the recorded computer; none if the recording does not say.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Zones {
-    /// First frame and the frame behind the last, by zone.
+    /// The first frame of each zone, and the frame behind its last.
     spans: Vec<(u64, u64)>,
 }
 
 impl Zones {
-    /// The zones of the text `zoneinfo before`, or of `zoneinfo after` if there is no other.
+    /// The zones in the text `zoneinfo before`, or in `zoneinfo after` if there is no other.
     #[must_use]
     pub fn of(header: &Header) -> Self {
         let text = header.text("zoneinfo before");
@@ -25,7 +25,7 @@ impl Zones {
         self.spans.iter().position(inside)
     }
 
-    /// `spanned` comes before `start_pfn` in the lines of a zone.
+    /// Parses `/proc/zoneinfo`, where `spanned` comes before `start_pfn` in the lines of a zone.
     fn parse(zoneinfo: &str) -> Self {
         let mut spans = Vec::new();
         let mut spanned = 0;

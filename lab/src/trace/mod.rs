@@ -1,10 +1,10 @@
-//! What a replay takes from a recording: allocations, frees and drains of pages, with orders that
-//! this machine has.
+//! The events that a replay takes from a recording: allocations, frees and drains of pages, with
+//! orders that this machine has.
 //!
 //! Linux emits `mm_page_free` for every free. For pages freed in a batch it emits
-//! `mm_page_free_batched` in addition, a little later: that confirms a free, it is not a second
-//! one. Only where a recording has no `mm_page_free` at all are the batched events the frees,
-//! and then their order is not known: Linux prints 0 for all of them.
+//! `mm_page_free_batched` in addition, a little later, which confirms the free and is no second
+//! one. Only in a recording without any `mm_page_free` are the batched events the frees, and then
+//! their order is not known, because Linux prints 0 for all of them.
 
 mod recording;
 mod summary;
@@ -18,24 +18,24 @@ pub use summary::{CpuCount, OrderCount, Summary};
 /// One event of a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// When, on the recorded machine's clock.
+    /// The time on the recorded machine's clock, in nanoseconds.
     pub time_ns: u64,
-    /// On which CPU.
+    /// The CPU on which it happened.
     pub cpu: u32,
-    /// By which thread; 0 is the idle task.
+    /// The thread that ran; 0 is the idle task.
     pub pid: u32,
-    /// What happened.
+    /// The event itself.
     pub event: Event,
 }
 
-/// What happened to a block of pages. `pfn` is the recorded machine's page frame number.
+/// An event of a block of pages. `pfn` is the recorded machine's page frame number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A block was allocated (`mm_page_alloc`).
     Alloc {
-        /// Its first page.
+        /// The block's first page.
         pfn: u64,
-        /// Its size.
+        /// The block's size.
         order: Order,
     },
     /// An allocation got nothing (`mm_page_alloc` without a page).
@@ -45,9 +45,9 @@ pub enum Event {
     },
     /// A block was freed (`mm_page_free`).
     Free {
-        /// Its first page.
+        /// The block's first page.
         pfn: u64,
-        /// Its size.
+        /// The block's size.
         order: Order,
     },
     /// A free was part of a batch (`mm_page_free_batched`).
@@ -57,15 +57,15 @@ pub enum Event {
     },
     /// A block went from a per-CPU list back to the zone (`mm_page_pcpu_drain`).
     PcpuDrain {
-        /// Its first page.
+        /// The block's first page.
         pfn: u64,
-        /// Its size.
+        /// The block's size.
         order: Order,
     },
 }
 
 impl Event {
-    /// The event if it is of pages; an order that is too large is the error.
+    /// The event, or `None` if it is not about pages; an order that is too large is the error.
     fn of(what: &What) -> Result<Option<Self>, u8> {
         let legal = |order: u8| Order::new(order).ok_or(order);
         Ok(Some(match *what {

@@ -1,4 +1,4 @@
-//! A whole recording as what happened: allocations, frees, drains, in order of time.
+//! A whole recording as a list of allocations, frees and drains, in order of time.
 
 use std::collections::HashMap;
 
@@ -11,12 +11,11 @@ use super::{Event, Record};
 /// A recording in memory.
 #[derive(Clone, Debug)]
 pub struct Recording {
-    /// Everything that happened, in order of time: every free once, and no
-    /// [`Event::FreeBatched`].
+    /// All events, in order of time: every free once, and no [`Event::FreeBatched`].
     pub records: Vec<Record>,
-    /// How much of what there was.
+    /// The counts of the recording.
     pub summary: Summary,
-    /// What is odd about the file.
+    /// Warnings about what is odd in the file.
     pub warnings: Vec<Warning>,
 }
 
@@ -24,12 +23,12 @@ impl Recording {
     /// Reads `file` to its end, or standard input for `-`.
     ///
     /// # Errors
-    /// When the file cannot be read, a block is larger than ours can be, or no event is of use.
+    /// When the file cannot be read, a block is larger than ours can be, or no event can be used.
     pub fn read(file: &str) -> Result<Self, ReadError> {
         Self::of(plimsoll_recording::Recording::read(file)?)
     }
 
-    /// Takes what is of use from `contents`.
+    /// Takes the events that a replay can use from `contents`.
     ///
     /// # Errors
     /// As [`Recording::read`].
@@ -78,7 +77,7 @@ impl Recording {
     }
 }
 
-/// Makes every batched event a free, of the order that its page was allocated with.
+/// Makes every batched event a free, of the order that its page was allocated with, or of order 0.
 fn batched_are_the_frees(records: &mut [Record]) {
     let mut live = HashMap::new();
     for record in records {

@@ -1,4 +1,4 @@
-//! How much of what a recording holds, and how well its frees match its allocations.
+//! The counts of a recording, and how well its frees match its allocations.
 //!
 //! A recording is a window on a running machine: pages allocated before it began are freed in
 //! it (unmatched), and pages allocated in it live on (never freed). Neither is an error.
@@ -17,11 +17,11 @@ use crate::report::value::human;
 pub struct Summary {
     /// Lines of the file, comments included.
     pub lines: u64,
-    /// From the first event to the last.
+    /// The nanoseconds from the first event to the last.
     pub duration_ns: u64,
     /// Blocks allocated.
     pub allocs: u64,
-    /// Allocations that got nothing.
+    /// Allocations that failed.
     pub failed_allocs: u64,
     /// Blocks freed.
     pub frees: u64,
@@ -29,11 +29,11 @@ pub struct Summary {
     pub unmatched_frees: u64,
     /// Blocks allocated in the recording and not freed in it.
     pub never_freed: u64,
-    /// Blocks allocated again though no free was seen: perf lost it.
+    /// Blocks allocated again though the recording has no free in between; perf lost it.
     pub lost_frees: u64,
     /// Batched events of pages whose free was seen.
     pub batched_confirmed: u64,
-    /// Batched events of pages that no free was seen of; not counted as frees.
+    /// Batched events of pages whose free was not seen; they do not count as frees.
     pub batched_alone: u64,
     /// Blocks drained from per-CPU lists.
     pub drains: u64,
@@ -41,7 +41,7 @@ pub struct Summary {
     pub by_order: [OrderCount; Order::COUNT],
     /// Allocations and frees on each CPU that had any.
     pub by_cpu: BTreeMap<u32, CpuCount>,
-    /// Other events, by name.
+    /// The number of other events, by name.
     pub ignored: BTreeMap<String, u64>,
 }
 
@@ -63,7 +63,7 @@ pub struct CpuCount {
     pub frees: u64,
 }
 
-/// What is known of a page that was seen.
+/// The state of a page that was seen.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Page {
     Live,

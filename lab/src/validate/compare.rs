@@ -1,35 +1,36 @@
-//! Whether a prediction is good enough.
+//! The comparison of a prediction with a measurement: is the prediction good enough?
 
 use std::fmt;
 
 use super::Seen;
 
-/// How far a predicted 99th percentile may be off, as a share of the real one.
+/// The largest error of a predicted 99th percentile that is accepted, as a share of the real one.
 pub const P99_TOLERANCE: f64 = 0.10;
 
-/// How far a predicted contended share may be off, in shares of all acquisitions.
+/// The largest error of a predicted contended share that is accepted, as a share of all
+/// acquisitions.
 pub const SHARE_TOLERANCE: f64 = 0.05;
 
-/// A prediction that is further off than it may be.
+/// A prediction whose error is larger than accepted.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Miss {
-    /// The 99th percentile of waits, in nanoseconds.
+    /// The error is in the 99th percentile of waits.
     P99 {
-        /// Measured.
+        /// The measured percentile, in nanoseconds.
         real_ns: f64,
-        /// Predicted.
+        /// The predicted percentile, in nanoseconds.
         simulated_ns: f64,
     },
-    /// The share of acquisitions that found the lock taken.
+    /// The error is in the share of acquisitions that found the lock taken.
     ContendedShare {
-        /// Measured.
+        /// The measured share, from 0 to 1.
         real: f64,
-        /// Predicted.
+        /// The predicted share, from 0 to 1.
         simulated: f64,
     },
 }
 
-/// Everything that is further off than it may be.
+/// Returns every error of the prediction `simulated` that is larger than accepted.
 #[must_use]
 pub fn misses(real: &Seen, simulated: &Seen) -> Vec<Miss> {
     let mut misses = Vec::new();

@@ -2,10 +2,11 @@
 //!
 //! Prices are measured on loads of their own ([`plimsoll_host::measure::prices`]): a line sent to
 //! and fro, a saturated lock, a free lock taken in turns. With these prices and nothing else, the
-//! simulator predicts how long two CPUs wait for a lock under [`LOADS`], which are then measured.
+//! simulator predicts how long two CPUs wait for a lock under [`LOADS`]. The predictions are
+//! compared with measurements of the same loads.
 //!
-//! A wait is the time from asking for the lock to the first look at what it guards; an
-//! acquisition is contended if it did not find the lock free. `docs/validation.md` has results.
+//! A wait is the time from the request for the lock to the first look at the value that it guards.
+//! An acquisition is contended if it did not find the lock free. `docs/validation.md` has results.
 
 mod compare;
 mod real;
@@ -21,7 +22,8 @@ pub use real::{Real, Skip, measure};
 pub use report::{report, two_cpus};
 pub use simulated::{profile, simulate};
 
-/// What two CPUs do with one lock; none is used for calibration.
+/// The loads: how long two CPUs think between acquisitions of one lock, and hold it. None of them
+/// is used for calibration.
 pub const LOADS: [Load; 5] = [
     load(2000, 500),
     load(500, 500),
@@ -34,22 +36,22 @@ const fn load(think_ns: u32, hold_ns: u32) -> Load {
     Load { think_ns, hold_ns }
 }
 
-/// How long acquisitions took, real or simulated.
+/// The waits of one load, real or simulated.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Seen {
-    /// Acquisitions that did not find the lock free; 0 to 1.
+    /// The share of acquisitions that did not find the lock free, from 0 to 1.
     pub contended_share: f64,
-    /// The mean wait.
+    /// The mean wait, in nanoseconds.
     pub mean_ns: f64,
-    /// The waits that 50, 90, 99 and 99.9 % of all do not exceed.
+    /// The waits that 50, 90, 99 and 99.9 % of all waits do not exceed, in nanoseconds.
     pub quantiles_ns: [f64; 4],
 }
 
-/// The quantiles of [`Seen::quantiles_ns`].
+/// The quantiles in [`Seen::quantiles_ns`], as shares of all waits.
 pub const QUANTILES: [f64; 4] = [0.5, 0.9, 0.99, 0.999];
 
 impl Seen {
-    /// 99 of 100 waits are no longer.
+    /// Returns the 99th percentile of the waits, in nanoseconds.
     #[must_use]
     pub const fn p99_ns(&self) -> f64 {
         self.quantiles_ns[2]
@@ -66,7 +68,7 @@ impl From<&Waits> for Seen {
     }
 }
 
-/// A load as the tables call it.
+/// A load, displayed as its name in the tables.
 struct LoadName(Load);
 
 impl fmt::Display for LoadName {

@@ -1,7 +1,7 @@
-//! The real side: one load between two sets of prices, or a reason why there is none.
+//! The real side: measurements of one load with price timings around them, or the reason why the
+//! load could not be measured.
 //!
-//! Whether a measurement counts is decided by real measurements alone, before anything is
-//! simulated.
+//! Real measurements alone decide whether a measurement counts, before anything is simulated.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,41 +10,46 @@ use plimsoll_host::measure::{self, CannotMeasure, Load, Pair, Prices, Waits};
 
 use super::{LoadName, Miss, P99_TOLERANCE, Seen, misses};
 
-/// Prices before and later that differ by more are those of other cores.
+/// The largest factor between earlier and later prices. If they differ by more, the virtual CPUs
+/// have moved to other cores.
 const DRIFT_MAX: f64 = 1.5;
 
-/// Rounds of price timings before and after each load.
+/// The rounds of price timings around each measurement of a load.
 const PRICE_ROUNDS: u32 = 2;
 
-/// A hypervisor that moves a virtual CPU spoils one measurement, not the next.
+/// The most attempts to measure a load. A hypervisor that moves a virtual CPU spoils one attempt,
+/// but not the next.
 const ATTEMPTS: u32 = 4;
 
-/// One load, measured twice, and the prices before, between and after.
+/// One load, measured twice, with the prices before, between and after the measurements.
 #[derive(Clone, Copy, Debug)]
 pub struct Real {
-    /// What was asked of the CPUs.
+    /// The load that the CPUs ran.
     pub load: Load,
-    /// What a lock cost just before the first measurement, between the two, and just after.
+    /// The prices of a lock just before the first measurement, between the two, and just after the
+    /// second.
     pub prices: [Prices; 3],
-    /// The quieter of two measurements: what disturbs two CPUs makes them wait longer.
+    /// The measurement with the shorter 99th percentile. It was disturbed less, because any
+    /// disturbance makes CPUs wait longer.
     pub waits: Waits,
 }
 
 impl Real {
-    /// What was seen.
+    /// Returns the waits of the measurement that counts.
     #[must_use]
     pub fn seen(&self) -> Seen {
         Seen::from(&self.waits)
     }
 
-    /// Whether the price of a hand-over is sharp enough to hold a prediction against this load.
+    /// Checks whether the price of a hand-over is known well enough to judge a prediction by this
+    /// load.
     ///
-    /// It is two moves of a line or three, depending on what the waiter's CPU has read ahead, so
-    /// it may be off by what the middle half spans, and by one move even where all timings of
-    /// one measurement agree.
+    /// A hand-over takes two or three moves of a line, depending on what the waiter's CPU has read
+    /// ahead. So its price may be off by the span of the middle half of the timings, and by one
+    /// move even if all timings of one measurement agree.
     ///
     /// # Errors
-    /// [`Skip::Blurred`].
+    /// [`Skip::Blurred`] if the price may be off by more than a prediction may.
     pub fn is_sharp(&self) -> Result<(), Skip> {
         let blurs = self.prices.iter().map(|prices| {
             let spread_ns = prices.handover.high_ns - prices.handover.low_ns;
@@ -58,26 +63,27 @@ impl Real {
     }
 }
 
-/// Why a load has no measurement that a prediction could be held against.
+/// The reason why a load has no measurement by which a prediction can be judged.
 #[derive(Debug)]
 pub enum Skip {
-    /// The computer does not allow it.
+    /// The computer does not allow the measurement.
     Cannot(CannotMeasure),
-    /// Prices before and after differ by this factor.
+    /// Earlier and later prices differ by this factor.
     Drift(f64),
-    /// The CPUs became two threads of one core, or stopped being that.
+    /// The CPUs became two threads of one core, or ceased to be.
     Moved,
-    /// The same load measured twice differs by more than a prediction may.
+    /// The two measurements of the load differ by more than a prediction may.
     Noise(Miss),
     /// A hand-over has no single price: it varies by this many nanoseconds, more than a
     /// prediction may be off.
     Blurred(f64),
 }
 
-/// Measures `load` on `pair` twice, `duration` each; a few times if the first is spoiled.
+/// Measures `load` on `pair` twice, for `duration` each. Tries again a few times if an attempt is
+/// spoiled.
 ///
 /// # Errors
-/// When no attempt gave a measurement to compare with: the reason of the last.
+/// The reason of the last attempt, if no attempt gave a measurement.
 pub fn measure(pair: Pair, load: Load, duration: Duration) -> Result<Real, Skip> {
     let mut outcome = attempt(pair, load, duration);
     for _ in 1..ATTEMPTS {
@@ -92,8 +98,8 @@ pub fn measure(pair: Pair, load: Load, duration: Duration) -> Result<Real, Skip>
 fn attempt(pair: Pair, load: Load, duration: Duration) -> Result<Real, Skip> {
     let before = measure::prices_of(pair, PRICE_ROUNDS)?;
     let once = measure::lock_waits(pair, load, duration)?;
-    // CPUs that are moved while the load runs can be back at its end. Prices between the two
-    // measurements show those that were away from the one to the other.
+    // Virtual CPUs that are moved while the load runs can be back at its end. The prices between
+    // the two measurements show if they were away in between.
     let between = measure::prices_of(pair, PRICE_ROUNDS)?;
     let again = measure::lock_waits(pair, load, duration)?;
     let after = measure::prices_of(pair, PRICE_ROUNDS)?;

@@ -1,4 +1,4 @@
-//! `plimsoll bench two-cpus`: what was measured, what was predicted.
+//! The tables of `plimsoll bench two-cpus`: measured waits beside predicted ones.
 
 use std::time::Duration;
 
@@ -9,16 +9,16 @@ use crate::error::Error;
 use crate::progress::Progress;
 use crate::report::Table;
 
-/// How long each load is measured, twice.
+/// The duration of each of the two measurements of a load.
 const DURATION: Duration = Duration::from_millis(700);
 
 const SEED: u64 = 1;
 
-/// Measures and predicts every load.
+/// Measures every load, predicts its waits, and returns both as tables.
 ///
 /// # Errors
-/// If the built-in machine cannot be loaded. A computer that cannot measure is no error: the
-/// table says why.
+/// If the built-in machine cannot be loaded. A computer that cannot measure is not an error: the
+/// table says why it cannot.
 pub fn two_cpus(progress: &Progress) -> Result<Vec<Table>, Error> {
     progress.start("bench two-cpus");
     progress.expect(LOADS.len());
@@ -31,7 +31,8 @@ pub fn two_cpus(progress: &Progress) -> Result<Vec<Table>, Error> {
     report(&outcomes)
 }
 
-/// What was measured and what is predicted for it, as tables; `outcomes` as [`LOADS`].
+/// Returns tables of the measurements in `outcomes` and of the predictions for them. The outcomes
+/// must be in the order of [`LOADS`].
 ///
 /// # Errors
 /// If the built-in machine cannot be loaded.

@@ -1,4 +1,4 @@
-//! The simulated side: the same two threads on the machine of the measured prices.
+//! The simulated side: two threads with the same load on a machine that has the measured prices.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -16,13 +16,14 @@ use super::{QUANTILES, Real, Seen};
 use crate::Error;
 use crate::machines;
 
-/// Acquisitions by each CPU: the 99.9th percentile then rests on hundreds.
+/// The acquisitions by each CPU: so many that hundreds of waits are above the 99.9th percentile.
 const ACQUISITIONS: u32 = 200_000;
 
-/// `laptop-2` with the lock prices of two real CPUs, the mean of those given.
+/// Returns `laptop-2` with the means of `prices`, the lock prices of two real CPUs.
 ///
-/// A lock's line does not take longer than all of the lock does: where the two CPUs are threads
-/// of one core, ping-pong times how such threads disturb each other, and nothing is moved.
+/// The price of a line is at most that of the whole lock operation. If the two CPUs are threads of
+/// one core, the ping-pong of a line moves nothing; it measures how such threads disturb each
+/// other, which may take longer.
 ///
 /// # Errors
 /// If the built-in machine cannot be loaded.
@@ -38,12 +39,12 @@ pub fn profile(prices: &[Prices]) -> Result<Profile, Error> {
     costs.transfer_ns[Distance::Llc as usize] = line;
     costs.lock_handover_extra_ns = handover - line;
     costs.lock_remote_extra_ns = remote - line;
-    // What is compared is the time to enter, not to enter and leave.
+    // The waits that are compared end at the entry, so the price is that of the entry alone.
     costs.lock_own_ns = nanos(mean(|it| it.entry.middle_ns));
     Ok(profile)
 }
 
-/// What two CPUs of `profile` see that think and hold as the real ones of `real` did.
+/// Returns the waits of two CPUs of `profile` that think and hold as the real CPUs of `real` did.
 #[must_use]
 pub fn simulate(profile: &Profile, real: &Real, seed: u64) -> Seen {
     let options = SimOptions {
@@ -59,7 +60,7 @@ pub fn simulate(profile: &Profile, real: &Real, seed: u64) -> Seen {
         let (lock, waits) = (Rc::clone(&lock), Rc::clone(&waits));
         sim.spawn(cpu, move |sim| {
             for _ in 0..ACQUISITIONS {
-                // In (0, 1], so that the logarithm is finite.
+                // The number is in (0, 1], so that its logarithm is finite.
                 let uniform = 1.0 - sim.rng().random::<f64>();
                 let think_ns = nanos(late_ns - uniform.ln() * mean_think_ns);
                 sim.spend(Work::Think, think_ns);
@@ -84,7 +85,7 @@ pub fn simulate(profile: &Profile, real: &Real, seed: u64) -> Seen {
     }
 }
 
-/// The value that `share` of `sorted` do not exceed.
+/// Returns the value that a `share` of `sorted` does not exceed.
 fn quantile(sorted: &[u64], share: f64) -> f64 {
     #[expect(
         clippy::cast_possible_truncation,
@@ -95,7 +96,7 @@ fn quantile(sorted: &[u64], share: f64) -> f64 {
     sorted[rank.max(1) - 1] as f64
 }
 
-/// Whole nanoseconds.
+/// Rounds to whole nanoseconds.
 fn nanos(ns: f64) -> u32 {
     #[expect(
         clippy::cast_possible_truncation,

@@ -1,6 +1,6 @@
-//! What runs on every machine besides the workload: short wake-ups, and a few pages now and then.
+//! Background work of every machine: short wake-ups, and a few pages now and then.
 //!
-//! They matter to timers: a deferrable one fires only when something wakes its CPU.
+//! Daemons matter to timers: a deferrable timer fires only when something wakes its CPU.
 
 use std::rc::Rc;
 
@@ -11,22 +11,22 @@ use rand::RngExt;
 use super::{Mapping, about, around, think};
 use crate::room::Room;
 
-/// What each CPU's daemons do.
+/// The daemons of each CPU.
 #[derive(Clone, Copy, Debug)]
 pub struct Daemons {
     /// The mean time between two wake-ups.
     pub every: Nanos,
-    /// The mean length of one.
+    /// The mean length of a wake-up's work.
     pub work: Nanos,
-    /// The mean number of pages they keep. Their number changes whenever they are exchanged, and
-    /// that leaves differentials behind.
+    /// The mean number of pages they keep. Each exchange changes the number, which leaves
+    /// differentials behind.
     pub pages: usize,
-    /// At one wake-up in so many the pages are exchanged for others.
+    /// The mean number of wake-ups from one exchange of the pages for others to the next.
     pub exchange_one_in: u32,
 }
 
 impl Daemons {
-    /// Starts them on each of `cpus`; they stop at `until`.
+    /// Starts the daemons on each of `cpus`; they stop at `until`.
     pub fn start(self, room: &Room, cpus: impl IntoIterator<Item = CpuId>, until: Nanos) {
         for cpu in cpus {
             let mm = Rc::clone(&room.mm);

@@ -1,4 +1,4 @@
-//! Like `make -j`: many short-lived processes, each on whatever CPU it is put.
+//! A workload like `make -j`: many short-lived processes, each on a CPU drawn at random.
 
 use std::rc::Rc;
 
@@ -11,14 +11,14 @@ use rand::RngExt;
 use super::{Mapping, about, around, think};
 use crate::room::Room;
 
-/// What the processes are like.
+/// The jobs, and the processes that they run.
 #[derive(Clone, Copy, Debug)]
 pub struct MakeLike {
-    /// How many run at once (make: `-j`).
+    /// The number of processes that run at once (make: `-j`).
     pub jobs: u32,
-    /// Pages each touches, on average.
+    /// The pages that each process touches, on average.
     pub pages: usize,
-    /// Its own work between two faults, on average.
+    /// The work of its own that a process does per page, on average, in nanoseconds.
     pub think_ns_per_page: u32,
     /// The mean pause between the end of a process and the start of the next.
     pub pause: Nanos,

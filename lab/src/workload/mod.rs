@@ -1,4 +1,4 @@
-//! What CPUs do: programs in terms of faults, unmaps and time.
+//! Workloads: what CPUs do, as programs in terms of faults, unmaps and time.
 
 pub mod daemons;
 pub mod make_like;
@@ -19,10 +19,10 @@ use rand::RngExt;
 /// Pages whose counters change together (Linux: pages reach the LRU in batches of 31).
 const COUNTED_TOGETHER: usize = 31;
 
-/// Pages unmapped before they are given back (Linux: one chunk of a gather).
+/// Pages that are unmapped before they are given back (Linux: one chunk of a gather).
 const UNMAPPED_TOGETHER: usize = 512;
 
-/// What unmapping a page takes without the page allocator, in the order it is done.
+/// The steps of unmapping a page, without those of the page allocator, in their order.
 pub const UNMAPPING: [Work; 4] = [Work::Zap, Work::Rmap, Work::LruRemove, Work::Release];
 
 /// Anonymous memory of one mapping, page by page.
@@ -30,12 +30,12 @@ pub const UNMAPPING: [Work; 4] = [Work::Zap, Work::Rmap, Work::LruRemove, Work::
 pub struct Mapping<'a> {
     mm: &'a Manager<Sim>,
     pages: Vec<Pfn>,
-    /// Pages that are not counted yet.
+    /// Pages that the counters do not have yet.
     uncounted: usize,
 }
 
 impl<'a> Mapping<'a> {
-    /// Nothing mapped yet.
+    /// A mapping without any page yet.
     #[must_use]
     pub fn new(mm: &'a Manager<Sim>) -> Self {
         Self {
@@ -50,7 +50,7 @@ impl<'a> Mapping<'a> {
         self.fault_each(sim, pages, || {})
     }
 
-    /// The same, and tells of each page once it is mapped.
+    /// [`Mapping::fault`], which also calls `mapped` for each page once it is mapped.
     pub fn fault_each(&mut self, sim: &Sim, pages: usize, mapped: impl Fn()) -> bool {
         self.pages.reserve(pages);
         let mut rest = pages;
@@ -72,7 +72,7 @@ impl<'a> Mapping<'a> {
         true
     }
 
-    /// Unmaps everything and gives it back.
+    /// Unmaps all pages and gives them back.
     ///
     /// # Panics
     /// When the manager refuses a page it handed out.
@@ -80,7 +80,8 @@ impl<'a> Mapping<'a> {
         self.unmap_each(sim, |_| {});
     }
 
-    /// The same, and tells how many pages each page table had once they are unmapped.
+    /// [`Mapping::unmap`], which also calls `unmapped` with the number of pages of each page table,
+    /// once these are unmapped.
     ///
     /// # Panics
     /// As [`Mapping::unmap`].
@@ -96,14 +97,14 @@ impl<'a> Mapping<'a> {
         self.pages.clear();
     }
 
-    /// What is mapped, for a mapping that outlives its task: see [`Mapping::of`].
+    /// The mapped pages, for a mapping that outlives its task; [`Mapping::of`] takes them over.
     #[must_use]
     pub fn into_pages(mut self, sim: &Sim) -> Vec<Pfn> {
         self.count(sim);
         self.pages
     }
 
-    /// The mapping of `pages`, which another has left.
+    /// The mapping of `pages`, which another mapping has left.
     #[must_use]
     pub fn of(mm: &'a Manager<Sim>, pages: Vec<Pfn>) -> Self {
         Self {
@@ -128,24 +129,25 @@ impl<'a> Mapping<'a> {
     }
 }
 
-/// Lets the time pass that unmapping `pages` takes without the page allocator.
+/// Spends the time that it takes to unmap `pages` without the page allocator.
 pub(crate) fn spend_unmapping(sim: &Sim, pages: u32) {
     UNMAPPING
         .into_iter()
         .for_each(|step| sim.spend(step, pages));
 }
 
-/// Lets `span` pass, spread evenly between none and twice its length.
+/// A random time, evenly distributed from none to twice `span`.
 fn about(sim: &Sim, span: Nanos) -> Nanos {
     Nanos(sim.rng().random_range(0..=2 * span.0))
 }
 
-/// A number of pages, spread evenly around `pages` by half of it.
+/// A random number of pages, evenly distributed from half of `pages` to one and a half times as
+/// many.
 fn around(sim: &Sim, pages: usize) -> usize {
     sim.rng().random_range(pages / 2..=pages + pages / 2)
 }
 
-/// Computes for `span` without memory.
+/// Computes for `span` without touching memory.
 fn think(sim: &Sim, span: Nanos) {
     let mut left = span.0;
     while left > 0 {

@@ -1,15 +1,15 @@
 //! will-it-scale's `page_fault1`: tasks that map memory, write one byte of each page, unmap, and
 //! repeat, as processes or as threads of one process.
 //!
-//! Resident pages are counted as Linux does: one by one when they are faulted in, a page table at
-//! a time when they are unmapped. Mapping and unmapping take the mmap lock of the address space.
-//! Linux lets go of half of it before it removes the pages: readers get in, but nobody else maps
-//! or unmaps until they are gone, so here unmapping holds all of it. Faults take the lock of their
-//! own mapping, which no other task uses, and therefore none here.
+//! Resident pages are counted as in Linux: one by one when they are faulted in, a page table at a
+//! time when they are unmapped. Mapping and unmapping take the mmap lock of the address space.
+//! Linux downgrades it to a reader's lock before it removes the pages: readers get in, but no other
+//! task maps or unmaps until the pages are gone, so here unmapping holds the whole lock. Faults
+//! take the lock of their own mapping, which no other task uses, and therefore none here.
 //!
-//! A task's rate is that of its whole rounds: wherever in a round the run ends, it is the same.
-//! Each task's first round is not counted: it fills the page lists. All go on until each has done
-//! one more, so that nobody is measured while others have stopped.
+//! A task's rate is taken over its whole rounds, so it does not depend on where in a round the run
+//! ends. Each task's first round does not count, because it fills the page lists. All tasks go on
+//! until each has done one more round, so that no task is measured while others have stopped.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -26,74 +26,79 @@ use rand::RngExt;
 use super::Mapping;
 use crate::room::Room;
 
-/// What the tasks do.
+/// The tasks and their memory.
 #[derive(Clone, Copy, Debug)]
 pub struct PageFault {
-    /// Tasks, each on a CPU of its own.
+    /// The number of tasks, each on a CPU of its own.
     pub tasks: u32,
-    /// Whether they share an address space.
+    /// Whether the tasks share an address space.
     pub mode: Mode,
-    /// Memory per task and round.
+    /// The bytes that each task maps in a round.
     pub bytes: u64,
 }
 
 /// Whether tasks share an address space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// Each has its own.
+    /// Each task has an address space of its own.
     Processes,
-    /// All share one.
+    /// All tasks share one address space.
     Threads,
 }
 
-/// What all tasks did.
+/// The results of all tasks.
 #[derive(Clone, Debug)]
 pub struct Done {
     /// Faults per second of all tasks together, each over its own whole rounds.
     pub faults_per_s: f64,
-    /// When the last task had ended its first round.
+    /// The moment at which the last task had ended its first round.
     pub from: Mark,
-    /// When the last task had ended its second round. All tasks were busy or waiting in between.
+    /// The moment at which the last task had ended its second round. All tasks were busy or waiting
+    /// in between.
     pub to: Mark,
 }
 
 /// A moment of the run.
 #[derive(Clone, Debug)]
 pub struct Mark {
-    /// When it was.
+    /// The virtual time.
     pub now: Nanos,
-    /// What the machine had counted.
+    /// The machine's statistics up to then.
     pub stats: Stats,
-    /// How long those had waited who waited for the mmap lock: such a wait is not in `stats`.
+    /// The time that tasks in a wait for an mmap lock had waited so far, all together. `stats` does
+    /// not have these waits, because they have not ended.
     pub waited: Nanos,
 }
 
-/// Tasks start within about a round of each other: what a fault takes, for each page.
+/// The nanoseconds of one fault, about. Tasks start within this time per page of each other, which
+/// is about a round.
 const STAGGER_NS_PER_PAGE: u64 = 1500;
 
-/// Pages faulted in before a task looks whether the run is over; as many as a page table has.
+/// Pages that a task faults in before it checks whether the run is over; as many as a page table
+/// has.
 const STEP: usize = 512;
 
 /// An address space.
 struct Space {
     rss: Rss<Sim>,
     mmap_lock: <Sim as Machine>::Lock<()>,
-    /// What ended tasks have left mapped.
+    /// The pages that ended tasks have left mapped.
     left: RefCell<Vec<Pfn>>,
 }
 
-/// What all tasks of a run see.
+/// The state that all tasks of a run share.
 #[derive(Default)]
 struct Shared {
     spaces: RefCell<Vec<Rc<Space>>>,
-    /// Tasks that have ended their first round.
+    /// The number of tasks that have ended their first round.
     settled: Cell<u32>,
-    /// Tasks that have been measured.
+    /// The number of tasks that have ended their second round, so that they are measured.
     measured: Cell<u32>,
     from: Cell<Option<Mark>>,
     to: Cell<Option<Mark>>,
     faults_per_s: Cell<f64>,
-    /// Tasks that wait for an mmap lock, and the sum of the times at which they began to.
+    /// The number of tasks that wait for an mmap lock, and the sum of the times at which they began
+    /// to.
     waiting: Cell<(u64, u64)>,
 }
 
@@ -101,7 +106,7 @@ impl PageFault {
     /// Runs the tasks on the first CPUs of the machine, one on each core before any has two.
     ///
     /// # Panics
-    /// When a counter of resident pages is wrong in the end: our bug, never the user's.
+    /// When a counter of resident pages is wrong in the end, which is our bug, never the user's.
     #[must_use]
     pub fn run(self, room: &Room, plan: &Rc<Plan<Sim>>) -> Done {
         let shared = Rc::new(Shared::default());
@@ -143,7 +148,7 @@ impl PageFault {
                 self.note(sim, shared, rounds.ended);
             }
         }
-        // Something is left to be counted when nothing is under way any more.
+        // Each task leaves some pages mapped, so that the check at the end has something to count.
         let leave = sim.rng().random_range(1..=STEP);
         space.fault(sim, &mut mapping, leave);
         space.left.borrow_mut().extend(mapping.into_pages(sim));
@@ -152,7 +157,7 @@ impl PageFault {
         shared.faults_per_s.set(all + faults_per_s);
     }
 
-    /// Notes that a task has ended so many rounds.
+    /// Notes that a task has now ended `rounds` rounds.
     fn note(&self, sim: &Sim, shared: &Shared, rounds: u32) {
         let (count, mark) = match rounds {
             1 => (&shared.settled, &shared.from),
@@ -165,7 +170,7 @@ impl PageFault {
         }
     }
 
-    /// Writes to every page; `false` if the run was over earlier.
+    /// Writes to every page; returns `false` if the run was over earlier.
     fn fault_all(
         &self,
         sim: &Sim,
@@ -191,7 +196,8 @@ impl PageFault {
     }
 }
 
-/// When a task's rounds ended.
+/// The number of a task's ended rounds, and the times at which the first and the last of them
+/// ended.
 #[derive(Default)]
 struct Rounds {
     ended: u32,
@@ -200,7 +206,7 @@ struct Rounds {
 }
 
 impl Rounds {
-    /// Notes the end of one.
+    /// Notes the end of a round.
     fn note(&mut self, now: Nanos) {
         if self.ended == 0 {
             self.first = now;
@@ -209,7 +215,7 @@ impl Rounds {
         self.ended += 1;
     }
 
-    /// Rounds after the first per second.
+    /// The rate of rounds after the first one.
     fn per_s(&self) -> f64 {
         let span = self.last.0 - self.first.0;
         assert!(span > 0, "each task is measured before the run is over");
@@ -246,7 +252,7 @@ impl Shared {
         space
     }
 
-    /// Does something under the mmap lock of `space`.
+    /// Runs `f` under the mmap lock of `space`.
     fn locked(&self, sim: &Sim, space: &Space, site: Site, f: impl FnOnce()) {
         let asked = sim.now().0;
         let (tasks, sum) = self.waiting.get();
@@ -268,7 +274,7 @@ impl Shared {
         }
     }
 
-    /// Every counter is exactly right with pages mapped, and 0 without.
+    /// Checks that every counter is exactly right with pages mapped, and 0 without.
     fn check(&self, room: &Room) {
         let sim = &room.sim;
         for space in self.spaces.take() {

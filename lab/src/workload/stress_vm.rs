@@ -1,7 +1,7 @@
 //! `stress-ng --vm`: workers that map memory, write every page, check it, unmap, and repeat.
 //!
-//! In bursts there is a pause between two rounds, so that CPUs go idle and their vmstat work
-//! goes dormant.
+//! In bursts, workers pause between two rounds, so that CPUs go idle and their vmstat work goes
+//! dormant.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -15,26 +15,26 @@ use rand::RngExt;
 use super::{Mapping, about, around, think};
 use crate::room::Room;
 
-/// What each worker does.
+/// The work of each worker in a round.
 #[derive(Clone, Copy, Debug)]
 pub struct StressVm {
-    /// Memory per worker and round (stress-ng: `--vm-bytes`).
+    /// The bytes that a worker maps in a round (stress-ng: `--vm-bytes`).
     pub bytes: u64,
-    /// Writing a pattern to a mapped page and reading it back. Zero measures the page allocator
-    /// alone, as will-it-scale's `page_fault1` does.
+    /// The time to write a pattern to a mapped page and to read it back. Zero measures the page
+    /// allocator alone, as will-it-scale's `page_fault1` does.
     pub use_ns_per_page: u32,
-    /// What comes between two rounds.
+    /// The pause between two rounds.
     pub pause: Pause,
 }
 
-/// What a worker does between two rounds.
+/// The pause of a worker between two rounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pause {
-    /// Nothing: the next round begins.
+    /// No pause: the next round begins at once.
     No,
-    /// It sleeps for so long on average; its CPU may go idle.
+    /// The worker sleeps for this time on average; its CPU may go idle.
     Asleep(Nanos),
-    /// It computes for so long on average, without memory; its CPU stays busy.
+    /// The worker computes for this time on average, without memory; its CPU stays busy.
     Awake(Nanos),
 }
 
@@ -48,14 +48,14 @@ impl Pause {
     }
 }
 
-/// What all workers did.
+/// The work that all workers have done.
 #[derive(Clone, Debug, Default)]
 pub struct Done {
     pages: Rc<Cell<u64>>,
 }
 
 impl Done {
-    /// Pages that were faulted in.
+    /// The number of pages that were faulted in.
     #[must_use]
     pub fn pages(&self) -> u64 {
         self.pages.get()
@@ -89,7 +89,8 @@ impl StressVm {
         done
     }
 
-    /// Busy workers are somewhere in a round when a run begins, not all at its start.
+    /// The pages of the first round. Without pauses their number is random, because busy workers
+    /// are at different points of a round when a run begins.
     fn first_round(&self, sim: &Sim) -> usize {
         match self.pause {
             Pause::No => sim

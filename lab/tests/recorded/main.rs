@@ -1,4 +1,4 @@
-//! Recordings of real kernels, judged once more: the counts are known.
+//! Judges recordings of real kernels once more; the expected counts are known.
 
 mod exact;
 mod judged_by_linux;

@@ -1,4 +1,4 @@
-//! The recording in `tests/data`, read as a user would: its counts are known.
+//! The recording in `tests/data`, read in the way of a user; its counts are known.
 
 use plimsoll_lab::trace::{Recording, Summary};
 use plimsoll_recording::What;

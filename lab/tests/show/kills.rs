@@ -1,4 +1,4 @@
-//! Victims and what becomes of them.
+//! The tables of victims and of reaping.
 
 use plimsoll_recording::What;
 
@@ -11,7 +11,7 @@ fn each_victim_is_shown_once_with_times_since_its_kill() {
     let recording = recording([
         (0, 0, 1, What::Mark("start".to_owned())),
         (10 * MS, 0, 50, What::MarkVictim { victim: 812 }),
-        // It kills itself a second time when it wants memory while it dies.
+        // A dying process that needs memory is marked as a victim a second time, by itself.
         (11 * MS, 1, 812, What::MarkVictim { victim: 812 }),
         (20 * MS, 0, 50, What::MarkVictim { victim: 813 }),
         (25 * MS, 1, 812, What::ExitMmap),

@@ -1,4 +1,5 @@
-//! What `show` makes of recordings whose answers are known: by hand, by chance, and simulated.
+//! The tables that `show` makes of recordings with known contents: written by hand, random, and
+//! simulated.
 
 mod kills;
 mod pages;
@@ -12,7 +13,7 @@ use plimsoll_lab::report::figures::Figures;
 use plimsoll_lab::show;
 use plimsoll_recording::{Event, Header, Recording, Symbol, What};
 
-/// The functions that events of these tests name.
+/// The functions that the events of these tests name.
 const SYMBOLS: [&str; 10] = [
     "vmstat_update",
     "vmstat_shepherd",
@@ -35,7 +36,7 @@ fn stack(names: &[&str]) -> Vec<Symbol> {
     names.iter().map(|name| symbol(name)).collect()
 }
 
-/// A recording of events `(time, CPU, thread, what)` at HZ 250.
+/// Makes a recording at HZ 250 of events `(time, CPU, thread, what)`, with times in nanoseconds.
 fn recording(events: impl IntoIterator<Item = (u64, u32, u32, What)>) -> Recording {
     let event = |(time_ns, cpu, pid, what)| Event {
         time_ns,
@@ -55,14 +56,14 @@ fn recording(events: impl IntoIterator<Item = (u64, u32, u32, What)>) -> Recordi
     }
 }
 
-/// One table of a recording.
+/// Returns the table `name` of a recording.
 fn table(recording: &Recording, name: &str) -> Figures {
     let mut figures = show::figures(recording, &[]);
     let place = figures.iter().position(|of| of.name == name);
     figures.swap_remove(place.expect("a table that exists"))
 }
 
-/// The rows of a table as keys and numbers; -1 where there is none.
+/// Returns the rows of a table as keys and numbers, with -1 for a number that is missing.
 fn rows(figures: &Figures) -> Vec<(String, Vec<f64>)> {
     let line = |line: &plimsoll_lab::report::figures::Line| {
         let values = line.values.iter().map(|value| value.unwrap_or(-1.0));

@@ -1,11 +1,11 @@
-//! Moves between lists and zones: what is one move, and by which path.
+//! Moves between lists and zones: which events are one move, and by which path.
 
 use plimsoll_lab::show::moves::{HOLD_ENDS, Path, moves};
 use plimsoll_recording::{Recording, What};
 
 use super::{alloc, batched, drain, ends, free, recording, row, rows, starts, table, taken};
 
-/// Path, CPU and pages of every move.
+/// Returns the path, CPU and pages of every move.
 fn found(recording: &Recording) -> Vec<(Path, u32, u64)> {
     let moves = moves(recording).into_iter();
     moves.map(|one| (one.path, one.cpu, one.pages)).collect()
@@ -16,16 +16,16 @@ fn a_refill_is_all_that_was_taken_before_the_block_is_handed_out() {
     let recording = recording([
         (1, 0, 7, taken(10, 0)),
         (2, 0, 7, taken(11, 0)),
-        // Another CPU's refill in between.
+        // The refill of another CPU comes in between.
         (3, 1, 8, taken(20, 1)),
         (4, 1, 8, taken(22, 1)),
         (5, 0, 7, taken(12, 0)),
         (6, 1, 8, alloc(22, 1)),
         (7, 0, 7, alloc(12, 0)),
-        // The list was in use elsewhere: one block, for the caller.
+        // The list was in use elsewhere, so one block is taken for the caller alone.
         (8, 0, 7, taken(13, 0)),
         (9, 0, 7, alloc(13, 0)),
-        // Too large for a list.
+        // A block that is too large for a list.
         (10, 0, 7, taken(1024, 10)),
         (11, 0, 7, alloc(1024, 10)),
     ]);
@@ -106,7 +106,7 @@ fn a_decay_is_inside_vmstat_update_and_not_behind_it() {
         (3, 0, 3, drain(11)),
         (4, 0, 3, ends("vmstat_update", 1)),
         (5, 0, 3, drain(12)),
-        // Another thread on this CPU while the work is preempted.
+        // Another thread frees on this CPU while the work is preempted.
         (6, 0, 3, starts("vmstat_update", 1)),
         (7, 0, 9, free(20)),
         (8, 0, 9, drain(20)),
@@ -127,7 +127,7 @@ fn blocks_that_another_cpu_freed_are_drained_list_by_list() {
         (1, 1, 8, free(10)),
         (2, 2, 9, free(20)),
         (3, 0, 7, free(30)),
-        // This CPU's own list in the middle, although it has just freed.
+        // This CPU drains its own list in between, although it has just freed.
         (4, 0, 7, drain(10)),
         (5, 0, 7, drain(30)),
         (6, 0, 7, drain(20)),

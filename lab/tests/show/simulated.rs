@@ -1,4 +1,4 @@
-//! A simulated run through its recording shows what the simulator itself has counted.
+//! The tables of a simulated run's recording agree with the counts of the simulator itself.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ use plimsoll_sim::Stats;
 
 use super::{rows, table};
 
-/// Holds that moved something, and their pages, by path.
+/// By path, the number of holds that moved pages, and the number of those pages.
 type Holds = BTreeMap<&'static str, (f64, f64)>;
 
 struct Run {
@@ -38,7 +38,7 @@ fn path(site: Site) -> Option<&'static str> {
     })
 }
 
-/// Few processes, long enough for the periodic work.
+/// A load of few processes, long enough for the periodic work.
 const LIGHT: (&str, MakeLike, u64) = (
     "phone-8",
     MakeLike {
@@ -50,7 +50,7 @@ const LIGHT: (&str, MakeLike, u64) = (
     2500,
 );
 
-/// Many processes at once, for a few milliseconds.
+/// A load of many processes at once, for a few milliseconds.
 const HEAVY: (&str, MakeLike, u64) = (
     "grace-72",
     MakeLike {

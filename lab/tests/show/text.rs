@@ -1,4 +1,4 @@
-//! What a person sees: at 80 columns, as Markdown, side by side; and what programs get.
+//! The output for people, at 80 columns, as Markdown and side by side; and the output for programs.
 
 use plimsoll_lab::report::{markdown, table};
 use plimsoll_lab::show::{self, ShowOptions, TABLES, json};
@@ -8,7 +8,7 @@ use super::{alloc, drain, ends, free, recording, stack, starts, taken};
 
 const MS: u64 = 1_000_000;
 
-/// A little of everything.
+/// Makes a recording with a few events of every kind.
 fn sample(wait_ns: u64) -> Recording {
     let begin = |lock, flags, names: &[&str]| What::ContentionBegin {
         lock,

@@ -42,7 +42,7 @@ fn waits_are_counted_by_kind_and_by_the_first_function_that_is_no_lock() {
                 &["rwsem_down_read_slowpath", "lock_mm_and_find_vma"],
             ),
         ),
-        // It slept and went on elsewhere.
+        // The waiter slept and went on on another CPU.
         (9_500, 3, 9, end(2)),
         (
             9_600,

@@ -1,4 +1,4 @@
-//! The periodic work: firings by CPU, how many at once, and the shepherd's rounds.
+//! The tables of the periodic work: firings by CPU, crowding, and the shepherd's rounds.
 
 use plimsoll_recording::{Recording, What};
 
@@ -39,7 +39,7 @@ fn the_shepherd_s_doing_is_the_next_run_of_the_work_it_queued() {
     let function = symbol("vmstat_update");
     let queued = |at, cpu, work| (at, cpu, 5, What::WorkQueued { work, function });
     let mut events = vec![
-        // Its own timer queued this one: no round is under way.
+        // The work's own timer queued this run, because no round is under way.
         queued(10, 1, 101),
     ];
     events.extend(fires(20, 1));
@@ -63,7 +63,7 @@ fn the_shepherd_s_doing_is_the_next_run_of_the_work_it_queued() {
     assert_eq!(rows(&table(&recording, "firings"))[0].1[..2], [3.0, 1.0]);
 }
 
-/// Three CPUs 3 ms apart at HZ 250, of which the ticks are 4 ms apart.
+/// Makes a recording of three CPUs that fire 3 ms apart, at HZ 250, where ticks are 4 ms apart.
 fn three(phase_ns: Option<u64>) -> Recording {
     let runs = [0, 3, 6].map(|ms| 8 * MS + ms * MS);
     let mut events: Vec<_> = (0..)
@@ -92,9 +92,10 @@ fn crowds_are_counted_in_windows_and_on_ticks_wherever_these_are() {
             row("32 ms", &[3.0]),
         ]
     };
-    // Runs at 8, 11 and 14 ms; ticks at 8, 12, … ms, or at 7, 11, … ms, as a timer tells.
+    // The runs are at 8, 11 and 14 ms. The ticks are at 8, 12, … ms or, if the expiry of a timer
+    // says so, at 7, 11, … ms.
     assert_eq!(crowd(&three(None)), windows(2.0));
     assert_eq!(crowd(&three(Some(3 * MS))), windows(2.0));
-    // Ticks at 6, 10, 14, … ms: each run is on one of its own.
+    // With ticks at 6, 10, 14, … ms each run is on a tick of its own.
     assert_eq!(crowd(&three(Some(2 * MS))), windows(1.0));
 }

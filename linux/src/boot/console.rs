@@ -1,5 +1,5 @@
-//! The guest's console: kernel messages, and between them the lines in which its first process says how
-//! far it is.
+//! The guest's console: kernel messages and, between them, lines in which the guest's first process
+//! reports its progress.
 //!
 //! ```text
 //! plimsoll: up 2.031 s, 4 CPUs, Linux 6.12.117
@@ -9,30 +9,31 @@
 //! plimsoll: failed: WHY
 //! ```
 
-/// How each line of the first process begins.
+/// The beginning of each line of the first process.
 const PREFIX: &str = "plimsoll: ";
-/// How many lines of the console are shown when something is wrong.
+/// The number of console lines that an error shows.
 const TAIL_LINES: usize = 12;
 
-/// How far a guest is.
+/// The progress of a guest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stage {
     /// The kernel boots.
     Booting,
-    /// The first process runs; what it says of the kernel.
+    /// The first process runs; the text is what it reports about the clock, the CPUs and the
+    /// kernel.
     Up(String),
     /// The load runs.
     Load,
     /// The load has ended, and the ring buffers are read out.
     Reading,
-    /// All has been sent.
+    /// The guest has sent the whole recording.
     Done,
-    /// Something went wrong in the guest; what it says of that.
+    /// Something went wrong in the guest; the text is the guest's description of it.
     Failed(String),
 }
 
 impl Stage {
-    /// The line of the console.
+    /// Returns the console line that reports this stage.
     #[must_use]
     pub(crate) fn line(&self) -> String {
         let text = match self {
@@ -46,9 +47,9 @@ impl Stage {
         format!("{PREFIX}{text}")
     }
 
-    /// Reads a line of the console; `None` if it is something else.
+    /// Parses a line of the console; `None` if it reports no stage.
     fn parse(line: &str) -> Option<Self> {
-        // A kernel message without an end may stand before it on the same line.
+        // A kernel message without a newline may precede the report on the same line.
         let (_, text) = line.trim_end().split_once(PREFIX)?;
         if let Some(text) = text.strip_prefix("up ") {
             return Some(Self::Up(text.to_owned()));
@@ -64,7 +65,7 @@ impl Stage {
         }
     }
 
-    /// When something happened to a guest at this stage.
+    /// Describes this stage as the time of an event in the guest, for error messages.
     pub(crate) fn when(&self) -> &'static str {
         match self {
             Self::Booting => "while it booted",
@@ -76,14 +77,14 @@ impl Stage {
     }
 }
 
-/// Everything the console has said so far.
+/// The console's output so far.
 #[derive(Debug)]
 pub(crate) struct Console {
     text: String,
-    /// How much of the text has been looked at.
+    /// Bytes of `text` whose lines have been parsed.
     seen: usize,
     stage: Stage,
-    /// What the first process said of the kernel.
+    /// The text of [`Stage::Up`]; empty before that stage.
     up: String,
 }
 
@@ -97,17 +98,18 @@ impl Console {
         }
     }
 
-    /// Takes what came since the last time; says whether the stage has changed.
+    /// Appends what was written since the last call; returns whether the stage has changed.
     pub(crate) fn take(&mut self, bytes: &[u8]) -> bool {
         self.text.push_str(&String::from_utf8_lossy(bytes));
         let before = self.stage.clone();
         while let Some(end) = self.text[self.seen..].find('\n') {
             let line = &self.text[self.seen..self.seen + end];
-            // The first failure is the cause of those behind it.
+            // The first failure is the cause of later ones, so it is kept.
             if let Some(stage) = Stage::parse(line)
                 && !matches!(self.stage, Stage::Failed(_))
             {
-                // A guest may get further than this between two looks.
+                // A guest may pass through several stages between two calls, so this text is kept
+                // apart.
                 if let Stage::Up(text) = &stage {
                     text.clone_into(&mut self.up);
                 }
@@ -122,12 +124,12 @@ impl Console {
         &self.stage
     }
 
-    /// What the first process said of the kernel; empty as long as it has not.
+    /// Returns the text of [`Stage::Up`]; empty before that stage.
     pub(crate) fn up(&self) -> &str {
         &self.up
     }
 
-    /// The last lines that are not blank.
+    /// Returns the last lines that are not blank.
     pub(crate) fn tail(&self) -> String {
         let lines: Vec<&str> = self
             .text

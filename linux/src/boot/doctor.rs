@@ -8,49 +8,50 @@ use std::process::Command;
 
 use super::Error;
 use super::qemu::QEMU;
-use crate::package::{cache, debian};
+use crate::package::{self, cache};
 
-/// Static, so that it runs in a guest that has no libraries but ours.
+/// It must be linked statically, because the guest has no libraries except those of this program.
 const BUSYBOX: &str = "busybox";
 
-/// One thing that is needed.
+/// A requirement for booting a kernel, and its state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// What it is for.
+    /// The purpose of the requirement.
     pub what: &'static str,
-    /// How it is.
+    /// The state of the requirement.
     pub state: State,
 }
 
-/// The state of one needed thing.
+/// The state of a requirement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
-    /// It is there; where, or which.
+    /// It is present; the text says where it is, or which version.
     There(String),
-    /// It is not there, but some loads work without it; the text says which do not.
+    /// It is absent, but some loads work without it; the text says which do not.
     Optional(String),
-    /// It is not there, and nothing works without it; the text says what to do if no package has it.
+    /// It is absent, and nothing works without it; the text says what to do if no package provides
+    /// it.
     Missing(String),
 }
 
-/// All that was found, and what installs what is missing.
+/// The state of all requirements, and the packages that provide the missing ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnosis {
-    /// What was looked at, in this order.
+    /// The requirements, in the order in which they were checked.
     pub findings: Vec<Finding>,
-    /// Packages of Debian that bring what is missing.
+    /// Debian packages that provide what is missing.
     pub packages: Vec<&'static str>,
 }
 
 impl Diagnosis {
-    /// Whether a kernel can be booted and recorded.
+    /// Returns whether a kernel can be booted and recorded.
     #[must_use]
     pub fn is_well(&self) -> bool {
         let missing = |finding: &Finding| matches!(finding.state, State::Missing(_));
         !self.findings.iter().any(missing)
     }
 
-    /// The one command that installs all that is missing; `None` if no package is.
+    /// Returns one command that installs all missing packages; `None` if no package is missing.
     #[must_use]
     pub fn remedy(&self, is_root: bool) -> Option<String> {
         if self.packages.is_empty() {
@@ -64,7 +65,7 @@ impl Diagnosis {
     }
 }
 
-/// Looks at this computer; starts nothing but `--version`s.
+/// Checks the requirements on this computer; the only programs it runs are `PROGRAM --version`.
 #[must_use]
 pub fn diagnose() -> Diagnosis {
     let path = env::var_os("PATH").unwrap_or_default();
@@ -108,11 +109,11 @@ pub fn diagnose() -> Diagnosis {
     Diagnosis { findings, packages }
 }
 
-/// QEMU's file.
+/// Returns the path of QEMU.
 ///
 /// # Errors
 ///
-/// If it is not there, with the command that installs it.
+/// If there is no QEMU in `PATH`, with the command that says what installs it.
 pub(crate) fn qemu() -> Result<PathBuf, Error> {
     let path = env::var_os("PATH").unwrap_or_default();
     find(QEMU, &path).ok_or_else(|| {
@@ -122,11 +123,11 @@ pub(crate) fn qemu() -> Result<PathBuf, Error> {
     })
 }
 
-/// A busybox that runs without libraries.
+/// Returns the path of a busybox that runs without libraries.
 ///
 /// # Errors
 ///
-/// If there is none, with the command that installs it.
+/// If there is none, with the command that says what installs it.
 pub(crate) fn static_busybox() -> Result<PathBuf, Error> {
     let path = env::var_os("PATH").unwrap_or_default();
     busybox(&path).map_err(|why| {
@@ -137,7 +138,7 @@ pub(crate) fn static_busybox() -> Result<PathBuf, Error> {
     })
 }
 
-/// Memory that programs may still take, in MiB.
+/// Returns the memory that programs may still take, in MiB; `None` if it is not known.
 pub(crate) fn free_mib() -> Option<u64> {
     available_mib(&fs::read_to_string("/proc/meminfo").ok()?)
 }
@@ -151,7 +152,7 @@ fn available_mib(meminfo: &str) -> Option<u64> {
 }
 
 fn processor(arch: &str) -> State {
-    // This program runs in the guest too, and guests are x86-64.
+    // This program runs in the guest too, and guests are x86-64, so the computer must be.
     match arch {
         "x86_64" => State::There(arch.to_owned()),
         other => State::Missing(format!("guests are x86-64, and this computer is {other}")),
@@ -159,7 +160,7 @@ fn processor(arch: &str) -> State {
 }
 
 fn kernels(tools: [(&str, bool); 3]) -> State {
-    let series = debian::CHECKED_SERIES;
+    let series = package::CHECKED_SERIES;
     let fetched = cache::kernels().ok().and_then(|folder| {
         let names = fs::read_dir(folder).ok()?.flatten();
         let names = names.filter_map(|entry| entry.file_name().into_string().ok());
@@ -190,13 +191,13 @@ fn busybox(path: &OsStr) -> Result<PathBuf, String> {
     }
 }
 
-/// The first file of this name in a list of folders like `$PATH`.
+/// Returns the first file of this name in a list of folders like `$PATH`.
 fn find(program: &str, path: &OsStr) -> Option<PathBuf> {
     let mut files = env::split_paths(path).map(|folder| folder.join(program));
     files.find(|file| file.is_file())
 }
 
-/// What QEMU says of itself, or where it is.
+/// Returns the version that QEMU prints, or its path if it prints none.
 fn version(file: &Path) -> String {
     let output = Command::new(file).arg("--version").output();
     let line = output.ok().and_then(|output| {
@@ -242,7 +243,7 @@ mod tests {
         let path = env::join_paths(["/no/such/folder".into(), folder.path().to_owned()]).unwrap();
         assert_eq!(find("busybox", &path), Some(folder.path().join("busybox")));
         assert_eq!(find("busybix", &path), None);
-        // A script is no static program.
+        // A script is not a static program.
         assert_eq!(busybox(&path).unwrap_err(), "no static busybox");
         assert_eq!(busybox(OsStr::new("/no/such")).unwrap_err(), "no busybox");
     }

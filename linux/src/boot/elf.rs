@@ -1,28 +1,28 @@
-//! As much of an ELF file as tells whether a program can run in a guest.
+//! Reads enough of an ELF file to tell whether the program can run in a guest.
 
-/// What kind of program a file is.
+/// The kinds of programs, by how a guest can run them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Program {
-    /// An x86-64 program that needs nothing else.
+    /// An x86-64 program that needs no other files.
     Static,
-    /// An x86-64 program that this loader starts.
+    /// An x86-64 program that needs the loader with this path.
     Dynamic(String),
-    /// A script, and the program that reads it.
+    /// A script; the text is its interpreter with arguments.
     Script(String),
-    /// Nothing that a guest can run.
+    /// A file that a guest cannot run.
     Other,
 }
 
 const PT_INTERP: u32 = 3;
 const EM_X86_64: u16 = 62;
 
-/// What kind of program these bytes are.
+/// Returns the kind of program that `bytes` are.
 pub(crate) fn kind(bytes: &[u8]) -> Program {
     if let Some(line) = bytes.strip_prefix(b"#!") {
         let line = line.split(|&byte| byte == b'\n').next().unwrap_or_default();
         return Program::Script(String::from_utf8_lossy(line).trim().to_owned());
     }
-    // 64 bits, least byte first.
+    // These bytes mean 64 bits and little-endian.
     let is_x86_64 =
         bytes.starts_with(b"\x7fELF\x02\x01") && number(bytes, 18, 2) == Some(u64::from(EM_X86_64));
     if !is_x86_64 {
@@ -34,7 +34,7 @@ pub(crate) fn kind(bytes: &[u8]) -> Program {
     }
 }
 
-/// The loader that a dynamic program names.
+/// Returns the loader that a dynamic program names.
 fn interpreter(bytes: &[u8]) -> Option<String> {
     let headers = number(bytes, 32, 8)?;
     let (size, count) = (number(bytes, 54, 2)?, number(bytes, 56, 2)?);
@@ -45,7 +45,7 @@ fn interpreter(bytes: &[u8]) -> Option<String> {
     Some(String::from_utf8_lossy(text).into_owned())
 }
 
-/// A number of `width` bytes, the least first.
+/// Reads a little-endian number of `width` bytes.
 fn number(bytes: &[u8], at: u64, width: usize) -> Option<u64> {
     let at = usize::try_from(at).ok()?;
     let field = bytes.get(at..at.checked_add(width)?)?;
@@ -90,7 +90,7 @@ mod tests {
         for bytes in [&b""[..], b"\x7fELF", b"\x7fELF\x02\x01", b"text"] {
             assert_eq!(kind(bytes), Program::Other);
         }
-        // A header that points far behind the end.
+        // The program headers are far beyond the end of the file.
         let mut bytes = vec![0xff; 64];
         bytes[..6].copy_from_slice(b"\x7fELF\x02\x01");
         bytes[18..20].copy_from_slice(&[62, 0]);

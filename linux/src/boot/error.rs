@@ -1,4 +1,4 @@
-//! Why a kernel could not be booted and recorded.
+//! Errors of booting and recording a kernel.
 
 use std::error;
 use std::fmt;
@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Why a kernel could not be booted and recorded.
+/// The reasons why a kernel could not be booted and recorded.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
@@ -16,14 +16,14 @@ pub enum Error {
     Missing(String),
     /// A file could not be read or written.
     File {
-        /// What was done to it: "read", "write" …
+        /// The operation on it: "read", "write" …
         doing: &'static str,
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// A program that was needed ended with an error.
+    /// A program ended with an error.
     Program {
         /// The program and its arguments.
         command: String,
@@ -32,46 +32,46 @@ pub enum Error {
     },
     /// The guest said that something went wrong in it.
     Guest {
-        /// What it said.
+        /// The guest's description.
         said: String,
         /// The end of its console.
         console: String,
-        /// Where what it sent so far is kept; `None` if it sent nothing.
+        /// The file in which the data sent so far is kept; `None` if the guest sent nothing.
         kept: Option<PathBuf>,
     },
     /// The guest ended before it had sent the whole recording.
     Ended {
-        /// How far it had come.
+        /// The stage that it had reached.
         after: String,
-        /// How QEMU ended, and what it wrote.
+        /// QEMU's exit status, and what it wrote.
         how: String,
         /// The end of its console.
         console: String,
-        /// Where what it sent so far is kept; `None` if it sent nothing.
+        /// The file in which the data sent so far is kept; `None` if the guest sent nothing.
         kept: Option<PathBuf>,
     },
     /// The guest was stopped before it had sent the whole recording.
     Stopped {
-        /// Why.
+        /// The reason.
         why: Stop,
-        /// How far it had come.
+        /// The stage that it had reached.
         after: String,
-        /// Where what it sent so far is kept; `None` if it sent nothing.
+        /// The file in which the data sent so far is kept; `None` if the guest sent nothing.
         kept: Option<PathBuf>,
     },
 }
 
-/// Why a guest was stopped.
+/// The reasons to stop a guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
     /// It ran longer than its timeout.
     Timeout(Duration),
-    /// The user wanted it to stop.
+    /// A signal from the user, such as Ctrl-C.
     Signal,
 }
 
 impl Error {
-    /// A file that could not be read or written.
+    /// Makes the error of an operation on `path`, for `map_err`.
     pub(crate) fn file(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self + use<> {
         let path = path.to_owned();
         move |source| Self::File {
@@ -81,10 +81,11 @@ impl Error {
         }
     }
 
-    /// Whether the user can correct it.
+    /// Returns whether the user can correct the error.
     #[must_use]
     pub fn is_bad_input(&self) -> bool {
-        // A guest that fails may be ours to mend, all else is this computer or what was asked of it.
+        // A failing guest may be a fault of Plimsoll; the cause of all other errors is this
+        // computer or the request.
         !matches!(self, Self::Guest { .. } | Self::Ended { .. })
     }
 }
@@ -134,7 +135,7 @@ impl fmt::Display for Error {
 
 impl error::Error for Error {
     fn source(&self) -> Option<&(dyn error::Error + 'static)> {
-        // The text of a file error ends with its source's, so that there is nothing more to tell.
+        // The text of a file error ends with its source's text, so the source would add nothing.
         None
     }
 }

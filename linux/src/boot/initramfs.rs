@@ -1,8 +1,8 @@
-//! The guest's root folder: this very program with its libraries, the plan, modules, and the user's
-//! load if there is one.
+//! The guest's root folder: this very program with its libraries, the plan, kernel modules, and the
+//! user's load if there is one.
 //!
-//! It is an archive in the format `newc` that the kernel unpacks into memory. Nothing in it is packed:
-//! unpacking would cost the guest more than reading.
+//! It is an archive in the format `newc`, which the kernel unpacks into memory. Nothing in it is
+//! compressed, because decompressing would cost the guest more than reading.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -16,23 +16,23 @@ use super::{Error, libraries};
 use crate::guest::plan::{PLAN, Plan, USER_LOAD};
 use crate::package::modules::Module;
 
-/// This program in the guest, which is also its first process.
+/// The path of this program in the guest; it is also the guest's first process.
 pub(crate) const PROGRAM: &str = "/plimsoll/plimsoll";
-/// Where modules are in the guest.
+/// The folder of kernel modules in the guest.
 pub(crate) const MODULES: &str = "/plimsoll/modules";
-/// What scripts run with.
+/// The path of busybox in the guest, which runs scripts.
 pub(crate) const BUSYBOX: &str = "/bin/busybox";
-/// Where libraries are in the guest.
+/// The folder of libraries in the guest.
 pub(crate) const LIBRARIES: &str = "/lib";
-/// Folders that the first process mounts something on.
+/// Folders on which the first process mounts file systems.
 const MOUNT_POINTS: [&str; 5] = ["/dev", "/proc", "/sys", "/tmp", "/run"];
 
-/// All that goes into a guest besides this program.
+/// Everything that goes into a guest besides this program and its libraries.
 #[derive(Debug)]
 pub(crate) struct Contents<'a> {
     pub(crate) plan: &'a Plan,
     pub(crate) modules: &'a [Module],
-    /// The user's own load.
+    /// The user's own program or script, if it is the load.
     pub(crate) load: Option<Vec<u8>>,
     /// `busybox`, if the load is a script.
     pub(crate) busybox: Option<Vec<u8>>,
@@ -42,7 +42,7 @@ pub(crate) struct Contents<'a> {
 ///
 /// # Errors
 ///
-/// If this program or a library of its cannot be read, or the archive cannot be written.
+/// If this program or one of its libraries cannot be read, or the archive cannot be written.
 pub(crate) fn write(
     contents: &Contents<'_>,
     to: &mut impl Write,
@@ -63,7 +63,8 @@ pub(crate) fn write(
     }
     if let Program::Dynamic(loader) = elf::kind(&program) {
         let name = loader.rsplit('/').next().unwrap_or_default();
-        // Some computers keep the loader where all libraries are in the guest.
+        // On some computers the loader is already in the folder that has all libraries in the
+        // guest.
         if loader != format!("{LIBRARIES}/{name}") {
             io(archive.link(&loader, &format!("{LIBRARIES}/{name}")))?;
         }
@@ -100,7 +101,7 @@ impl<'a, W: Write> Archive<'a, W> {
         }
     }
 
-    /// A folder, and those above it.
+    /// Adds a folder and those above it.
     fn folder(&mut self, path: &str) -> io::Result<()> {
         let ends = path.match_indices('/').map(|(at, _)| at).skip(1);
         for end in ends.chain([path.len()]) {
@@ -109,7 +110,7 @@ impl<'a, W: Write> Archive<'a, W> {
         Ok(())
     }
 
-    /// A file that anybody may run.
+    /// Adds a file that everyone may execute.
     fn file(&mut self, path: &str, bytes: &[u8]) -> io::Result<()> {
         self.folder_of(path)?;
         self.entry(path, ModeFileType::Regular, 0o755, bytes)
@@ -155,7 +156,7 @@ mod tests {
     use super::*;
     use crate::guest::plan::Work;
 
-    /// Every entry by name: its mode and bytes.
+    /// Returns the mode and bytes of every entry, by name.
     fn read(mut archive: &[u8]) -> BTreeMap<String, (u32, Vec<u8>)> {
         let mut entries = BTreeMap::new();
         loop {

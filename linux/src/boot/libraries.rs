@@ -1,4 +1,5 @@
-//! The shared libraries of this very program: what it has mapped is what it needs in a guest.
+//! The shared libraries of this very program: those that it has mapped are those that it needs in a
+//! guest.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -6,14 +7,14 @@ use std::path::{Path, PathBuf};
 
 use super::Error;
 
-/// A library, and the names by which it is looked for.
+/// A library, and the names under which programs look for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Library {
     pub(crate) file: PathBuf,
     pub(crate) names: Vec<String>,
 }
 
-/// The libraries of this process, its loader included.
+/// Returns the libraries of this process, including its loader.
 pub(crate) fn of_this_process() -> Result<Vec<Library>, Error> {
     let maps = Path::new("/proc/self/maps");
     let text = fs::read_to_string(maps).map_err(Error::file("read", maps))?;
@@ -22,19 +23,20 @@ pub(crate) fn of_this_process() -> Result<Vec<Library>, Error> {
     Ok(libraries.map(library).collect())
 }
 
-/// Every file of a process's mappings.
+/// Returns the files of all mappings in `maps`, the text of `/proc/PID/maps`.
 fn mapped(maps: &str) -> BTreeSet<PathBuf> {
     let files = maps.lines().filter_map(|line| line.split_once(" /"));
     files.map(|(_, path)| Path::new("/").join(path)).collect()
 }
 
-/// Whether a file is called like a library, `libc.so.6` or `ld-linux-x86-64.so.2`.
+/// Returns whether a file's name is that of a library, such as `libc.so.6` or
+/// `ld-linux-x86-64.so.2`.
 fn is_library(file: &Path) -> bool {
     let name = file.file_name().and_then(|name| name.to_str());
     name.is_some_and(|name| name.ends_with(".so") || name.contains(".so."))
 }
 
-/// A program looks for a library by a name that may be a link to the file it has mapped.
+/// Finds all names of a library, because a program may look for it by a link to the mapped file.
 fn library(file: PathBuf) -> Library {
     let mut names: Vec<String> = file.file_name().into_iter().map(text).collect();
     let folder = file.parent().unwrap_or(Path::new("/"));

@@ -1,8 +1,8 @@
-//! Boots a kernel with many CPUs in QEMU, without hardware help, and records it.
+//! Boots a kernel with many CPUs in QEMU, without hardware virtualization, and records it.
 //!
-//! QEMU counts instructions as time (`-icount`), so that what the guest sees does not depend on how
-//! busy this computer is. The guest's first process is this very program; it records and sends what it
-//! recorded through a virtual serial port into a file of this computer.
+//! QEMU derives time from the number of instructions (`-icount`), so that what the guest sees does
+//! not depend on how busy this computer is. The guest's first process is this very program; it
+//! records and sends the recording through a virtual serial port into a file on this computer.
 
 mod console;
 pub mod doctor;

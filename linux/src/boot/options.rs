@@ -1,4 +1,4 @@
-//! What is to be booted, checked before anything is fetched or started.
+//! The options of a boot, which are checked before anything is fetched or started.
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -10,14 +10,14 @@ use super::Error;
 use crate::guest::load::Load;
 use crate::record::{Holds, Rss};
 
-/// The most CPUs: their interrupt controllers have 8 bits of address, and QEMU without hardware help
-/// has no x2APIC before version 9.
+/// The largest number of CPUs: their interrupt controllers have addresses of 8 bits, and QEMU
+/// without hardware virtualization has no x2APIC before version 9.
 pub const CPUS_MAX: u32 = 255;
-/// The least memory a guest boots and records with.
+/// The least memory with which a guest boots and records, in MiB.
 const MEMORY_MIN_MIB: u64 = 512;
-/// The least memory of a node.
+/// The least memory of a node, in MiB.
 const NODE_MIN_MIB: u64 = 256;
-/// A ring buffer larger than this holds more than any load writes.
+/// The largest ring buffer of a CPU, in MiB; a larger one would hold more than any load writes.
 const BUFFER_MAX_MIB: u64 = 16;
 
 /// The memory of a guest, in MiB.
@@ -55,32 +55,33 @@ impl fmt::Display for Memory {
     }
 }
 
-/// Which kernel is booted.
+/// The kernel to boot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KernelChoice {
-    /// A file of the user's.
+    /// A kernel image of the user's.
     File(PathBuf),
     /// Debian's newest packaged cloud kernel of a series.
     Series(String),
-    /// One that was built here with this many timer interrupts a second.
+    /// A kernel that was built on this computer with this many timer interrupts a second.
     Hz(u32),
 }
 
-/// What runs in the guest.
+/// The load that runs in the guest.
 #[derive(Clone, Debug)]
 pub enum LoadChoice {
-    /// A load that the guest brings along.
+    /// A load that is part of this program.
     Named(&'static Load),
     /// A program or script of the user's.
     File(PathBuf),
 }
 
 impl LoadChoice {
-    /// A file if `text` has a `/`, else the load of this name, else a file.
+    /// Returns the file `text` if it contains a `/`, else the load of this name, else the file of
+    /// this name.
     ///
     /// # Errors
     ///
-    /// If there is neither.
+    /// If there is neither such a load nor such a file.
     pub fn find(text: &str) -> Result<Self, Error> {
         if !text.contains('/')
             && let Some(load) = Load::named(text)
@@ -97,36 +98,37 @@ impl LoadChoice {
     }
 }
 
-/// What is to be booted and recorded.
+/// The options of booting and recording a kernel.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// How many CPUs.
+    /// The number of CPUs.
     pub cpus: u32,
-    /// How much memory, all nodes together.
+    /// The memory of all nodes together.
     pub memory: Memory,
-    /// How many nodes, each with as many CPUs and as much memory.
+    /// The number of nodes; CPUs and memory are divided evenly among them.
     pub nodes: u32,
-    /// Which kernel.
+    /// The kernel to boot.
     pub kernel: KernelChoice,
-    /// What runs in it.
+    /// The load that runs in it.
     pub load: LoadChoice,
-    /// What the load is told.
+    /// The arguments of the load.
     pub told: Vec<String>,
-    /// Kernel modules to load first.
+    /// Kernel modules that the guest loads before the load runs.
     pub modules: Vec<String>,
-    /// What is added to the kernel's command line.
+    /// Texts that are appended to the kernel's command line.
     pub append: Vec<String>,
     /// Whether changes of resident pages are recorded.
     pub rss: Rss,
     /// Whether ends of zone-lock holds are recorded.
     pub holds: Holds,
-    /// After how long the guest is stopped.
+    /// The time after which the guest is stopped.
     pub timeout: Duration,
-    /// Where the recording goes.
+    /// The file of the recording.
     pub output: PathBuf,
-    /// Where the console is kept; nowhere if `None`, unless something goes wrong.
+    /// The file in which the console is kept. If `None`, only its end is shown, and only if
+    /// something goes wrong.
     pub console: Option<PathBuf>,
-    /// What the user typed, for the recording.
+    /// The command that the user typed, for the recording's header.
     pub command: String,
 }
 
@@ -135,7 +137,7 @@ impl Options {
     ///
     /// # Errors
     ///
-    /// If something cannot be; the text says what can.
+    /// If an option cannot be met; the text says what is possible.
     pub fn check(&self) -> Result<(), Error> {
         let refuse = |text: String| Err(Error::Asked(text));
         if !(1..=CPUS_MAX).contains(&self.cpus) {
@@ -181,7 +183,8 @@ impl Options {
         }
     }
 
-    /// MiB of each CPU's ring buffer: a quarter of the memory at most, all together.
+    /// Returns the size of each CPU's ring buffer in MiB. All of them together take at most a
+    /// quarter of the memory, but each has at least 1 MiB.
     #[must_use]
     pub(crate) fn buffer_mib(&self) -> NonZeroU32 {
         let quarter = self.memory.0 / 4 / u64::from(self.cpus);

@@ -6,11 +6,12 @@ use std::path::Path;
 use super::initramfs::{LIBRARIES, PROGRAM};
 use super::options::Options;
 
-/// The program that emulates.
+/// The emulator's program.
 pub(crate) const QEMU: &str = "qemu-system-x86_64";
 
-/// Time is the number of instructions, and never waits for the time of this computer. One thread
-/// emulates all CPUs in turn: with one thread each, guests of many CPUs miss their own ticks.
+/// Time is the number of instructions and never waits for the time of this computer. One thread
+/// emulates all CPUs in turn: with a thread for each CPU, guests with many CPUs miss their own
+/// ticks.
 const CLOCK: [&str; 4] = [
     "-accel",
     "tcg,thread=single",
@@ -18,31 +19,32 @@ const CLOCK: [&str; 4] = [
     "shift=0,sleep=off",
 ];
 
-/// All that QEMU can emulate but fast string operations: with them the kernel clears and copies pages byte by byte,
-/// and each byte is one step of the emulator and one nanosecond of the guest.
+/// All CPU features that QEMU can emulate except fast string operations. With those the kernel
+/// clears and copies pages byte by byte, and each byte is one step of the emulator and one
+/// nanosecond of the guest.
 const CPU: &str = "max,-erms,-fsrm";
 
-/// What the kernel is told before what the user appends.
+/// The kernel's arguments before those that the user appends.
 ///
 /// - `panic=-1` with `-no-reboot`: a panic ends QEMU instead of hanging it.
-/// - Watchdogs and stall warnings measure how slow an emulator is, and nothing else.
-/// - `nohz=off`: each CPU has its tick at all times, as a busy CPU has, so that timers are decided by
-///   their wheel alone.
+/// - Watchdogs and stall warnings are off, because they would only measure how slow an emulator is.
+/// - `nohz=off`: each CPU has its tick at all times, as a busy CPU has, so that the timer wheel
+///   alone decides when timers fire.
 /// - `nokaslr`: addresses of functions are those of the kernel's own map.
 const KERNEL: &str = "console=ttyS0 quiet loglevel=4 panic=-1 nowatchdog \
     rcupdate.rcu_cpu_stall_suppress=1 mitigations=off nokaslr audit=0 nohz=off";
 
-/// Files of this computer that a guest reads or writes.
+/// Files on this computer that a guest reads or writes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Files<'a> {
     pub(crate) kernel: &'a Path,
     pub(crate) initramfs: &'a Path,
     pub(crate) console: &'a Path,
-    /// What comes through the virtual serial port.
+    /// The file that receives what the guest writes to the virtual serial port.
     pub(crate) received: &'a Path,
 }
 
-/// QEMU's arguments.
+/// Returns QEMU's arguments.
 pub(crate) fn arguments(options: &Options, files: Files<'_>) -> Vec<OsString> {
     let mut all: Vec<OsString> = Vec::new();
     let mut add = |words: &[&str]| all.extend(words.iter().map(OsString::from));
@@ -79,7 +81,8 @@ pub(crate) fn arguments(options: &Options, files: Files<'_>) -> Vec<OsString> {
     all
 }
 
-/// The nodes, each with as many CPUs and as much memory, but for what cannot be divided.
+/// Returns the arguments that divide CPUs and memory among nodes, as evenly as whole CPUs and MiB
+/// allow.
 fn nodes(options: &Options) -> Vec<[String; 4]> {
     if options.nodes == 1 {
         return Vec::new();
@@ -102,7 +105,7 @@ fn nodes(options: &Options) -> Vec<[String; 4]> {
 
 fn kernel_arguments(options: &Options) -> String {
     let mut text = KERNEL.to_owned();
-    // The kernel hands a variable that it does not know to its first process.
+    // The kernel passes a variable that it does not know to its first process.
     text += &format!(" LD_LIBRARY_PATH={LIBRARIES} rdinit={PROGRAM}");
     for more in &options.append {
         text += &format!(" {more}");
@@ -110,7 +113,7 @@ fn kernel_arguments(options: &Options) -> String {
     text + " -- guest init"
 }
 
-/// A comma ends a value of QEMU, two are a comma.
+/// Doubles commas, because a single comma ends a value in QEMU's arguments.
 fn escaped(path: &Path) -> std::path::PathBuf {
     match path.to_str() {
         Some(text) => text.replace(',', ",,").into(),

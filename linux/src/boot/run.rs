@@ -23,32 +23,32 @@ use crate::guest::plan::{Plan, Work};
 use crate::package::{Kernel, cache, debian, modules};
 use crate::record::{Holds, Rss};
 
-/// How often the guest is looked at.
+/// The interval at which the guest's state and console are checked.
 const LOOK: Duration = Duration::from_millis(200);
-/// Memory of QEMU itself and its translated code, beside that of the guest.
+/// The memory of QEMU itself and its translated code, beside that of the guest, in MiB.
 const QEMU_MIB: u64 = 512;
 
-/// What a run cost.
+/// The result of a run, and its costs.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// The file that was booted.
+    /// The kernel image that was booted.
     pub kernel: PathBuf,
-    /// What the guest said when it was up: its clock, CPUs and kernel.
+    /// The guest's report when it was up: its clock, CPUs and kernel.
     pub up: String,
-    /// Bytes of the recording.
+    /// Size of the recording, in bytes.
     pub bytes: u64,
-    /// How long it took.
+    /// The duration of the run, in time of this computer.
     pub wall: Duration,
-    /// Seconds of this computer's processors that QEMU used; `None` if that is not known.
+    /// Seconds of CPU time that QEMU used on this computer; `None` if that is not known.
     pub cpu_seconds: Option<f64>,
 }
 
-/// Boots what `options` ask for and writes the recording. `told` is told each new stage, and texts
-/// of what else takes long.
+/// Boots a kernel as `options` say and writes the recording. `told` is called with each new stage,
+/// and with a text before other steps that take long.
 ///
 /// # Errors
 ///
-/// If something is missing, cannot be done or goes wrong in the guest.
+/// If something is missing, cannot be done, or goes wrong in the guest.
 pub fn run(options: &Options, told: &mut dyn FnMut(&str)) -> Result<Outcome, Error> {
     options.check()?;
     let qemu = doctor::qemu()?;
@@ -93,7 +93,7 @@ fn enough_memory(options: &Options) -> Result<(), Error> {
     }
 }
 
-/// The user's program, and what it needs to run.
+/// The user's program, and the busybox that it needs if it is a script.
 struct UserLoad {
     bytes: Vec<u8>,
     busybox: Option<Vec<u8>>,
@@ -182,12 +182,13 @@ fn write_initramfs(
     file.flush().map_err(Error::file("write", to))
 }
 
-/// Files of one run.
+/// The files of one run.
 struct Drafts {
     initramfs: PathBuf,
     console: PathBuf,
     said: PathBuf,
-    /// Beside the output, so that a file system that is full is found out in time and renaming is enough.
+    /// In the folder of the output, so that a full file system is noticed before the end, and the
+    /// recording needs only to be renamed.
     received: NamedTempFile,
     _folder: TempDir,
 }
@@ -214,7 +215,7 @@ impl Drafts {
     }
 }
 
-/// A guest that runs.
+/// A running guest.
 struct Guest {
     child: Child,
     console: Console,
@@ -224,7 +225,7 @@ struct Guest {
     cpu_seconds: Option<f64>,
 }
 
-/// How a guest came to its end.
+/// The ways in which a guest can end.
 enum End {
     Exit(ExitStatus),
     Stopped(Stop),
@@ -240,7 +241,7 @@ impl Guest {
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(said)
-            // Ctrl-C is for us: we stop QEMU and keep what it sent.
+            // Ctrl-C must reach only this process, which then stops QEMU and keeps what it sent.
             .process_group(0)
             .spawn()
             .map_err(Error::file("run", qemu))?;
@@ -255,7 +256,7 @@ impl Guest {
         })
     }
 
-    /// Waits until the guest ends, or is to be stopped.
+    /// Waits until the guest ends or must be stopped.
     fn watch(&mut self, timeout: Duration, told: &mut dyn FnMut(&str)) -> Result<End, Error> {
         let stop = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM] {
@@ -266,7 +267,8 @@ impl Guest {
         loop {
             let ended = self.child.try_wait();
             let ended = ended.map_err(Error::file("wait for", Path::new(qemu::QEMU)))?;
-            // After it has ended, so that its last words are read too.
+            // The console is read after the check for QEMU's end, so that its last lines are read
+            // too.
             self.listen(told)?;
             if let Some(status) = ended {
                 return Ok(End::Exit(status));
@@ -306,8 +308,8 @@ impl Guest {
         Ok(())
     }
 
-    /// Moves what was received to the output if it is whole, else keeps it and says what happened.
-    /// Returns what the guest said when it was up.
+    /// Moves what was received to the output if it is whole; otherwise keeps it and returns the
+    /// error. Returns the guest's report when it was up.
     fn judge(&self, end: End, received: NamedTempFile, output: &Path) -> Result<String, Error> {
         let stage = self.console.stage();
         if let (End::Exit(status), Stage::Done) = (&end, stage)
@@ -345,7 +347,7 @@ impl Guest {
     }
 }
 
-/// A temporary file is private; a recording is as readable as any file.
+/// Makes a temporary file, which is private at first, as readable as other files.
 fn make_public(received: &NamedTempFile, output: &Path) -> Result<(), Error> {
     use std::os::unix::fs::PermissionsExt;
     let public = fs::Permissions::from_mode(0o644);
@@ -353,7 +355,7 @@ fn make_public(received: &NamedTempFile, output: &Path) -> Result<(), Error> {
     set.map_err(Error::file("write", output))
 }
 
-/// Keeps what was received beside the output, as `OUTPUT.part`, unless it is nothing.
+/// Keeps what was received beside the output, as `OUTPUT.part`, unless it is empty.
 fn keep(received: NamedTempFile, output: &Path) -> Result<Option<PathBuf>, Error> {
     let length = fs::metadata(received.path()).map_or(0, |data| data.len());
     if length == 0 {
@@ -369,7 +371,7 @@ fn keep(received: NamedTempFile, output: &Path) -> Result<Option<PathBuf>, Error
     Ok(Some(kept))
 }
 
-/// Seconds of processors that a process used so far.
+/// Returns the seconds of CPU time that a process has used so far.
 fn cpu_seconds(pid: u32) -> Option<f64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (_, after_name) = stat.rsplit_once(") ")?;

@@ -1,4 +1,4 @@
-//! Compiling: one `make`, whose lines say how far it is.
+//! Compiles a kernel with one `make` and reports progress by the lines that it prints.
 
 use std::fs;
 use std::num::NonZeroUsize;
@@ -7,21 +7,22 @@ use std::path::{Path, PathBuf};
 use super::source::Source;
 use super::{Error, Step, Tools};
 
-/// Objects that a 6.12 kernel of this configuration is made of: only for the length of a bar.
+/// The number of objects of a 6.12 kernel of this configuration, which only sets the length of a
+/// progress bar.
 const OBJECTS_ABOUT: u64 = 1_200;
-/// The image, where an x86 kernel's `make` leaves it.
+/// The path, in the build folder, of the image that `make` builds for x86.
 const IMAGE: &str = "arch/x86/boot/bzImage";
 
 /// A compiled kernel, in the folder where it was made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Compiled {
     pub(super) image: PathBuf,
-    /// As `uname -r` will print it.
+    /// The release, as `uname -r` will print it.
     pub(super) release: String,
 }
 
-/// Compiles `source` in `folder`, which is configured. What was compiled before and has not changed
-/// is left as it is, so an interrupted build goes on where it was.
+/// Compiles `source` in `folder`, which must be configured. Objects that have not changed are not
+/// compiled again, so an interrupted build continues where it stopped.
 pub(super) fn compile(
     tools: &Tools,
     source: &Source,
@@ -32,7 +33,8 @@ pub(super) fn compile(
 ) -> Result<Compiled, Error> {
     let make = |goal: &str| {
         let mut command = tools.make(&source.folder, folder);
-        // The release names what was built; nothing else in the image says when or by whom.
+        // Only the release says what was built; the build's time, user and host are fixed, so the
+        // image does not depend on them.
         command.arg(format!("LOCALVERSION={local_version}"));
         command.args(["KBUILD_BUILD_TIMESTAMP=@0", "KBUILD_BUILD_USER=plimsoll"]);
         command.args(["KBUILD_BUILD_HOST=plimsoll", &format!("-j{jobs}"), goal]);
@@ -68,17 +70,18 @@ pub(super) fn compile(
     })
 }
 
-/// Whether a line of `make` says that an object is being compiled: `  CC      mm/vmstat.o`.
+/// Returns whether a line of `make` says that an object is being compiled: `  CC      mm/vmstat.o`.
 fn is_object(line: &str) -> bool {
     let mut words = line.split_whitespace();
     matches!(words.next(), Some("CC" | "AS"))
         && words.next().is_some_and(|name| name.ends_with(".o"))
 }
 
-/// How many objects were compiled before. Unreadable folders count as empty: it is a bar's length.
+/// Counts the objects compiled before. A folder that cannot be read counts as empty, because the
+/// number only sets the length of a progress bar.
 fn objects_below(folder: &Path) -> u64 {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    // Ends: links are not followed, so the folders are a finite tree.
+    // The recursion ends: links are not followed, so the folders are a finite tree.
     let count = |entry: fs::DirEntry| match entry.file_type() {
         Ok(kind) if kind.is_dir() => objects_below(&entry.path()),
         _ => u64::from(entry.path().extension().is_some_and(|end| end == "o")),

@@ -1,4 +1,4 @@
-//! The kernel's configuration: the smallest there is, and what a recording needs.
+//! The kernel's configuration: the smallest one, and the options that a recording needs.
 
 use std::fs;
 use std::path::Path;
@@ -6,15 +6,15 @@ use std::path::Path;
 use super::source::Source;
 use super::{Checks, Error, Recipe, Tools};
 
-/// Lines of a `.config`; the kernel's own parser skips comments.
+/// Lines of a `.config`, with comments, which the kernel's own parser skips.
 const FRAGMENT: &str = include_str!("fragment.config");
 /// Lines that [`Checks::On`] adds.
 const DEBUG: &str = include_str!("debug.config");
-/// A copy of the fragment that a folder was configured with.
+/// The file in a build folder that keeps the fragment with which the folder was configured.
 const CONFIGURED: &str = "plimsoll.config";
 
-/// Configures `folder` to build `source`, unless it is configured that way already: a new
-/// configuration means that every object is made again.
+/// Configures `folder` to build `source`, unless it already has this configuration, because after a
+/// new configuration every object is compiled again.
 pub(super) fn configure(
     tools: &Tools,
     source: &Source,
@@ -28,7 +28,7 @@ pub(super) fn configure(
     if known != fragment || !config.is_file() {
         make(tools, source, folder, "tinyconfig")?;
         let tiny = fs::read_to_string(&config).map_err(Error::file("read", &config))?;
-        // Where a line comes twice the kernel takes the later one.
+        // If a line occurs twice, the kernel takes the later one.
         fs::write(&config, tiny + &fragment).map_err(Error::file("write", &config))?;
         make(tools, source, folder, "olddefconfig")?;
     }
@@ -58,7 +58,8 @@ fn make(tools: &Tools, source: &Source, folder: &Path, goal: &str) -> Result<(),
     Tools::run(command.arg(goal), &format!("configuring ({goal})")).map(|_| ())
 }
 
-/// The options of `fragment` that `made`, a whole `.config`, does not have as they were asked for.
+/// Returns the options of `fragment` that `made`, a whole `.config`, does not have with the
+/// requested value.
 fn refused<'a>(fragment: &'a str, made: &str) -> Vec<&'a str> {
     let lines: Vec<&str> = made.lines().collect();
     let options = fragment.lines().filter(|line| line.starts_with("CONFIG_"));

@@ -1,10 +1,10 @@
-//! Why a kernel could not be built.
+//! Errors of building a kernel.
 
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Why a kernel could not be built.
+/// The reasons why a kernel could not be built.
 #[derive(Debug)]
 pub enum Error {
     /// The request cannot be met; the text says what is possible.
@@ -22,17 +22,17 @@ pub enum Error {
     },
     /// A file or folder could not be read or written.
     File {
-        /// What was to be done with it: "read", "write".
+        /// The operation on it: "read", "write".
         what: &'static str,
-        /// Which.
+        /// The file or folder.
         path: PathBuf,
-        /// Why not.
+        /// The error of the operating system.
         source: io::Error,
     },
 }
 
 impl Error {
-    /// Whether the user can correct it, other than by repairing the computer.
+    /// Returns whether the user can correct the error without repairing the computer.
     #[must_use]
     pub const fn is_bad_input(&self) -> bool {
         matches!(self, Self::Asked(_) | Self::Missing(_))

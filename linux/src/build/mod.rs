@@ -1,5 +1,5 @@
-//! Builds kernels to record: Debian's packaged source, configured for recordings at a chosen HZ, with
-//! or without semantic patches.
+//! Builds kernels to record: Debian's packaged source, configured for recordings at a chosen HZ,
+//! with or without semantic patches.
 //!
 //! ```text
 //! build/source/6.12/            the packaged source, unpacked; patched in place, packaged files kept beside
@@ -7,7 +7,7 @@
 //! kernels/6.12-hz1000-phased/   boot/vmlinuz-RELEASE, boot/config-RELEASE, recipe.txt
 //! ```
 //!
-//! An interrupted build resumes where it stopped. One build at a time uses the folder.
+//! An interrupted build resumes where it stopped. Only one build at a time can use the folder.
 
 mod compile;
 mod config;
@@ -27,17 +27,17 @@ pub use self::semantic::{SemanticPatch, names};
 use self::source::Source;
 pub use self::tools::Tools;
 
-/// Timer interrupts a second.
+/// The number of timer interrupts a second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rate {
-    /// 250, as Debian's own kernels have it.
+    /// 250, as in Debian's own kernels.
     Hz250,
-    /// 1000.
+    /// 1000 timer interrupts a second.
     Hz1000,
 }
 
 impl Rate {
-    /// As a number.
+    /// Returns the number of timer interrupts a second.
     #[must_use]
     pub const fn hz(self) -> u32 {
         match self {
@@ -47,15 +47,15 @@ impl Rate {
     }
 }
 
-/// Whether the kernel checks itself while it runs.
+/// Says whether the kernel checks itself while it runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Checks {
     Off,
-    /// Locks (lockdep), lists, timers, work and the memory management (`DEBUG_VM`).
+    /// Checks locks (lockdep), lists, timers, work items and the memory management (`DEBUG_VM`).
     On,
 }
 
-/// What to build.
+/// What to build: a kernel series, its configuration and its patches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recipe {
     series: String,
@@ -65,11 +65,12 @@ pub struct Recipe {
 }
 
 impl Recipe {
-    /// A kernel of `series`, as `6.12`, with these patches; naming one twice is naming it once.
+    /// Makes a recipe for a kernel of `series`, such as `6.12`, with these patches; a patch that is
+    /// named twice is applied once.
     ///
     /// # Errors
     ///
-    /// [`Error::Asked`] if `series` is not a kernel series.
+    /// [`Error::Asked`] if `series` is not the name of a kernel series.
     pub fn new(series: &str, rate: Rate, mut patches: Vec<SemanticPatch>) -> Result<Self, Error> {
         source::check_series(series)?;
         patches.sort_by(|one, other| one.name.cmp(&other.name));
@@ -82,15 +83,15 @@ impl Recipe {
         })
     }
 
-    /// The same kernel, which checks itself while it runs: its log has a warning if a rule of locks,
-    /// lists, timers, work or the memory management (`DEBUG_VM`) is broken.
+    /// Returns the recipe of the same kernel with checks while it runs: its log gets a warning if a
+    /// rule of locks, lists, timers, work items or the memory management (`DEBUG_VM`) is broken.
     #[must_use]
     pub fn checked(self) -> Self {
         let checks = Checks::On;
         Self { checks, ..self }
     }
 
-    /// The name of the kernel's folder: `6.12-hz1000-bounded-phased`.
+    /// Returns the name of the kernel's folder, such as `6.12-hz1000-bounded-phased`.
     #[must_use]
     pub fn name(&self) -> String {
         self.unpatched() + &self.patch_names()
@@ -100,7 +101,8 @@ impl Recipe {
         format!("{}-{}", self.series, self.configuration())
     }
 
-    /// The part of a name that says how the kernel is configured: `hz1000`, `hz1000-debug`.
+    /// Returns the part of the name that says how the kernel is configured: `hz1000`,
+    /// `hz1000-debug`.
     fn configuration(&self) -> String {
         let checks = match self.checks {
             Checks::Off => "",
@@ -109,7 +111,7 @@ impl Recipe {
         format!("hz{}{checks}", self.rate.hz())
     }
 
-    /// The names of the patches, a `-` before each.
+    /// Returns the names of the patches, with a `-` before each.
     fn patch_names(&self) -> String {
         self.patches
             .iter()
@@ -118,16 +120,16 @@ impl Recipe {
     }
 }
 
-/// How far a build is.
+/// The progress of a build.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step<'a> {
     /// A long step begins; the text names it for the user.
     Begins(&'a str),
-    /// The number of objects compiled so far.
+    /// An object was compiled, or compiling begins.
     Compiled {
-        /// Since the build began.
+        /// The number of objects compiled since the build began.
         done: u64,
-        /// About how many there were to compile, if that is known.
+        /// The approximate number of objects to compile in this build; `None` if it is not known.
         left: Option<u64>,
     },
 }
@@ -137,7 +139,7 @@ pub enum Step<'a> {
 pub struct Built {
     /// The compressed image.
     pub image: PathBuf,
-    /// As `uname -r` will print it.
+    /// The release, as `uname -r` will print it.
     pub release: String,
     /// The package whose source was compiled.
     pub package: String,
@@ -181,7 +183,8 @@ pub fn build(
     keep(recipe, &source, &compiled, &objects, &cache.join("kernels"))
 }
 
-/// Puts a compiled kernel where it is found again: the folder is whole, or it is not there.
+/// Puts a compiled kernel into its folder below `kernels`. A rename at the end ensures that a
+/// folder of that name is complete.
 fn keep(
     recipe: &Recipe,
     source: &Source,
@@ -235,7 +238,7 @@ fn keep(
     })
 }
 
-/// Two builds at once would patch each other's source.
+/// Locks the folder, because two builds at once would patch each other's source.
 fn lock(folder: &Path) -> Result<File, Error> {
     fs::create_dir_all(folder).map_err(Error::file("make", folder))?;
     let path = folder.join("lock");
@@ -251,14 +254,15 @@ fn lock(folder: &Path) -> Result<File, Error> {
 }
 
 impl Tools {
-    /// A `make` of the kernel in `source`, with everything it makes in `folder`.
+    /// Returns a `make` command for the kernel in `source` that writes all its output below
+    /// `folder`.
     fn make(&self, source: &Path, folder: &Path) -> Command {
         let mut command = self.command("make");
         command.arg("-C").arg(source);
         let mut out = std::ffi::OsString::from("O=");
         out.push(folder);
         command.arg(out);
-        // What a shell had exported for other builds is not for this one.
+        // Variables that a shell exports for other builds must not change this one.
         for variable in ["MAKEFLAGS", "ARCH", "CROSS_COMPILE", "KBUILD_OUTPUT"] {
             command.env_remove(variable);
         }

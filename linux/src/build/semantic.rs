@@ -1,10 +1,11 @@
 //! Semantic patches: files that Coccinelle's `spatch` reads, applied to the kernel's source.
 //!
-//! They are read from a folder and never become part of this program, because they have another licence.
+//! The patches are read from a folder and never become part of this program, because they have
+//! another licence.
 //!
-//! Each names the file that it changes (`// Apply to: mm/vmstat.c`) and how often words stand in
-//! that file afterwards (`// Expect: 3 zone_hold_next`). If a patch does not match, `spatch`
-//! changes nothing and reports success; only the counts show it.
+//! Each patch names the file that it changes (`// Apply to: mm/vmstat.c`) and the number of times
+//! that words occur in that file afterwards (`// Expect: 3 zone_hold_next`). If a patch does not
+//! match, `spatch` changes nothing and reports success, so only the counts reveal it.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,21 +14,21 @@ use std::path::{Path, PathBuf};
 use super::source::Source;
 use super::{Error, Tools};
 
-/// The folder inside of the source that keeps files as they were packaged.
+/// The folder in the source that keeps files as they were packaged.
 const PRISTINE: &str = ".plimsoll-pristine";
-/// The draft of a patched file, inside of the source.
+/// The path, in the source, of the draft of a patched file.
 const DRAFT: &str = ".plimsoll-draft.c";
 const SUFFIX: &str = ".cocci";
 
 /// A semantic patch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SemanticPatch {
-    /// Its name, `phased`.
+    /// Its name, such as `phased`.
     pub name: String,
     file: PathBuf,
-    /// The file of the kernel that it changes.
+    /// The file of the kernel that the patch changes, relative to the source folder.
     target: PathBuf,
-    /// How often a word stands in that file afterwards.
+    /// The words that must occur in that file afterwards, with the number of times.
     expected: Vec<(usize, String)>,
 }
 
@@ -95,7 +96,7 @@ impl SemanticPatch {
         })
     }
 
-    /// Applies itself to `draft`.
+    /// Applies this patch to `draft` and checks the expected words.
     fn apply(&self, tools: &Tools, draft: &Path, source: &Source) -> Result<(), Error> {
         let mut command = tools.command("spatch");
         command
@@ -120,7 +121,7 @@ impl SemanticPatch {
     }
 }
 
-/// The names of the semantic patches in `folder`, sorted.
+/// Returns the names of the semantic patches in `folder`, sorted.
 #[must_use]
 pub fn names(folder: &Path) -> Vec<String> {
     let files = fs::read_dir(folder).into_iter().flatten().flatten();
@@ -132,8 +133,8 @@ pub fn names(folder: &Path) -> Vec<String> {
     names.into_iter().collect()
 }
 
-/// Makes `source` the packaged one with `patches` and no others. Files that are right already are not
-/// written, so that they are not compiled again.
+/// Makes `source` the packaged one with `patches` and no others. A file that already has the right
+/// content is not written, so that it is not compiled again.
 pub(super) fn patch(
     tools: &Tools,
     source: &Source,
@@ -162,7 +163,8 @@ pub(super) fn patch(
     Ok(())
 }
 
-/// Copies `file` to `copy` if there is none yet; a copy is whole or not there.
+/// Copies `file` to `copy` if there is no copy yet. A rename at the end ensures that a copy is
+/// complete.
 fn keep(file: &Path, copy: &Path) -> Result<(), Error> {
     if copy.is_file() {
         return Ok(());
@@ -174,14 +176,14 @@ fn keep(file: &Path, copy: &Path) -> Result<(), Error> {
     fs::rename(&draft, copy).map_err(Error::file("rename", &draft))
 }
 
-/// The files below `root`/`folder`, by their paths from `root`; drafts are none.
+/// Returns the files below `root`/`folder`, by their paths from `root`, without drafts.
 fn files_below(root: &Path, folder: &Path) -> Result<Vec<PathBuf>, Error> {
     let mut found = Vec::new();
     let read = root.join(folder);
     if !read.is_dir() {
         return Ok(found);
     }
-    // Ends: these folders are made above, and hold no links.
+    // The recursion ends: this module makes these folders, and they hold no links.
     for entry in fs::read_dir(&read)
         .map_err(Error::file("read", &read))?
         .flatten()
@@ -196,7 +198,7 @@ fn files_below(root: &Path, folder: &Path) -> Result<Vec<PathBuf>, Error> {
     Ok(found)
 }
 
-/// How often `word` stands in `text` as a whole word.
+/// Counts the occurrences of `word` in `text` as a whole word.
 fn occurrences(text: &str, word: &str) -> usize {
     let is_part = |letter: char| letter.is_alphanumeric() || letter == '_';
     text.split(|letter| !is_part(letter))

@@ -1,14 +1,14 @@
 //! The kernel's source as Debian packages it: fetched and unpacked into the cache, not installed.
 //!
-//! Each step works in a folder of its own and ends with a rename, so that a step that was
-//! interrupted is done again and nothing half unpacked is ever used.
+//! Each step works in a folder of its own and ends with a rename, so an interrupted step is done
+//! again and a folder that is only half unpacked is never used.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::{Error, Step, Tools};
 
-/// Where the name and version of the package is kept, inside of the source.
+/// The file in the source that keeps the name and version of the package.
 const PACKAGE: &str = ".plimsoll-package";
 
 /// A kernel's unpacked source.
@@ -16,11 +16,11 @@ const PACKAGE: &str = ".plimsoll-package";
 pub(super) struct Source {
     /// The folder that has `Makefile`.
     pub(super) folder: PathBuf,
-    /// The package it comes from, as `linux-source-6.12_6.12.117-1~deb12u1_all`.
+    /// The package it comes from, such as `linux-source-6.12_6.12.117-1~deb12u1_all`.
     pub(super) package: String,
 }
 
-/// A series is two numbers: it becomes part of a command and of a path.
+/// Checks that a series is two numbers, because it becomes part of a command and of a path.
 ///
 /// # Errors
 ///
@@ -35,7 +35,7 @@ pub(super) fn check_series(series: &str) -> Result<(), Error> {
     }
 }
 
-/// The source of `series` below `folder`, fetched and unpacked if it is not there yet.
+/// Returns the source of `series` below `folder`; fetches and unpacks it if it is not there yet.
 pub(super) fn source(
     tools: &Tools,
     series: &str,
@@ -59,7 +59,7 @@ pub(super) fn source(
     told(Step::Begins(&format!("unpacking linux-source-{series}")));
     let package = unpack(tools, series, &archive, &draft)?;
     fs::remove_dir_all(&fetched).map_err(Error::file("remove", &fetched))?;
-    // Without the file that names the package it is a draft of a time before.
+    // A folder without the file that names the package is the remainder of an interrupted build.
     if unpacked.exists() {
         fs::remove_dir_all(&unpacked).map_err(Error::file("remove", &unpacked))?;
     }
@@ -70,7 +70,7 @@ pub(super) fn source(
     })
 }
 
-/// The package's file, in `folder`.
+/// Downloads the package into `folder` and returns its file.
 fn fetch(tools: &Tools, series: &str, folder: &Path) -> Result<PathBuf, Error> {
     let package = format!("linux-source-{series}");
     let mut command = tools.command("apt-get");
@@ -86,7 +86,8 @@ fn fetch(tools: &Tools, series: &str, folder: &Path) -> Result<PathBuf, Error> {
         .ok_or_else(|| Error::Asked(format!("apt-get downloaded no package {package}")))
 }
 
-/// Unpacks the package `archive` and the source in it into `draft`.
+/// Unpacks the package `archive` and the source in it into `draft`; returns the package's name and
+/// version.
 fn unpack(tools: &Tools, series: &str, archive: &Path, draft: &Path) -> Result<String, Error> {
     let content = archive.with_extension("content");
     let mut command = tools.command("dpkg-deb");
@@ -108,7 +109,7 @@ fn unpack(tools: &Tools, series: &str, archive: &Path, draft: &Path) -> Result<S
     Ok(package)
 }
 
-/// An empty folder of this name.
+/// Makes an empty folder of this name; an existing one is removed first.
 fn empty(folder: &Path) -> Result<PathBuf, Error> {
     if folder.exists() {
         fs::remove_dir_all(folder).map_err(Error::file("remove", folder))?;

@@ -1,4 +1,5 @@
-//! The programs that build a kernel: which are missing, which packages bring them, and how one is run.
+//! The programs that build a kernel: finds missing ones, names the packages that provide them, and
+//! runs them.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -9,7 +10,7 @@ use std::process::Command;
 
 use super::Error;
 
-/// What a build needs, and the Debian package that has it: programs and a header.
+/// The programs and the header that a build needs, each with the Debian package that provides it.
 const NEEDED: [(&str, &str); 11] = [
     ("apt-get", "apt"),
     ("dpkg-deb", "dpkg"),
@@ -23,36 +24,37 @@ const NEEDED: [(&str, &str); 11] = [
     ("bc", "bc"),
     ("gelf.h", "libelf-dev"),
 ];
-/// What a semantic patch needs besides.
+/// The additional program that a semantic patch needs.
 const NEEDED_TO_PATCH: (&str, &str) = ("spatch", "coccinelle");
 
-/// As many of the last lines of a command's output as an error repeats.
+/// The number of last lines of a command's output that an error repeats.
 const LINES_SHOWN: usize = 12;
 
-/// Where programs are looked for.
+/// The folders in which programs are looked for.
 #[derive(Clone, Debug)]
 pub struct Tools {
     path: OsString,
 }
 
 impl Tools {
-    /// The programs on this process's `PATH`.
+    /// Looks for programs on this process's `PATH`.
     #[must_use]
     pub fn of_environment() -> Self {
         Self::on(env::var_os("PATH").unwrap_or_default())
     }
 
-    /// The programs in these folders, separated as in `PATH`.
+    /// Looks for programs in these folders, separated as in `PATH`.
     #[must_use]
     pub fn on(path: impl Into<OsString>) -> Self {
         Self { path: path.into() }
     }
 
-    /// Says what is missing to build, with the one command that installs it.
+    /// Checks that everything a build needs is installed; `patching` adds what a semantic patch
+    /// needs.
     ///
     /// # Errors
     ///
-    /// [`Error::Missing`] if anything is.
+    /// [`Error::Missing`] if something is not installed, with one command that installs all of it.
     pub fn check(&self, patching: bool) -> Result<(), Error> {
         let patching = patching.then_some(&NEEDED_TO_PATCH);
         let needed = NEEDED.iter().chain(patching);
@@ -71,7 +73,7 @@ impl Tools {
 
     fn has(&self, tool: &str) -> bool {
         if tool.ends_with(".h") {
-            // Where headers are is the compiler's affair.
+            // Only the compiler knows the folders of headers, so it is asked.
             let mut command = self.command("gcc");
             command.args(["-E", "-x", "c", "-include", tool, "/dev/null"]);
             return command.output().is_ok_and(|output| output.status.success());
@@ -79,9 +81,9 @@ impl Tools {
         env::split_paths(&self.path).any(|folder| folder.join(tool).is_file())
     }
 
-    /// A command that finds its programs here and speaks English.
+    /// Makes a command that finds its programs in these folders and prints English messages.
     pub(super) fn command(&self, program: &str) -> Command {
-        // The name alone would be looked up on this process's `PATH`.
+        // `Command` would look a bare name up on this process's `PATH`.
         let found = env::split_paths(&self.path).map(|folder| folder.join(program));
         let program = found
             .into_iter()
@@ -108,7 +110,7 @@ impl Tools {
         })
     }
 
-    /// Runs `command`, passes each line it prints to `line`, and keeps all of them in `log`.
+    /// Runs `command`, passes each line that it prints to `line`, and writes all of them to `log`.
     pub(super) fn run_logged(
         command: &mut Command,
         what: &str,
@@ -126,7 +128,8 @@ impl Tools {
             .stderr(twin)
             .spawn()
             .map_err(not_started(&program))?;
-        // The command holds the writing ends, and the lines below would not end with it.
+        // `command` still holds the writing ends of the pipe; as long as it does, the loop below
+        // would not see the end of the output.
         command.stdout(io::stdout()).stderr(io::stderr());
         let mut said = String::new();
         for bytes in BufReader::new(reader).split(b'\n') {

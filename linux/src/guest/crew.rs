@@ -1,15 +1,17 @@
-//! The workers of a load, as the process that leads them sees them.
+//! The worker processes of a load, seen from the process that leads them. A load's set of workers
+//! is called its crew.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 
-use super::op::Op;
-use super::worker::{END_OF_PROGRAM, REACHED, monotonic_ns};
+use super::op::{Op, REACHED};
+use super::worker::{END_OF_PROGRAM, monotonic_ns};
 
-/// How long after the word to go all workers begin: time enough to tell each of 255.
+/// The time from the order to start until all workers begin, in nanoseconds: enough to give the
+/// order to 255 workers.
 const START_AFTER_NS: u64 = 20_000_000;
 
-/// Workers that have their programs and wait for the start.
+/// Workers that have received their programs and wait for the start.
 #[derive(Debug)]
 pub(crate) struct Crew {
     workers: Vec<Worker>,
@@ -22,7 +24,7 @@ struct Worker {
 }
 
 impl Crew {
-    /// Starts one worker for each program, and waits until each is ready.
+    /// Starts one worker for each program, and waits until all are ready.
     pub(crate) fn ready(programs: &[Vec<Op>]) -> io::Result<Self> {
         let workers: io::Result<Vec<Worker>> = programs.iter().map(|p| Worker::start(p)).collect();
         let mut workers = workers?;
@@ -32,13 +34,13 @@ impl Crew {
         Ok(Self { workers })
     }
 
-    /// Lets all workers go at the same time, and waits until all have ended.
+    /// Starts all workers at the same time, and waits until all have ended.
     pub(crate) fn together(mut self) -> io::Result<()> {
         self.go()?;
         self.workers.into_iter().try_for_each(Worker::end)
     }
 
-    /// Lets one worker go after the other.
+    /// Runs the workers one after the other.
     pub(crate) fn in_turn(self) -> io::Result<()> {
         for mut worker in self.workers {
             worker.go(monotonic_ns())?;
@@ -47,7 +49,7 @@ impl Crew {
         Ok(())
     }
 
-    /// Lets all workers go at the same time.
+    /// Starts all workers at the same time, and returns without waiting for their end.
     pub(crate) fn go(&mut self) -> io::Result<()> {
         let start_ns = monotonic_ns() + START_AFTER_NS;
         self.workers.iter_mut().try_for_each(|w| w.go(start_ns))
@@ -59,12 +61,13 @@ impl Crew {
         workers.try_for_each(|worker| worker.hear(REACHED))
     }
 
-    /// The process ID of each worker, in the order of the programs.
+    /// Returns the process ID of each worker, in the order of the programs.
     pub(crate) fn pids(&self) -> impl Iterator<Item = u32> {
         self.workers.iter().map(|worker| worker.child.id())
     }
 
-    /// How each worker that has ended did so, in the order of the programs.
+    /// Returns the exit status of each worker, in the order of the programs; `None` for one that
+    /// still runs.
     pub(crate) fn ended(&mut self) -> io::Result<Vec<Option<ExitStatus>>> {
         let workers = self.workers.iter_mut();
         workers.map(|worker| worker.child.try_wait()).collect()

@@ -1,5 +1,5 @@
-//! The first process of a guest: prepares the kernel, records it while the load runs, sends the recording and
-//! switches the guest off.
+//! The first process of a guest: it prepares the kernel, records it while the load runs, sends the
+//! recording and switches the guest off.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -13,10 +13,11 @@ use rustix::system::{RebootCommand, finit_module, reboot};
 
 use super::load::TEXTS;
 use super::plan::{PLAN, Plan, USER_LOAD, Work};
+use super::progress::say;
 use crate::boot::{BUSYBOX, MODULES, PROGRAM, Stage};
 use crate::record::{Holds, Options, Reading, Rss, record};
 
-/// Every file system of a guest: its kind and where it is.
+/// Every file system of a guest: its type and its mount point.
 const FILE_SYSTEMS: [(&str, &str); 7] = [
     ("devtmpfs", "/dev"),
     ("proc", "/proc"),
@@ -26,18 +27,18 @@ const FILE_SYSTEMS: [(&str, &str); 7] = [
     ("tracefs", "/sys/kernel/tracing"),
     ("cgroup2", "/sys/fs/cgroup"),
 ];
-/// The name that QEMU gives the serial port of the recording.
+/// The name that QEMU gives to the serial port that the recording is sent through.
 const PORT_NAME: &str = "plimsoll";
-/// Memory for what is read and not yet sent.
+/// Memory for data that was read and not yet sent, in MiB.
 const BATCHES_MIB: NonZeroU32 = NonZeroU32::new(8).expect("eight");
 
 /// Runs as the first process of a guest; switches the guest off at its end.
 ///
 /// # Errors
 ///
-/// If this is no guest, in which case nothing was done.
+/// If this is not the first process of a guest; nothing has been done then.
 pub fn run() -> io::Result<()> {
-    // Anywhere else this would switch off somebody's computer.
+    // Outside a guest this function would switch off the user's computer.
     if process::id() != 1 || !is_guest() {
         return Err(io::Error::other(
             "this is what the first process of a booted guest runs: use `plimsoll linux`",
@@ -51,7 +52,7 @@ pub fn run() -> io::Result<()> {
     Ok(())
 }
 
-/// Whether this is a guest that we have booted.
+/// Returns whether this computer is a guest that Plimsoll has booted.
 #[must_use]
 pub fn is_guest() -> bool {
     Path::new(PLAN).is_file()
@@ -94,7 +95,7 @@ fn recorded(plan: &Plan) -> io::Result<()> {
         length: None,
         buffer_mib: Some(plan.buffer_mib),
         memory_mib: BATCHES_MIB,
-        // Reading meanwhile would be a load of its own.
+        // Reading the ring buffers while the load runs would be a load of its own.
         reading: Reading::Afterwards,
         rss: if plan.rss { Rss::Wanted } else { Rss::Spared },
         holds: if plan.holds {
@@ -114,9 +115,10 @@ fn recorded(plan: &Plan) -> io::Result<()> {
     }
 }
 
-/// What not every kernel has, and what a load can do without.
+/// Sets what not every kernel has and a load can do without; failures are only reported.
 fn prepare() {
-    // Huge pages only for those who ask: elsewhere each page is to be a page of its own.
+    // Only mappings that ask for huge pages get them, so that every other page is allocated by
+    // itself.
     let huge_pages = Path::new("/sys/kernel/mm/transparent_hugepage/enabled");
     if huge_pages.exists()
         && let Err(error) = fs::write(huge_pages, "madvise")
@@ -128,12 +130,13 @@ fn prepare() {
     }
 }
 
-/// Lets the kernel compute the sizes of its page lists anew. It did so before it gave back the memory
-/// of the initramfs, so they would not follow from the managed pages that `/proc/zoneinfo` prints.
+/// Makes the kernel compute the sizes of its page lists again. It computed them before it freed the
+/// memory of the initramfs, so they would not follow from the managed pages that `/proc/zoneinfo`
+/// prints.
 fn size_lists() -> io::Result<()> {
     const FRACTION: &str = "/proc/sys/vm/percpu_pagelist_high_fraction";
     let usual = fs::read_to_string(FRACTION)?;
-    // The kernel computes them only if the value changes.
+    // The kernel computes the sizes only if the value changes.
     fs::write(FRACTION, "1000000")?;
     fs::write(FRACTION, usual.trim())
 }
@@ -149,7 +152,7 @@ fn up() -> io::Result<String> {
     ))
 }
 
-/// What runs while the kernel is recorded.
+/// Returns the command that runs while the kernel is recorded.
 fn command(plan: &Plan) -> Vec<OsString> {
     let (mut words, told) = match &plan.work {
         Work::Load(name, told) => (vec![PROGRAM, "guest", "load", name], told),
@@ -159,7 +162,7 @@ fn command(plan: &Plan) -> Vec<OsString> {
     words.into_iter().map(OsString::from).collect()
 }
 
-/// The serial port that leads to the recording.
+/// Returns the serial port through which the recording is sent.
 fn port() -> io::Result<PathBuf> {
     let ports = Path::new("/sys/class/virtio-ports");
     for entry in
@@ -174,12 +177,6 @@ fn port() -> io::Result<PathBuf> {
     Err(io::Error::other(
         "the guest has no serial port for the recording",
     ))
-}
-
-/// Says on the console how far it is.
-pub(super) fn say(stage: &Stage) {
-    // A line of its own, whatever a load wrote last. Standard error is not buffered.
-    eprintln!("\n{}", stage.line());
 }
 
 fn because(doing: String) -> impl FnOnce(io::Error) -> io::Error {

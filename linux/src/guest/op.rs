@@ -1,20 +1,23 @@
-//! What a worker of a load does, step by step: the language between the process that leads a load
-//! and its workers.
+//! The steps of a load's workers: the language in which the process that leads a load tells its
+//! workers what to do.
 //!
-//! One step is one line of text, so that a program is written to a worker's standard input and can
-//! be read by a person.
+//! A step is one line of text, so that a program can be written to a worker's standard input and
+//! read by a person.
 
 use std::fmt;
 use std::str::FromStr;
 
+/// The line with which a worker tells its leader that it has reached an [`Op::Report`].
+pub(crate) const REACHED: &str = "reached";
+
 /// One step of a worker's program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Op {
-    /// Runs on this CPU alone from now on.
+    /// Binds the worker to this CPU from now on.
     Cpu(u32),
     /// Maps this many pages of anonymous memory and writes to each.
     Map(usize),
-    /// The same, and asks for huge pages (`MADV_HUGEPAGE`) before it writes.
+    /// Does what [`Op::Map`] does, but asks for huge pages (`MADV_HUGEPAGE`) before it writes.
     MapHuge(usize),
     /// Unmaps the oldest mapping of this worker.
     UnmapOldest,
@@ -26,7 +29,7 @@ pub(crate) enum Op {
     WriteFile(String, usize),
     /// Reads this many pages of a file, or all of it if it is shorter.
     ReadFile(String, usize),
-    /// Reads this many pages of a file, from the page of this number on.
+    /// Reads `pages` pages of a file, beginning with page number `first`, which counts from 0.
     ReadPart {
         file: String,
         first: usize,
@@ -34,9 +37,9 @@ pub(crate) enum Op {
     },
     /// Deletes a file.
     DeleteFile(String),
-    /// Starts a program that ends at once, this many times one after the other.
+    /// Starts a program that ends at once, this many times, one after the other.
     Exec(u32),
-    /// Starts this many programs, and lets them end once all of them run.
+    /// Starts this many programs together, and lets them end once all of them run.
     ExecCrowd(u32),
     /// Makes this many pipes and fills each; all of them are closed at the end of the step.
     Pipes(u32),
@@ -54,10 +57,10 @@ pub(crate) enum Op {
     Bind(u32),
     /// Starts a process that uses this worker's memory, and does nothing until it is killed.
     Share,
-    /// Starts such a process by `vfork`: it says to the leader that this step was reached, and this
-    /// worker waits until it ends.
+    /// Starts such a process with `vfork`. The new process, not this worker, reports to the leader
+    /// that this step was reached, because this worker waits until it ends.
     Vfork,
-    /// Says to the leader that this step was reached.
+    /// Reports to the leader that this step was reached.
     Report,
     /// Waits until the leader ends this worker.
     Wait,
@@ -93,7 +96,7 @@ impl fmt::Display for Op {
     }
 }
 
-/// A line that is no step.
+/// The error of a line that is not a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NoOp(String);
 

@@ -1,39 +1,39 @@
-//! What the first process of a guest is to do, as a text in its initramfs.
+//! The orders for the first process of a guest, as a text in its initramfs.
 //!
-//! One `name value` a line, so that the file can be read while something is wrong.
+//! Each line is one `name value`, so that a person can read the file to find a fault.
 
 use std::fmt;
 use std::num::NonZeroU32;
 use std::str::FromStr;
 
-/// Where the plan is in the initramfs.
+/// The path of the plan in the initramfs.
 pub(crate) const PLAN: &str = "/plimsoll/plan";
-/// Where a user's own load is in the initramfs.
+/// The path of a user's own load in the initramfs.
 pub(crate) const USER_LOAD: &str = "/plimsoll/load";
 
-/// What the first process of a guest does.
+/// The orders for the first process of a guest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
-    /// What is recorded while it runs.
+    /// The load that runs while the guest is recorded.
     pub(crate) work: Work,
-    /// Module files of the initramfs, each after those it needs.
+    /// The names of the kernel modules in the initramfs, each after those that it needs.
     pub(crate) modules: Vec<String>,
     /// Whether changes of resident pages are recorded.
     pub(crate) rss: bool,
     /// Whether ends of zone-lock holds are recorded.
     pub(crate) holds: bool,
-    /// MiB of each CPU's ring buffer.
+    /// Size of each CPU's ring buffer, in MiB.
     pub(crate) buffer_mib: NonZeroU32,
-    /// What the user typed, for the recording.
+    /// The command that the user typed, for the recording's header.
     pub(crate) command: String,
 }
 
-/// What runs while the guest is recorded.
+/// The load that runs while the guest is recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Work {
-    /// A load that the guest brings along, and what it is told.
+    /// A load that is part of this program: its name and its arguments.
     Load(String, Vec<String>),
-    /// The user's own program, and its arguments.
+    /// The user's own program: its arguments.
     Program(Vec<String>),
 }
 
@@ -60,7 +60,7 @@ impl fmt::Display for Plan {
     }
 }
 
-/// Why a text is no plan.
+/// The error of a text that is not a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NoPlan(String);
 

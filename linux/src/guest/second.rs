@@ -1,8 +1,8 @@
-//! A second process that uses the memory of the first, and the node that a process's memory comes from:
-//! `clone` and `set_mempolicy`, which `rustix` does not have.
+//! Starts a second process that uses the memory of the first, and binds a process's memory to a
+//! node. This needs `clone` and `set_mempolicy`, which `rustix` does not have.
 //!
-//! The second process does nothing but wait for its end. It shares everything in memory with the first,
-//! the C library's state too, so it may call nothing that changes memory.
+//! The second process only waits for its end. It shares everything in memory with the first,
+//! including the state of the C library, so it may call nothing that changes memory.
 #![expect(
     unsafe_code,
     reason = "sharing memory with another process is beyond what the compiler checks"
@@ -15,11 +15,11 @@ use std::ptr;
 
 use memmap2::MmapMut;
 
-use super::worker::REACHED;
+use super::op::REACHED;
 
-/// The stack of a second process: it calls two functions of the C library.
+/// The stack of a second process, in bytes; the process calls only two functions of the C library.
 const STACK_BYTES: usize = 64 << 10;
-/// Nodes that a mask of one word can name.
+/// The number of nodes that a mask of one word can name.
 const NODES_MAX: u32 = c_ulong::BITS;
 
 /// Starts a process that uses this process's memory until it is killed.
@@ -27,7 +27,8 @@ pub(super) fn share() -> io::Result<()> {
     start(wait, libc::CLONE_VM)
 }
 
-/// The same, and waits until it ends. The second process says that it runs.
+/// Starts a process like [`share`], but waits until it ends; the second process reports that it
+/// runs.
 pub(super) fn vfork() -> io::Result<()> {
     start(report_and_wait, libc::CLONE_VM | libc::CLONE_VFORK)
 }
@@ -39,7 +40,7 @@ pub(super) fn bind(node: u32) -> io::Result<()> {
         return Err(io::Error::other(text));
     }
     let nodes: c_ulong = 1 << node;
-    // The kernel takes the number of bits, plus one.
+    // The kernel expects the number of bits plus one.
     let bits = c_ulong::from(NODES_MAX + 1);
     // SAFETY: the kernel reads one word of the mask, which lives until the call returns.
     let result = unsafe {
@@ -59,13 +60,14 @@ pub(super) fn bind(node: u32) -> io::Result<()> {
 
 fn start(what: extern "C" fn(*mut c_void) -> c_int, flags: c_int) -> io::Result<()> {
     let mut stack = MmapMut::map_anon(STACK_BYTES)?;
-    // One past the end: stacks grow down. A mapping ends at a page, as aligned as the ABI asks for.
+    // Stacks grow down, so this is one past the end. A mapping ends at a page boundary, which is as
+    // aligned as the ABI requires.
     let top = stack.as_mut_ptr_range().end.cast::<c_void>();
-    // The second process may outlive every reference to its stack, so that is never unmapped.
+    // The second process may outlive every reference to its stack, so the stack is never unmapped.
     mem::forget(stack);
-    // SAFETY: `what` runs on a stack of its own that is never unmapped, takes no argument, calls only
-    // `write` and `pause`, and never returns. `errno`, which both processes share, is set by these
-    // calls only if a signal has a handler, which no signal has in a worker.
+    // SAFETY: `what` runs on a stack of its own that is never unmapped, takes no argument, calls
+    // only `write` and `pause`, and never returns. `errno`, which both processes share, is set by
+    // these calls only if a signal has a handler, which no signal has in a worker.
     let pid = unsafe { libc::clone(what, top, flags | libc::SIGCHLD, ptr::null_mut()) };
     if pid < 0 {
         return Err(io::Error::last_os_error());
@@ -75,14 +77,14 @@ fn start(what: extern "C" fn(*mut c_void) -> c_int, flags: c_int) -> io::Result<
 
 extern "C" fn wait(_: *mut c_void) -> c_int {
     loop {
-        // SAFETY: it takes nothing and touches no memory of this program.
+        // SAFETY: `pause` takes no arguments and touches no memory of this program.
         unsafe { libc::pause() };
     }
 }
 
 extern "C" fn report_and_wait(nothing: *mut c_void) -> c_int {
     for text in [REACHED, "\n"] {
-        // SAFETY: the kernel reads as many bytes as the text has.
+        // SAFETY: the kernel reads `text.len()` bytes, all of which belong to the text.
         unsafe { libc::write(libc::STDOUT_FILENO, text.as_ptr().cast(), text.len()) };
     }
     wait(nothing)

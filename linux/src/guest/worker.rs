@@ -1,7 +1,8 @@
 //! A worker: a process that reads a program from its standard input and performs it.
 //!
-//! Standard input holds the steps, one a line, up to a line `ready?`. The worker answers `ready` and waits for
-//! a line `go NS`, which names the common start on the monotonic clock. Then it performs the steps.
+//! Standard input holds the steps, one on each line, up to a line `ready?`. The worker answers
+//! `ready` and waits for a line `go NS`, in which NS is the common start of all workers on the
+//! monotonic clock. Then it performs the steps.
 
 use std::collections::VecDeque;
 use std::fs::{self, File};
@@ -15,18 +16,16 @@ use memmap2::{Advice, MmapMut};
 use rustix::thread::{CpuSet, sched_setaffinity};
 use rustix::time::{ClockId, clock_gettime};
 
-use super::op::Op;
+use super::op::{Op, REACHED};
 use super::second;
 
-/// Bytes of a page: guests are x86-64 only.
+/// Bytes of a page; guests are always x86-64.
 pub(crate) const PAGE_BYTES: usize = 4096;
-/// What ends a program on a worker's standard input.
+/// The line that ends a program on a worker's standard input.
 pub(crate) const END_OF_PROGRAM: &str = "ready?";
-/// What a worker says to its leader when it has reached an [`Op::Report`].
-pub(crate) const REACHED: &str = "reached";
-/// One message of a local socket.
+/// Size of a message over a local socket, in bytes.
 const MESSAGE_BYTES: usize = 64 << 10;
-/// What a pipe takes before a writer waits.
+/// The number of bytes that a pipe holds before a writer must wait.
 const PIPE_BYTES: usize = 64 << 10;
 
 /// Reads a program from standard input and performs it.
@@ -49,10 +48,11 @@ pub fn run() -> io::Result<()> {
         }
     }
     let mut worker = Worker::default();
-    // What a page fault does not show: the place for the mappings is there before the start.
+    // The memory for the list of mappings is allocated before the start, so that it adds no
+    // allocation to the load.
     worker.mappings.reserve(program.len());
     let mut steps = program.iter().peekable();
-    // A worker waits for the start where it will work.
+    // A worker waits for the start on the CPU on which it will work.
     while let Some(Op::Cpu(cpu)) = steps.peek() {
         pin(*cpu)?;
         steps.next();
@@ -74,14 +74,14 @@ pub fn run() -> io::Result<()> {
     Ok(())
 }
 
-/// Nanoseconds of the monotonic clock, which all processes share.
+/// Returns the nanoseconds of the monotonic clock, which all processes share.
 pub(crate) fn monotonic_ns() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
     seconds * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
 }
 
-/// Keeps the calling thread on one CPU, where it is when this returns.
+/// Binds the calling thread to one CPU; the thread runs there when this returns.
 pub(crate) fn pin(cpu: u32) -> io::Result<()> {
     let mut only = CpuSet::new();
     let cpu = usize::try_from(cpu).unwrap_or(usize::MAX);
@@ -99,7 +99,7 @@ pub(crate) fn pin(cpu: u32) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes to each page of `pages`, so that each is a page of its own.
+/// Writes to each page of `pages`, so that the kernel allocates a page for each.
 pub(crate) fn touch(pages: &mut [u8]) {
     for page in pages.chunks_mut(PAGE_BYTES) {
         page[0] = 1;
@@ -115,7 +115,7 @@ fn say(word: &str) -> io::Result<()> {
 #[derive(Default)]
 struct Worker {
     mappings: VecDeque<MmapMut>,
-    /// When all workers began, by the monotonic clock.
+    /// The common start of all workers, in nanoseconds of the monotonic clock.
     start_ns: u64,
 }
 
@@ -159,7 +159,7 @@ impl Worker {
             Op::Share => second::share(),
             Op::Vfork => second::vfork(),
             Op::Report => say(REACHED),
-            // The caller reads from the leader.
+            // `run` handles this step, because it reads from the leader.
             Op::Wait => Ok(()),
         }
     }
@@ -200,7 +200,7 @@ fn read_file(file: &str, first: usize, pages: usize) -> io::Result<()> {
     Ok(())
 }
 
-/// Starts this program to do nothing. It ends when its standard input does.
+/// Starts this program to do nothing; the process ends when its standard input is closed.
 fn start_nothing() -> io::Result<Child> {
     Command::new("/proc/self/exe")
         .args(["guest", "nothing"])
@@ -209,7 +209,7 @@ fn start_nothing() -> io::Result<Child> {
 }
 
 fn end(mut child: Child) -> io::Result<()> {
-    // `wait` closes the child's standard input first.
+    // `wait` first closes the child's standard input, which ends the child.
     let status = child.wait()?;
     if status.success() {
         Ok(())

@@ -1,16 +1,18 @@
-//! Where kernels are kept: a folder of the user's cache, one folder a kernel.
+//! The folder in which kernels are kept: a part of the user's cache, with one folder for each
+//! kernel.
 
 use std::env;
 use std::path::PathBuf;
 
-use super::debian::CHECKED_SERIES;
+use super::CHECKED_SERIES;
 use crate::boot::Error;
 
-/// The folder of all that is kept: `$XDG_CACHE_HOME/plimsoll`, or below `~/.cache`.
+/// Returns the folder of everything that Plimsoll keeps: `$XDG_CACHE_HOME/plimsoll`, or else
+/// `~/.cache/plimsoll`.
 ///
 /// # Errors
 ///
-/// If neither variable names a folder.
+/// If neither `XDG_CACHE_HOME` nor `HOME` is an absolute path.
 pub fn folder() -> Result<PathBuf, Error> {
     let variable = |name| env::var_os(name).map(PathBuf::from);
     let cache = cache(variable("XDG_CACHE_HOME"), variable("HOME"));
@@ -20,7 +22,7 @@ pub fn folder() -> Result<PathBuf, Error> {
     Ok(cache.join("plimsoll"))
 }
 
-/// The folder of all kernels, inside of [`folder`].
+/// Returns the folder of all kernels, which is in [`folder`].
 ///
 /// # Errors
 ///
@@ -29,7 +31,8 @@ pub fn kernels() -> Result<PathBuf, Error> {
     Ok(folder()?.join("kernels"))
 }
 
-/// The folder of the kernel that `build` makes with this many timer interrupts a second, without patches.
+/// Returns the folder of the kernel without patches that `build` makes with this many timer
+/// interrupts a second.
 ///
 /// # Errors
 ///
@@ -39,7 +42,7 @@ pub fn built(hz: u32) -> Result<PathBuf, Error> {
 }
 
 fn cache(xdg: Option<PathBuf>, home: Option<PathBuf>) -> Option<PathBuf> {
-    // A relative path is to be ignored, says the XDG specification.
+    // The XDG specification says that relative paths must be ignored.
     let xdg = xdg.filter(|path| path.is_absolute());
     let home = home.filter(|path| path.is_absolute());
     xdg.or_else(|| Some(home?.join(".cache")))

@@ -1,27 +1,26 @@
-//! Debian's cloud kernels: small, with all that is recorded, and their modules for emulators built in.
+//! Debian's cloud kernels. They are small, have everything that a recording needs, and have the
+//! drivers for emulators built in.
 
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use super::{Kernel, cache};
+use super::{CHECKED_SERIES, Kernel, cache};
 use crate::boot::Error;
 
-/// The series that recordings were checked with last.
-pub const CHECKED_SERIES: &str = "6.12";
-
-/// The newest packaged kernel of `series`, fetched if it is not there yet. `said` is told before
-/// anything is fetched.
+/// Returns the newest packaged kernel of `series`; fetches it if it is not there yet. `said` is
+/// called before anything is fetched.
 ///
 /// # Errors
 ///
-/// If `series` is none, there is no such package, or it cannot be fetched or unpacked.
+/// If `series` is not a kernel series, there is no such package, or it cannot be fetched or
+/// unpacked.
 pub fn kernel(series: &str, said: &mut dyn FnMut(&str)) -> Result<Kernel, Error> {
     check(series)?;
     let kernels = cache::kernels()?;
     let known = match names(series) {
         Ok(names) => newest(series, names.lines()),
-        // What was fetched before will do.
+        // If `apt-cache` fails, a kernel that was fetched before is used.
         Err(error) => return newest_in(series, &kernels).ok_or(error)?,
     };
     let Some(package) = known else {
@@ -40,7 +39,7 @@ pub fn kernel(series: &str, said: &mut dyn FnMut(&str)) -> Result<Kernel, Error>
     Kernel::of_folder(&folder)
 }
 
-/// A series is two numbers: it becomes a part of a command and of a path.
+/// Checks that a series is two numbers, because it becomes part of a command and of a path.
 fn check(series: &str) -> Result<(), Error> {
     let digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
     match series.split_once('.') {
@@ -51,22 +50,23 @@ fn check(series: &str) -> Result<(), Error> {
     }
 }
 
-/// The names of all packages that begin like a kernel of this series.
+/// Returns the names of all packages that begin like a kernel of this series.
 fn names(series: &str) -> Result<String, Error> {
     let output =
         run(Command::new("apt-cache").args(["pkgnames", &format!("linux-image-{series}.")]))?;
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// The newest cloud kernel of `series` among `names`.
+/// Returns the newest cloud kernel of `series` among `names`.
 fn newest<'a>(series: &str, names: impl Iterator<Item = &'a str>) -> Option<String> {
     let versioned = |name: &'a str| Some((version(series, name)?, name));
     let newest = names.filter_map(versioned).max();
     newest.map(|(_, name)| name.to_owned())
 }
 
-/// What sorts the kernels of `series` by age: the number behind the series, then what Debian added. The unsigned
-/// one comes behind the signed one of the same version; they differ in the signature only.
+/// Returns the key that sorts the kernels of `series` by age: the number after the series, then
+/// what Debian added. An unsigned kernel sorts after the signed one of the same version; they
+/// differ only in the signature.
 fn version(series: &str, name: &str) -> Option<(u32, String)> {
     let rest = name.strip_prefix("linux-image-")?.strip_prefix(series)?;
     let (patch, rest) = split_digits(rest.strip_prefix('.')?);
@@ -83,7 +83,7 @@ fn split_digits(text: &str) -> (&str, &str) {
     text.split_at(end.unwrap_or(text.len()))
 }
 
-/// The newest one that was fetched before.
+/// Returns the newest kernel of `series` that was fetched before.
 fn newest_in(series: &str, kernels: &Path) -> Option<Result<Kernel, Error>> {
     let entries = fs::read_dir(kernels).ok()?.flatten();
     let names: Vec<String> = entries
@@ -93,7 +93,7 @@ fn newest_in(series: &str, kernels: &Path) -> Option<Result<Kernel, Error>> {
     Some(Kernel::of_folder(&kernels.join(name)))
 }
 
-/// Fetches a package and unpacks it; the folder appears once it is whole.
+/// Fetches a package and unpacks it. A rename at the end ensures that the folder is complete.
 fn fetch(package: &str, kernels: &Path) -> Result<(), Error> {
     fs::create_dir_all(kernels).map_err(Error::file("make", kernels))?;
     let draft = tempfile::Builder::new()
@@ -115,7 +115,7 @@ fn fetch(package: &str, kernels: &Path) -> Result<(), Error> {
     Kernel::of_folder(&root)?;
     let folder = kernels.join(package);
     match fs::rename(&root, &folder) {
-        // Somebody else was faster.
+        // Another process has fetched the same package in the meantime.
         Err(_) if folder.is_dir() => Ok(()),
         renamed => renamed.map_err(Error::file("write", &folder)),
     }

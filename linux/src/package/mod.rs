@@ -1,4 +1,4 @@
-//! The kernel that is booted: a file of the user's, or a package of Debian, unpacked and not
+//! The kernel that is booted: a file of the user's, or a package of Debian that is unpacked but not
 //! installed.
 
 pub mod cache;
@@ -11,7 +11,10 @@ use std::path::{Path, PathBuf};
 
 use crate::boot::Error;
 
-/// Where an x86 kernel image says that it is one.
+/// The kernel series with which recordings were checked last.
+pub const CHECKED_SERIES: &str = "6.12";
+
+/// The offset at which an x86 kernel image has [`MAGIC`], in bytes.
 const MAGIC_AT: u64 = 0x202;
 const MAGIC: &[u8; 4] = b"HdrS";
 
@@ -25,12 +28,12 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// The kernel in `image`, with its modules if they are where distributions put them:
-    /// for `vmlinuz-RELEASE` in `../lib/modules/RELEASE`.
+    /// Returns the kernel in `image`, with its modules if they are where distributions put them: in
+    /// `../lib/modules/RELEASE` for `vmlinuz-RELEASE`.
     ///
     /// # Errors
     ///
-    /// If it cannot be read, or is no image of an x86 kernel.
+    /// If the file cannot be read, or is not the image of an x86 kernel.
     pub fn of_file(image: &Path) -> Result<Self, Error> {
         let read = |source| Error::file("read", image)(source);
         let mut file = File::open(image).map_err(read)?;
@@ -54,11 +57,11 @@ impl Kernel {
         })
     }
 
-    /// The kernel that was unpacked in `folder`, which has `boot/vmlinuz-*`.
+    /// Returns the kernel that was unpacked in `folder`, which has `boot/vmlinuz-*`.
     ///
     /// # Errors
     ///
-    /// If there is none, or it cannot be read.
+    /// If there is no kernel, or it cannot be read.
     pub fn of_folder(folder: &Path) -> Result<Self, Error> {
         let boot = folder.join("boot");
         let entries = fs::read_dir(&boot).map_err(Error::file("read", &boot))?;

@@ -1,7 +1,7 @@
 //! Kernel modules for a guest, in the order in which they must be loaded.
 //!
-//! A package has no list of what needs what: that is made when it is installed. Each module names
-//! what it needs in its own `depends=`.
+//! A package has no list of the modules that a module needs, because such a list is made when the
+//! package is installed. So the names are read from `depends=` in each module.
 
 use std::fs;
 use std::io::Read;
@@ -12,23 +12,25 @@ use lzma_rust2::XzReader;
 use super::Kernel;
 use crate::boot::Error;
 
-/// More than a chain of modules ever needs; a circle would be endless.
+/// The limit of recursion, which is deeper than any chain of modules; without it, modules that need
+/// each other would recurse for ever.
 const DEPTH_MAX: usize = 16;
 
-/// A module as it goes into a guest.
+/// A module that is copied into a guest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Module {
-    /// Its name, `zram`.
+    /// Its name, such as `zram`.
     pub name: String,
-    /// The ELF file, not compressed.
+    /// The ELF file, decompressed.
     pub bytes: Vec<u8>,
 }
 
-/// The modules of these names with all they need, each behind what it needs.
+/// Returns the modules of these names and all modules that they need, each after those that it
+/// needs.
 ///
 /// # Errors
 ///
-/// If the kernel has no modules, or not these, or one cannot be read.
+/// If the kernel has no modules, one of these is not among them, or one cannot be read.
 pub fn in_order(kernel: &Kernel, names: &[String]) -> Result<Vec<Module>, Error> {
     let mut found = Vec::new();
     let Some(first) = names.first() else {
@@ -87,11 +89,11 @@ impl Search<'_> {
     }
 }
 
-/// Every file below a folder that is a module.
+/// Returns the files of all modules below a folder.
 fn files(folder: &Path) -> Result<Vec<PathBuf>, Error> {
     let mut files = Vec::new();
     let mut folders = vec![folder.to_owned()];
-    // Ends: links are not followed, so each folder is seen once.
+    // The loop ends: links are not followed, so each folder is visited once.
     while let Some(folder) = folders.pop() {
         let entries = fs::read_dir(&folder).map_err(Error::file("read", &folder))?;
         for entry in entries {
@@ -107,14 +109,16 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>, Error> {
     Ok(files)
 }
 
-/// The name of a module by its file, `kernel/mm/zsmalloc.ko.xz`; `None` if it is none.
+/// Returns the name of the module in a file such as `kernel/mm/zsmalloc.ko.xz`; `None` if the file
+/// is not a module.
 fn module_name(file: &Path) -> Option<String> {
     let name = file.file_name()?.to_str()?;
     let (name, rest) = name.split_once(".ko")?;
     ["", ".xz"].contains(&rest).then(|| canonical(name))
 }
 
-/// Modules go by names with `-` and with `_`.
+/// Returns the form of a module's name that is compared, because users and files write `-` as well
+/// as `_`.
 fn canonical(name: &str) -> String {
     name.replace('-', "_")
 }
@@ -132,7 +136,8 @@ fn unpacked(file: &Path) -> Result<Vec<u8>, Error> {
     Ok(unpacked)
 }
 
-/// What a module needs: `depends=a,b` in its section of texts that each end with a zero.
+/// Returns the modules that a module needs. It has `depends=a,b` in a section of texts, each of
+/// which ends with a zero byte.
 fn depends(module: &[u8]) -> Vec<String> {
     const NAME: &[u8] = b"\0depends=";
     let at = module.windows(NAME.len()).position(|window| window == NAME);

@@ -1,4 +1,5 @@
-//! The thread that decodes what readers took, packs it and writes it to the file.
+//! The thread that decodes what the readers took, packs it and writes it to the file. It is called
+//! the converter.
 
 use std::collections::HashSet;
 use std::io::Write;
@@ -15,30 +16,30 @@ use super::pressure::Pressure;
 use super::readers::Batch;
 use super::summary::Counts;
 
-/// The lowest priority of a thread, and the usual one.
+/// The lowest and the default priority of a thread, as nice values.
 const LOWEST: i32 = 19;
 const USUAL: i32 = 0;
 
-/// How far the thread is; read by the thread that shows it.
+/// The progress of the converter; another thread reads it to show it.
 #[derive(Debug, Default)]
 pub(super) struct Done {
     pub(super) events: AtomicU64,
     pub(super) bytes: AtomicU64,
 }
 
-/// What the thread has at its end.
+/// The result of the converter.
 #[derive(Debug)]
 pub(super) struct Converted<W> {
-    /// The writer, or why it could not go on.
+    /// The writer, or the error that stopped it.
     pub(super) writer: Result<Writer<W>, WriteError>,
     pub(super) symbols: Vec<String>,
     pub(super) counts: Counts,
-    /// Sub-buffers that made no sense, and the first error.
+    /// The number of sub-buffers that could not be decoded to their end, and the first error.
     pub(super) damaged: u64,
     pub(super) first_damage: Option<String>,
 }
 
-/// Turns batches into events of a file.
+/// Turns batches into events in a file.
 pub(super) struct Converter<W> {
     pub(super) decoder: Decoder,
     pub(super) writer: Writer<W>,
@@ -61,7 +62,8 @@ impl<W: Write> Converter<W> {
         let mut events = Vec::new();
         for batch in batches {
             if failed.is_some() {
-                // Readers must not wait for a file that cannot be written.
+                // Batches are still received, because readers must not wait for a file that cannot
+                // be written.
                 continue;
             }
             if lowest && self.pressure.is_high() {
@@ -103,7 +105,7 @@ impl<W: Write> Converter<W> {
         for event in events.drain(..) {
             self.writer.push(event)?;
         }
-        // Relaxed: shown to a person, nothing is ordered by it.
+        // Relaxed: the number is shown to a person, and no other memory depends on it.
         self.done.events.fetch_add(count, Ordering::Relaxed);
         let bytes = self.writer.totals().bytes;
         self.done.bytes.store(bytes, Ordering::Relaxed);
@@ -111,16 +113,17 @@ impl<W: Write> Converter<W> {
     }
 }
 
-/// Not being allowed to costs speed only.
+/// Sets the priority of the calling thread. An error is ignored, because a wrong priority only
+/// costs speed.
 fn set_priority(nice: i32) {
     let _ = setpriority_process(Some(gettid()), nice);
 }
 
-/// Pairs ends of waits with their beginnings: the kernel tells the end of every wait, and the
-/// beginning tells whether it was for a spinning lock.
+/// Pairs ends of waits with their beginnings. The kernel reports the end of every wait, but only
+/// the beginning shows whether the wait was for a spinning lock.
 #[derive(Debug, Default)]
 struct Waits {
-    /// CPU and lock. A spinning waiter stays on its CPU.
+    /// The CPU and the lock of each wait that has begun. A spinning waiter stays on its CPU.
     open: HashSet<(u32, u64)>,
 }
 

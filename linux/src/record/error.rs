@@ -1,4 +1,4 @@
-//! Why nothing was recorded, and what to do about it.
+//! The reasons why a recording failed, with remedies.
 
 use std::error;
 use std::fmt;
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use plimsoll_recording::WriteError;
 use rustix::process::geteuid;
 
-/// Why nothing, or not everything, was recorded.
+/// The reasons why nothing, or not everything, was recorded.
 #[derive(Debug)]
 pub enum RecordError {
     /// The kernel has no tracefs.
@@ -20,57 +20,57 @@ pub enum RecordError {
     Lockdown,
     /// A file of tracefs could not be used.
     Tracefs {
-        /// Which.
+        /// The file or folder.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// There is not enough memory for the ring buffers.
     Buffers {
-        /// MiB that were wanted for each CPU.
+        /// Requested size for each CPU, in MiB.
         mib: u32,
     },
-    /// The recording could not be begun.
+    /// The file of the recording could not be opened.
     Output {
         /// The file as given.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// The command could not be started.
     Command {
         /// Its name.
         name: String,
-        /// What the system said.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// The recording could not be written to its end.
     Write {
         /// The file as given.
         path: PathBuf,
-        /// What the system said, and how much is in the file.
+        /// The error of the operating system, and the number of events in the file.
         source: WriteError,
     },
-    /// The kernel describes its events in an unknown way.
+    /// The kernel describes its events in a way that is not known; the text says what is unknown.
     Formats(String),
     /// The system refused something else.
     System {
-        /// What was wanted.
+        /// The attempted operation.
         what: &'static str,
-        /// What it said.
+        /// The error of the operating system.
         source: io::Error,
     },
 }
 
 impl RecordError {
-    /// What a refusal by tracefs means for the user.
+    /// Returns the error that a refusal by tracefs means for the user.
     pub(crate) fn of_tracefs(path: impl AsRef<Path>, source: io::Error) -> Self {
         if source.kind() == io::ErrorKind::PermissionDenied {
             if !geteuid().is_root() {
                 return Self::NotRoot;
             }
             let lockdown = fs::read_to_string("/sys/kernel/security/lockdown");
-            // The state in brackets is the one that holds.
+            // The file lists all states; the current one is in brackets.
             if lockdown.is_ok_and(|it| it.contains('[') && !it.contains("[none]")) {
                 return Self::Lockdown;
             }
@@ -81,7 +81,7 @@ impl RecordError {
         }
     }
 
-    /// Whether the user can correct it, as opposed to a fault of ours.
+    /// Returns whether the user can correct the error; otherwise it is a fault of Plimsoll.
     #[must_use]
     pub fn is_bad_input(&self) -> bool {
         !matches!(self, Self::Formats(_))
@@ -129,5 +129,5 @@ impl fmt::Display for RecordError {
     }
 }
 
-// The text already tells the cause.
+// The printed text already includes the cause, so `source` is not implemented.
 impl error::Error for RecordError {}

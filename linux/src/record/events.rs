@@ -1,4 +1,4 @@
-//! Which events are switched on, and what is told where one cannot be.
+//! Switches the recorded events on, and reports those that the kernel does not allow.
 
 use std::io;
 
@@ -6,7 +6,7 @@ use plimsoll_recording::Kallsyms;
 
 use crate::tracefs::Instance;
 
-/// One tracepoint that is wanted.
+/// A tracepoint that a recording needs.
 #[derive(Clone, Copy, Debug)]
 struct Wanted {
     /// Its folder below `events`.
@@ -14,13 +14,13 @@ struct Wanted {
     limit: Limit,
 }
 
-/// Which of its events are wanted.
+/// The part of a tracepoint's events that a recording needs.
 #[derive(Clone, Copy, Debug)]
 enum Limit {
     All,
-    /// Those of these functions.
+    /// The events of these functions.
     Functions(&'static [&'static str]),
-    /// Those of locks whose waiters spin, with a call chain.
+    /// The events of locks whose waiters spin, with a call chain.
     SpinLocks,
 }
 
@@ -34,10 +34,10 @@ const fn of(event: &'static str, functions: &'static [&'static str]) -> Wanted {
     Wanted { event, limit }
 }
 
-/// The upkeep of per-CPU lists and counters.
+/// The work functions that maintain per-CPU lists and counters.
 const UPKEEP: &[&str] = &["vmstat_update", "vmstat_shepherd"];
-/// Timers that queue work later, those of the upkeep among them; a kernel that `kernel/phased.cocci` has
-/// changed has functions of its own for those.
+/// Functions of timers that queue work later, including the vmstat work. A kernel that was patched
+/// with `kernel/phased.cocci` has functions of its own for the latter.
 const DELAYED: &[&str] = &["delayed_work_timer_fn", PATCHED[0], PATCHED[1]];
 const PATCHED: [&str; 2] = ["vmstat_timer_fn", "vmstat_kick_fn"];
 
@@ -72,22 +72,23 @@ const WANTED: [Wanted; 25] = [
     all("ftrace/print"),
 ];
 
-/// Spinning locks, alone, for reading and for writing; a mutex that spins a while is none.
+/// The filter for locks whose waiters always spin: plain, read and write locks. A mutex, whose
+/// waiters may spin for a while, is not among them.
 const SPINNING: &str = "flags == 1 || flags == 3 || flags == 5";
 
-/// What was switched on, and what could not be.
+/// The events that were switched on, and those that could not be.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Chosen {
     pub(super) recorded: Vec<String>,
     pub(super) missing: Vec<String>,
 }
 
-/// Switches events on in `instance`. `rss` asks for `rss_stat` too.
+/// Switches the events on in `instance`; `rss` says whether `rss_stat` is among them.
 pub(super) fn enable(instance: &Instance, rss: Rss, kallsyms: &Kallsyms) -> Chosen {
     let mut chosen = Chosen::default();
     let more = (rss == Rss::Wanted).then_some(all("kmem/rss_stat"));
     for wanted in WANTED.into_iter().chain(more) {
-        // Notes are always on and have no switch.
+        // Notes are always recorded and have no switch.
         if wanted.event != "ftrace/print" {
             chosen.enable(instance, kallsyms, wanted);
         }
@@ -100,16 +101,16 @@ pub(super) fn enable(instance: &Instance, rss: Rss, kallsyms: &Kallsyms) -> Chos
     chosen
 }
 
-/// Whether changes of resident pages are recorded.
+/// Says whether changes of resident pages are recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rss {
-    /// Every change of a process's counters, which is one more event for most page faults.
+    /// Records every change of a process's counters, which is one more event for most page faults.
     Wanted,
-    /// None of them.
+    /// Records none of them.
     Spared,
 }
 
-/// The events whose formats are needed to decode what was switched on.
+/// Returns the events whose formats are needed to decode a recording.
 pub(super) fn formats() -> impl Iterator<Item = &'static str> {
     let more = ["ftrace/kernel_stack", "kmem/rss_stat"];
     WANTED.iter().map(|wanted| wanted.event).chain(more)
@@ -127,7 +128,8 @@ impl Chosen {
         let limit = match wanted.limit {
             Limit::All => String::new(),
             Limit::Functions(functions) => {
-                // A filter that names a function which is not there is refused as a whole.
+                // The kernel refuses a filter as a whole if it names a function that does not
+                // exist.
                 let is_there =
                     |name: &&&str| !PATCHED.contains(name) || kallsyms.address(name).is_some();
                 let functions: Vec<&str> = functions.iter().filter(is_there).copied().collect();
@@ -149,7 +151,8 @@ impl Chosen {
         }
     }
 
-    /// Keeps to spinning locks, with call chains; the words that tell it.
+    /// Limits an event to spinning locks and adds call chains; returns the words that describe this
+    /// in the header.
     fn spin_locks(&mut self, instance: &Instance, folder: &str, name: &str) -> String {
         if let Err(error) = instance.write(&format!("{folder}/filter"), SPINNING) {
             return self.refused(name, &error, "waits for sleeping locks are recorded too");
@@ -171,7 +174,7 @@ impl Chosen {
     }
 }
 
-/// Keeps to events of these functions: by name, or by address on kernels before 6.3.
+/// Limits an event to these functions: by name, or by address on kernels before 6.3.
 fn of_functions(
     instance: &Instance,
     folder: &str,
@@ -200,7 +203,7 @@ mod tests {
 
     use super::*;
 
-    /// What exact replay reads of reclaim.
+    /// The events of reclaim that exact replay reads.
     const OF_RECLAIM: [&str; 5] = [
         "vmscan/mm_vmscan_kswapd_wake",
         "vmscan/mm_vmscan_kswapd_sleep",

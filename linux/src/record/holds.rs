@@ -1,22 +1,25 @@
-//! Where holds of a zone lock end. No tracepoint shows that, so a probe is set where locks are
-//! released, limited to releases by the page allocator.
+//! Records the ends of zone-lock holds. Linux has no tracepoint there, so a probe is set where
+//! locks are released, and limited to releases by the page allocator.
 
 use plimsoll_recording::{Header, Kallsyms};
 
 use crate::tracefs::{Instance, NoProbe, Probe};
 
-/// Whether ends of holds are recorded.
+/// Says whether ends of zone-lock holds are recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holds {
-    /// Each of them. The probe slows every release of a lock that was taken with interrupts off.
+    /// Records each of them. The probe slows every release of a lock that was taken with interrupts
+    /// off.
     Wanted,
-    /// None of them.
+    /// Records none of them.
     Spared,
 }
 
-/// The functions that release a zone's lock after moving pages, those that a compiler may have put them
-/// into, and those that call `free_pcppages_bulk` or `free_one_page`: these end with the release, which a
-/// compiler makes a jump, so that the return address lies in their caller. None releases another lock this way.
+/// The functions in which a release of a zone lock may have its return address: those that release
+/// the lock after moving pages; those into which a compiler may have inlined them; and the callers
+/// of `free_pcppages_bulk` and `free_one_page`. Because these two end with the release, a compiler
+/// makes the release a jump, and its return address lies in their caller. None of the functions
+/// releases another lock this way.
 const FUNCTIONS: [&str; 19] = [
     "free_pcppages_bulk",
     "free_unref_page_commit",
@@ -39,7 +42,7 @@ const FUNCTIONS: [&str; 19] = [
     "zone_hold_next",
 ];
 
-/// Switches the probe on, or tells why there is none.
+/// Switches the probe on, or adds to the header why the ends are missing.
 pub(super) fn enable(
     instance: &Instance,
     probe: Result<&Probe, &NoProbe>,
@@ -70,7 +73,8 @@ pub(super) fn enable(
     header.missing.push(missing);
 }
 
-/// Keeps to callers inside of the functions.
+/// Returns a filter for callers inside these functions; `None` if the addresses of functions are
+/// hidden.
 fn filter(kallsyms: &Kallsyms) -> Option<String> {
     let extents = FUNCTIONS.iter().flat_map(|name| kallsyms.extents(name));
     let terms = extents.map(|(from, to)| format!("(caller > {from:#x} && caller < {to:#x})"));

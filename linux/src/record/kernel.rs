@@ -1,4 +1,4 @@
-//! What is noted of the kernel beside its events.
+//! Facts about the kernel that a recording has beside its events.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -10,7 +10,7 @@ use rustix::time::{ClockId, clock_getres};
 
 use crate::tracefs::Marker;
 
-/// Texts that change while memory is used: read before and after.
+/// Texts that change while memory is used, so they are read before and after the load.
 const MOVING: [(&str, &str); 4] = [
     ("zoneinfo", "/proc/zoneinfo"),
     ("pagetypeinfo", "/proc/pagetypeinfo"),
@@ -18,7 +18,8 @@ const MOVING: [(&str, &str); 4] = [
     ("vmstat", "/proc/vmstat"),
 ];
 
-/// Settings that decide the sizes of lists and the times of their upkeep.
+/// Settings that determine the sizes of page lists and the times of the vmstat work, and facts
+/// about the computer.
 const SETTINGS: [(&str, &str); 8] = [
     ("min_free_kbytes", "/proc/sys/vm/min_free_kbytes"),
     (
@@ -39,10 +40,11 @@ const SETTINGS: [(&str, &str); 8] = [
     ("version", "/proc/version"),
 ];
 
-/// Most texts are shorter; zoneinfo has seven lines for each CPU and zone.
+/// The buffer for texts, in bytes. Most texts are shorter; zoneinfo has seven lines for each CPU
+/// and zone.
 const TEXT_BYTES: usize = 1 << 20;
 
-/// What does not change: release, rate of ticks, sizes, settings.
+/// Returns a header with what does not change: the release, the tick rate, sizes, settings.
 pub(super) fn header() -> Header {
     let uname = uname();
     let mut header = Header {
@@ -65,8 +67,9 @@ pub(super) fn header() -> Header {
     header
 }
 
-/// Bytes of CPU 0's last-level cache for each CPU that shares it (Linux: `per_cpu_data_slice_size`),
-/// or 0 if the kernel knows of no cache. It decides when frees of small blocks empty the lists.
+/// Returns the bytes of CPU 0's last-level cache for each CPU that shares it (Linux:
+/// `per_cpu_data_slice_size`), or 0 if the kernel knows of no cache. Linux decides by this number
+/// when frees of small blocks empty the lists.
 fn cache_slice() -> u64 {
     const CACHES: &str = "/sys/devices/system/cpu/cpu0/cache";
     let text = |level: u32, name: &str| {
@@ -80,7 +83,7 @@ fn cache_slice() -> u64 {
     last.unwrap_or(0)
 }
 
-/// A line for each memory node: its number and its CPUs, as `1 4-7`. CPUs share the memory of their node.
+/// Returns a line for each node: its number and the CPUs that are near its memory, such as `1 4-7`.
 fn nodes() -> String {
     const NODES: &str = "/sys/devices/system/node";
     let entries = fs::read_dir(NODES).into_iter().flatten().flatten();
@@ -99,13 +102,13 @@ fn nodes() -> String {
     nodes.iter().map(line).collect()
 }
 
-/// A size as `32768K`.
+/// Parses a size such as `32768K`, and returns bytes.
 fn bytes(size: &str) -> Option<u64> {
     let kib = size.trim().strip_suffix('K')?;
     kib.parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// Timer interrupts a second: the coarse clock moves once in each.
+/// Returns the number of timer interrupts a second, which is how often the coarse clock advances.
 fn hz() -> u32 {
     let tick = clock_getres(ClockId::MonotonicCoarse);
     let tick_ns = u64::try_from(tick.tv_nsec).unwrap_or(0);
@@ -114,10 +117,11 @@ fn hz() -> u32 {
     u32::try_from(hz).unwrap_or(0)
 }
 
-/// Reads what moves, `before` or `after`, each between two notes: so it is known at which point of
-/// the recording the lists were as long as the text says.
+/// Reads the texts of [`MOVING`]; `moment` is `before` or `after`. Each text is read between two
+/// notes in the ring buffer, so that the recording shows at which point the lists were as long as
+/// the text says.
 pub(super) fn texts(header: &mut Header, moment: &str, marker: &mut Marker) {
-    // Touched now, so that no page is allocated for it between the notes.
+    // The buffer is written to now, so that no page is allocated for it between the notes.
     let mut buffer = vec![1; TEXT_BYTES];
     for (name, path) in MOVING {
         let name = format!("{name} {moment}");
@@ -136,12 +140,13 @@ pub(super) fn texts(header: &mut Header, moment: &str, marker: &mut Marker) {
     }
 }
 
-/// Reads with as few calls as `buffer` allows.
+/// Reads a file with as few calls as the size of `buffer` allows.
 fn read(path: &str, buffer: &mut Vec<u8>) -> Option<String> {
     buffer.resize(buffer.len().max(1 << 12), 0);
     let mut file = File::open(path).ok()?;
     let mut text = Vec::new();
-    // Ends: a text of the kernel has an end, and the limit is far above all of them.
+    // The loop ends: the text of a kernel file has an end, and the limit is far above the longest
+    // one.
     while text.len() < TEXT_BYTES * 16 {
         let count = file.read(buffer).ok()?;
         if count == 0 {
@@ -152,7 +157,7 @@ fn read(path: &str, buffer: &mut Vec<u8>) -> Option<String> {
     Some(String::from_utf8_lossy(&text).trim_end().to_owned())
 }
 
-/// `Pages per block:  512`.
+/// Reads the line `Pages per block:  512`.
 fn pageblock_pages(text: &str) -> u32 {
     let line = text
         .lines()
@@ -161,7 +166,7 @@ fn pageblock_pages(text: &str) -> u32 {
         .unwrap_or(0)
 }
 
-/// How many numbers a list as `0-3,8` has.
+/// Counts the numbers in a list such as `0-3,8`.
 fn count(list: &str) -> u32 {
     let of_range = |range: &str| {
         let (first, last) = range.split_once('-').unwrap_or((range, range));

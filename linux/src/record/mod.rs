@@ -1,4 +1,4 @@
-//! Recording this computer: its kernel's events, while a command runs or for a while.
+//! Records the events of this computer's kernel, while a command runs or for some time.
 //!
 //! ```text
 //! ring buffer of CPU 0 ── reader 0 ──┐
@@ -6,8 +6,9 @@
 //! …                                  ┘
 //! ```
 //!
-//! The trace clock is `mono`: all CPUs share it, so events of several CPUs can be put in order, and it
-//! counts nanoseconds; `local` differs between CPUs, and `global` takes a lock for each event.
+//! The trace clock is `mono`: all CPUs share it, so events of several CPUs can be put in order, and
+//! it counts nanoseconds. The clock `local` differs between CPUs, and `global` takes a lock for
+//! each event.
 
 mod convert;
 mod error;
@@ -33,20 +34,21 @@ pub use holds::Holds;
 pub use session::record;
 pub use summary::{Counts, Summary};
 
-/// What to record, and how.
+/// The options of a recording.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The file to write; a pipe or a port will do.
+    /// The file to write; a pipe or a serial port is possible too.
     pub output: PathBuf,
-    /// The command to run and its arguments; if empty, recording goes on for `length`.
+    /// The command to run and its arguments; if empty, no command runs and `length` limits the
+    /// recording.
     pub command: Vec<OsString>,
-    /// How long to record at most; without it, until the command ends or a signal comes.
+    /// The largest duration; if `None`, recording ends when the command ends or a signal comes.
     pub length: Option<Duration>,
-    /// The ring buffer of each CPU in MiB; by default a share of memory.
+    /// Size of each CPU's ring buffer, in MiB; if `None`, a share of free memory.
     pub buffer_mib: Option<NonZeroU32>,
-    /// MiB of events that may wait in memory to be packed.
+    /// Memory for events that wait to be packed, in MiB.
     pub memory_mib: NonZeroU32,
-    /// When the ring buffers are read.
+    /// The time at which the ring buffers are read.
     pub reading: Reading,
     /// Whether changes of resident pages are recorded.
     pub rss: Rss,
@@ -56,25 +58,25 @@ pub struct Options {
     pub texts: Option<PathBuf>,
 }
 
-/// When the ring buffers are read.
+/// The time at which the ring buffers are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reading {
-    /// While the load runs; then its length is not limited.
+    /// While the load runs, so that its length is not limited.
     Meanwhile,
-    /// After it has ended, so that reading does not disturb it; events that do not fit into the
-    /// buffers are lost.
+    /// After the load has ended, so that reading does not disturb it; events that do not fit into
+    /// the buffers are lost.
     Afterwards,
 }
 
-/// How far a recording is.
+/// The progress of a recording.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// Events that were decoded.
+    /// Events that were decoded and written.
     pub events: u64,
     /// Bytes in the file.
     pub bytes: u64,
     /// Events that the kernel dropped.
     pub lost: u64,
-    /// Since recording began.
+    /// The time since recording began.
     pub elapsed: Duration,
 }

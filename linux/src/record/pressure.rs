@@ -1,11 +1,12 @@
-//! Whether memory for what was read runs out.
+//! A flag that says that memory for events that wait to be packed runs out.
 //!
-//! What is read waits in memory for a thread that packs and writes it with the lowest priority, so
-//! that it takes only time that the load leaves. If memory runs out, that thread must hurry.
+//! What readers take waits in memory for the converter, which packs and writes it with the lowest
+//! priority, so that it uses only time that the load leaves. If memory runs out, the converter must
+//! hurry.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Told by readers that must wait, asked by the thread that packs.
+/// Raised by readers that must wait; checked by the converter.
 #[derive(Debug, Default)]
 pub(super) struct Pressure {
     high: AtomicBool,
@@ -13,7 +14,7 @@ pub(super) struct Pressure {
 
 impl Pressure {
     pub(super) fn raise(&self) {
-        // Relaxed: a hint; no other memory is read by it.
+        // Relaxed: the flag is a hint, and no other memory depends on it.
         self.high.store(true, Ordering::Relaxed);
     }
 

@@ -1,4 +1,4 @@
-//! One thread for each CPU that takes full sub-buffers out of its ring buffer.
+//! One thread for each CPU, which takes full sub-buffers out of the CPU's ring buffer.
 
 use std::fs::OpenOptions;
 use std::io::{self, ErrorKind, Read};
@@ -13,11 +13,11 @@ use rustix::fs::OFlags;
 use super::pressure::Pressure;
 use crate::tracefs::Instance;
 
-/// How long a reader sleeps once it has emptied its buffer. Shorter costs the load more wake-ups;
-/// longer needs larger buffers.
+/// The time for which a reader sleeps once it has emptied its ring buffer. A shorter time costs the
+/// load more wake-ups; a longer one needs larger buffers.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Sub-buffers in a batch at most.
+/// The largest number of sub-buffers in a batch.
 const BATCH: usize = 64;
 
 /// Sub-buffers of one CPU, one after the other.
@@ -42,7 +42,7 @@ struct Stop {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum State {
-    /// Take what comes.
+    /// Take what comes until told otherwise.
     #[default]
     Reading,
     /// Take what is left, and end.
@@ -85,8 +85,8 @@ impl Readers {
         Ok(readers)
     }
 
-    /// Lets all readers take what is left, and waits for them. To be called once tracing is off:
-    /// then there is an end.
+    /// Makes all readers take what is left, and waits for them. The caller must have switched
+    /// tracing off, or they may never find the buffers empty.
     pub(super) fn finish(mut self) -> io::Result<()> {
         self.end(State::Emptying)
     }
@@ -106,7 +106,8 @@ impl Readers {
 
 impl Drop for Readers {
     fn drop(&mut self) {
-        // Only after an error that has been told; an instance with open buffers cannot be removed.
+        // Readers still run here only after an error, which the caller reports. They must end,
+        // because an instance whose buffers are open cannot be removed.
         let _ = self.end(State::Abandoned);
     }
 }
@@ -117,7 +118,7 @@ impl Stop {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sleeps, unless it is time to end.
+    /// Sleeps until the pause is over or the readers must end; returns the state.
     fn pause(&self) -> State {
         let reading = |state: &mut State| *state == State::Reading;
         let waited = self.changed.wait_timeout_while(self.lock(), PAUSE, reading);
@@ -135,7 +136,7 @@ struct Reader<S> {
 
 impl<S: Read> Reader<S> {
     fn run(mut self, stop: &Stop) -> io::Result<()> {
-        // Ends: with tracing off, the buffer runs empty.
+        // The loop ends: with tracing off, the buffer runs empty.
         loop {
             let state = stop.pause();
             if state == State::Abandoned {
@@ -152,7 +153,7 @@ impl<S: Read> Reader<S> {
         }
     }
 
-    /// Takes up to a batch; `None` if the buffer is empty.
+    /// Takes up to a batch out of the ring buffer; `None` if it is empty.
     fn batch(&mut self) -> io::Result<Option<Batch>> {
         let mut bytes = Vec::new();
         for _ in 0..BATCH {
@@ -176,7 +177,7 @@ impl<S: Read> Reader<S> {
         Ok((!bytes.is_empty()).then_some(Batch { cpu, bytes }))
     }
 
-    /// Whether somebody took it.
+    /// Sends a batch and waits if memory is full; returns false if the converter has ended.
     fn send(&self, batch: Batch) -> bool {
         match self.batches.try_send(batch) {
             Ok(()) => true,

@@ -1,14 +1,15 @@
-//! When kswapd's rounds of reclaim end. Their beginning has a tracepoint, and so has kswapd's sleep a
-//! tenth of a second later, but their end has none, so a probe is set there.
+//! Records the ends of kswapd's rounds of reclaim. Linux has a tracepoint where a round begins, and
+//! one where kswapd goes to sleep a tenth of a second after its end, but none at the end, so a
+//! probe is set there.
 
 use plimsoll_recording::Header;
 
 use crate::tracefs::{Instance, NoProbe, Probe};
 
-/// Keeps to kswapd: the function that is probed may be one that other threads call too.
+/// The filter for kswapd, because the probed function may be one that other threads call too.
 const OF_KSWAPD: &str = "comm ~ \"kswapd*\"";
 
-/// Switches the probe on, or tells why there is none.
+/// Switches the probe on, or adds to the header why the ends are missing.
 pub(super) fn enable(instance: &Instance, probe: Result<&Probe, &NoProbe>, header: &mut Header) {
     let why = match probe {
         Ok(probe) => {

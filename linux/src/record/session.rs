@@ -1,4 +1,4 @@
-//! One recording from beginning to end.
+//! Makes one recording, from beginning to end.
 
 use std::fs::{self, File, OpenOptions};
 use std::path::Path;
@@ -20,22 +20,23 @@ use super::summary::Summary;
 use super::wait::{News, Watch, start};
 use super::{Options, Progress, Reading, RecordError, kernel};
 
-/// Batches of sub-buffers in a MiB.
+/// The number of full batches of sub-buffers in a MiB.
 const BATCHES_PER_MIB: usize = 4;
 
-/// A text that a command leaves is cut at this length.
+/// The length at which a text that a command leaves is cut, in bytes.
 const TEXT_BYTES_MAX: usize = 1 << 24;
 
-/// Records this computer as `options` says; `show` is called now and then.
+/// Records this computer as `options` say; `show` is called with the progress from time to time.
 ///
 /// # Errors
-/// If the kernel may not be recorded, the command cannot be started, or the file cannot be
-/// written; what was recorded by then is in the file.
+/// If the kernel may not be recorded, the command cannot be started, or the file cannot be written
+/// to its end; what was written before is in the file.
 pub fn record(options: &Options, show: impl FnMut(Progress)) -> Result<Summary, RecordError> {
     let refused = |what| move |source| RecordError::System { what, source };
     let watch = Watch::new().map_err(refused("listen for signals"))?;
     let mut setup = Setup::new(options)?;
-    // Only now: an earlier recording of this name is not lost to a kernel that refuses.
+    // The file is opened only after the setup, so that a kernel that refuses does not cost the user
+    // an earlier recording of this name.
     let out = output(&options.output)?;
     let began = Instant::now();
     let mut marker = setup.instance.marker()?;
@@ -84,7 +85,7 @@ pub fn record(options: &Options, show: impl FnMut(Progress)) -> Result<Summary, 
     })
 }
 
-/// What stays the same while a recording runs.
+/// The parts of a recording that stay the same while it runs.
 struct Session<'a> {
     options: &'a Options,
     watch: &'a Watch,
@@ -99,7 +100,7 @@ type Ran = (
 );
 
 impl Session<'_> {
-    /// Runs the load and takes the events out of the ring buffers, meanwhile or afterwards.
+    /// Runs the load and takes the events out of the ring buffers, while it runs or afterwards.
     fn run(
         &self,
         setup: &mut Setup,
@@ -141,7 +142,8 @@ impl Session<'_> {
             None => readers(setup)?,
         };
         let read = readers.finish().map_err(system("read the ring buffers"));
-        // The converter ends once no reader can send.
+        // The converter ends once all senders are dropped: those of the readers, which have ended,
+        // and this one.
         drop(sender);
         let converted = converter.join();
         let converted = converted.map_err(|_| RecordError::Formats("a panic".to_owned()))?;
@@ -149,7 +151,7 @@ impl Session<'_> {
         Ok((converted, lost(setup), ran?, duration))
     }
 
-    /// Runs the command between two notes.
+    /// Runs the command, between two notes.
     fn load(&self, setup: &Setup, shown: impl FnMut()) -> Result<Option<ExitStatus>, RecordError> {
         let mut marker = setup.instance.marker()?;
         let texts = self.options.texts.as_deref();
@@ -169,7 +171,7 @@ impl Session<'_> {
         })
     }
 
-    /// What starts the thread that writes.
+    /// Returns a function that starts the converter's thread.
     fn converter(
         &self,
         setup: &Setup,
@@ -186,7 +188,7 @@ impl Session<'_> {
             pressure: Arc::clone(pressure),
             done: Arc::clone(done),
             on_failure: Box::new(move || {
-                // The recording may be ending already.
+                // An error means that the recording is ending already, so it is ignored.
                 let _ = failed.send(News::Failed);
             }),
         };
@@ -220,7 +222,7 @@ fn lost(setup: &Setup) -> Vec<(u32, u64)> {
     lost.filter(|(_, events)| *events > 0).collect()
 }
 
-/// Takes the files that the command left as texts, each under its name.
+/// Adds the files that the command left as texts, each under its file name.
 fn left_texts(folder: Option<&Path>, header: &mut Header) {
     let Some(entries) = folder.and_then(|folder| fs::read_dir(folder).ok()) else {
         return;

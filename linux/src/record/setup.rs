@@ -1,4 +1,4 @@
-//! Getting the kernel ready: an instance with buffers, clock, events and probes.
+//! Prepares the kernel for a recording: an instance with buffers, clock, events and probes.
 
 use std::fs;
 use std::num::NonZeroU32;
@@ -9,14 +9,15 @@ use plimsoll_recording::{Header, Kallsyms};
 use super::{Holds, Options, RecordError, events, holds, kernel, reclaim};
 use crate::tracefs::{Instance, NoProbe, Probe, Tracefs};
 
-/// A CPU's ring buffer by default: about half a million events.
+/// The largest default size of a CPU's ring buffer, in MiB: about half a million events.
 const BUFFER_MIB: u64 = 16;
 
-/// All buffers together take at most this part of free memory by default.
+/// By default all buffers together take at most the free memory divided by this number.
 const MEMORY_PART: u64 = 8;
 
-/// The kernel, ready to be switched on. Dropped in this order: probes cannot go before the
-/// instance that uses them, nor tracefs before both.
+/// The prepared kernel, in which only tracing must be switched on. The fields are dropped in this
+/// order, because a probe cannot be removed before the instance that uses it, nor tracefs before
+/// both.
 #[derive(Debug)]
 pub(super) struct Setup {
     pub(super) instance: Instance,
@@ -42,7 +43,8 @@ impl Setup {
         let mut header = kernel::header();
         buffers(&instance, options.buffer_mib, cpus.len())?;
         instance.set("trace_clock", "mono")?;
-        // Once a buffer is full new events are dropped, not old ones: what is kept has no gaps.
+        // Once a buffer is full, the kernel drops new events instead of old ones, so what is kept
+        // has no gaps.
         instance.set("options/overwrite", "0")?;
         let kallsyms = kallsyms(&mut header);
         let chosen = events::enable(&instance, options.rss, &kallsyms);
@@ -119,7 +121,7 @@ fn kallsyms(header: &mut Header) -> Kallsyms {
     kallsyms
 }
 
-/// Switches on the probe of bulk allocations, or tells why they are missing.
+/// Switches on the probe of bulk allocations, or adds to the header why they are missing.
 fn bulk(instance: &Instance, probe: Result<&Probe, &NoProbe>, header: &mut Header) {
     let consequence = "bulk allocations (alloc_pages_bulk has no tracepoint) are not recorded, \
                        and their pages appear as frees without an allocation";
@@ -141,13 +143,13 @@ fn bulk(instance: &Instance, probe: Result<&Probe, &NoProbe>, header: &mut Heade
         .push(format!("plimsoll:bulkret: {consequence} ({why})."));
 }
 
-/// How events are laid out, and how large a sub-buffer is.
+/// Reads the formats of events, and the size of a sub-buffer in bytes.
 fn formats(tracefs: &Tracefs, probes: &[Option<Probe>]) -> Result<(Formats, usize), RecordError> {
     let unknown = |error: &dyn ToString| RecordError::Formats(error.to_string());
     let mut formats = Formats::default();
     let events = events::formats().map(str::to_owned);
     for event in events.chain(probes.iter().flatten().map(Probe::event)) {
-        // An event that the kernel lacks has been told already.
+        // An event that the kernel lacks is already listed as missing.
         if let Ok(text) = tracefs.read(&format!("events/{event}/format")) {
             formats.add(&text).map_err(|error| unknown(&error))?;
         }
@@ -162,7 +164,7 @@ fn formats(tracefs: &Tracefs, probes: &[Option<Probe>]) -> Result<(Formats, usiz
     Ok((formats, bytes))
 }
 
-/// The command as a person would type it.
+/// Returns the command as a person would type it.
 fn command(options: &Options) -> String {
     let words = options.command.iter().map(|word| word.to_string_lossy());
     words.collect::<Vec<_>>().join(" ")

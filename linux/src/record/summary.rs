@@ -1,4 +1,4 @@
-//! What a person is told at the end: five lines.
+//! The report that the user gets at the end, in five lines and notes.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -7,24 +7,24 @@ use std::time::Duration;
 
 use plimsoll_recording::{Event, Totals, What};
 
-/// Events by what they are of.
+/// Numbers of events, by subject.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Blocks allocated.
     pub allocs: u64,
     /// Blocks freed.
     pub frees: u64,
-    /// Blocks that went back to a zone.
+    /// Blocks that went from a per-CPU list back to a zone.
     pub drains: u64,
     /// Other events of pages.
     pub pages: u64,
-    /// Work and timers.
+    /// Work items and timers.
     pub upkeep: u64,
     /// Waits for locks.
     pub waits: u64,
     /// Reclaim by kswapd and by allocations.
     pub reclaim: u64,
-    /// Victims and their reaping, ends of address spaces, resident pages.
+    /// OOM victims and their reaping, ends of address spaces, changes of resident pages.
     pub processes: u64,
 }
 
@@ -57,26 +57,27 @@ impl Counts {
     }
 }
 
-/// What was recorded.
+/// A summary of what was recorded.
 #[derive(Clone, Debug)]
 pub struct Summary {
     /// The file as given.
     pub path: PathBuf,
-    /// Events and bytes of the file.
+    /// The numbers of events and bytes in the file.
     pub totals: Totals,
     /// CPUs that were recorded.
     pub cpus: u32,
-    /// From switching on to switching off.
+    /// The time from switching tracing on to switching it off.
     pub duration: Duration,
-    /// Events by what they are of.
+    /// Numbers of events, by subject.
     pub counts: Counts,
-    /// Events that the kernel dropped, by CPU; those with none are left out.
+    /// Events that the kernel dropped, by CPU; CPUs without any are left out.
     pub lost: Vec<(u32, u64)>,
-    /// Ring buffer pages that made no sense, and what was wrong with the first.
+    /// The number of ring buffer pages that could not be decoded to their end, and the first error;
+    /// `None` if all could.
     pub damaged: Option<(u64, String)>,
     /// What could not be recorded, and why.
     pub missing: Vec<String>,
-    /// The command and how it ended.
+    /// The command and its exit status; `None` if there was none or the recording ended before it.
     pub command: Option<(String, ExitStatus)>,
 }
 
@@ -144,7 +145,7 @@ impl Summary {
     }
 }
 
-/// A count with commas between thousands.
+/// Returns a count with commas between thousands.
 fn grouped(count: u64) -> String {
     let digits = count.to_string();
     let mut text = String::new();

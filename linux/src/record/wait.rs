@@ -1,4 +1,5 @@
-//! Waiting for the end of a recording: the command's, the time's, a signal, or a full disk.
+//! Waits for the end of a recording: the end of the command, the end of the time, a signal, or a
+//! full disk.
 
 use std::ffi::OsString;
 use std::io::{self, Read};
@@ -15,21 +16,21 @@ use signal_hook::SigId;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::{flag, low_level};
 
-/// How often progress is shown.
+/// The interval at which progress is shown.
 const SHOWN_EVERY: Duration = Duration::from_millis(500);
 
-/// What ends a recording, or might.
+/// Events that end a recording, or may end it.
 #[derive(Debug)]
 pub(super) enum News {
     /// The command has ended.
     Ended(io::Result<ExitStatus>),
-    /// A signal came.
+    /// A signal came; the number is the signal's.
     Signal(i32),
     /// The file cannot be written further.
     Failed,
 }
 
-/// Listens for news; signals do not end the process while it exists.
+/// Waits for [`News`]; while it exists, SIGINT, SIGTERM and SIGHUP do not end the process.
 #[derive(Debug)]
 pub(super) struct Watch {
     news: Receiver<News>,
@@ -41,13 +42,14 @@ pub(super) struct Watch {
 impl Watch {
     pub(super) fn new() -> io::Result<Self> {
         let (sender, news) = channel();
-        // A pipe, for a kernel that was built to be recorded may have no sockets, which the crate's
-        // iterator would take.
+        // A pipe is used because a kernel that was built to be recorded may have no sockets, which
+        // the iterator of the crate `signal_hook` would need.
         let (mut reader, writer) = io::pipe()?;
         let last = Arc::new(AtomicUsize::new(0));
         let mut signals = Vec::new();
         for signal in [SIGINT, SIGTERM, SIGHUP] {
-            // Actions run in the order in which they are registered: which it was is known once the pipe says so.
+            // Actions run in the order in which they are registered, so `last` holds the signal
+            // before the pipe wakes the reader.
             let number = usize::try_from(signal).unwrap_or_default();
             signals.push(flag::register_usize(signal, Arc::clone(&last), number)?);
             signals.push(low_level::pipe::register(signal, writer.try_clone()?)?);
@@ -55,10 +57,11 @@ impl Watch {
         let of_signals = sender.clone();
         let thread = thread::Builder::new().name("plimsoll-signals".to_owned());
         let thread = thread.spawn(move || {
-            // Ends when the writing ends are closed, with the actions.
+            // The loop ends when the actions are unregistered, because that closes the writing
+            // ends.
             while matches!(reader.read(&mut [0]), Ok(1)) {
                 let signal = i32::try_from(last.load(Ordering::SeqCst)).unwrap_or_default();
-                // Nobody listens any more once the recording has ended.
+                // The receiver is gone once the recording has ended, so an error is ignored.
                 let _ = of_signals.send(News::Signal(signal));
             }
         })?;
@@ -74,7 +77,8 @@ impl Watch {
         self.sender.clone()
     }
 
-    /// Runs `command` until it ends, it is `until`, or something stops it; how it ended if it did.
+    /// Waits until `command` ends, `until` is reached, or a signal or a write error stops the
+    /// recording. Returns the exit status if the command has ended.
     pub(super) fn run(
         &self,
         command: Option<Child>,
@@ -88,7 +92,7 @@ impl Watch {
             thread.spawn(move || ended.send(News::Ended(child.wait())))?;
         }
         let mut told = false;
-        // Ends: with the command, with the time, or with the second signal.
+        // The loop ends with the command, with the time, or with the second signal.
         loop {
             let now = Instant::now();
             let left = until.map_or(SHOWN_EVERY, |until| until.saturating_duration_since(now));
@@ -96,7 +100,7 @@ impl Watch {
                 let Some(pid) = pid else {
                     return Ok(None);
                 };
-                // The command is asked to end, and its end is recorded.
+                // The recording goes on until the command, which is asked to end, has ended.
                 until = None;
                 terminate(pid);
                 continue;
@@ -104,7 +108,8 @@ impl Watch {
             match self.news.recv_timeout(left.min(SHOWN_EVERY)) {
                 Err(RecvTimeoutError::Timeout) => show(),
                 Ok(News::Ended(status)) => return status.map(Some),
-                // A terminal sends an interrupt to the command too, which then ends.
+                // For SIGINT the command needs no signal from here: the terminal has interrupted it
+                // too.
                 Ok(News::Signal(signal)) if pid.is_some() && !told => {
                     told = true;
                     if signal != SIGINT
@@ -127,7 +132,7 @@ impl Drop for Watch {
             low_level::unregister(signal);
         }
         if let Some(thread) = self.thread.take() {
-            // It cannot panic, and an end is an end.
+            // The thread does not panic, and its result is of no use here.
             let _ = thread.join();
         }
     }
@@ -135,12 +140,12 @@ impl Drop for Watch {
 
 fn terminate(pid: u32) {
     if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
-        // It may have ended by itself.
+        // The command may have ended by itself, so an error is ignored.
         let _ = kill_process(pid, Signal::TERM);
     }
 }
 
-/// Starts the command; it finds where to leave notes and texts in its environment.
+/// Starts the command; variables in its environment say where it can leave notes and texts.
 pub(super) fn start(
     command: &[OsString],
     marker: &Path,

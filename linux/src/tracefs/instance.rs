@@ -1,4 +1,4 @@
-//! One instance: ring buffers and events of our own.
+//! An instance of tracing: ring buffers and a set of events that belong to this recorder alone.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -8,17 +8,18 @@ use std::process;
 use crate::record::RecordError;
 use crate::tracefs::Tracefs;
 
-/// Instances of ours begin with this; the process id follows.
+/// The beginning of the names of Plimsoll's instances; the recorder's process id follows.
 const PREFIX: &str = "plimsoll-";
 
-/// An instance; removed when it is dropped.
+/// An instance, which is removed when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Instance {
     dir: PathBuf,
 }
 
 impl Instance {
-    /// Makes an instance, switched off. Instances of recorders that were killed are removed.
+    /// Makes an instance in which tracing is off. It also removes instances of recorders that were
+    /// killed.
     pub(crate) fn create(tracefs: &Tracefs) -> Result<Self, RecordError> {
         let instances = tracefs.root().join("instances");
         remove_stale(&instances);
@@ -29,7 +30,7 @@ impl Instance {
         Ok(instance)
     }
 
-    /// A folder that stands for an instance.
+    /// Returns an instance that is only a folder, for tests.
     #[cfg(test)]
     pub(crate) fn at(dir: &Path) -> Self {
         let dir = dir.to_owned();
@@ -40,13 +41,13 @@ impl Instance {
         self.dir.join(file)
     }
 
-    /// Writes `text` to one of its files.
+    /// Writes `text` to a file of the instance.
     pub(crate) fn write(&self, file: &str, text: &str) -> io::Result<()> {
         let mut file = OpenOptions::new().write(true).open(self.path(file))?;
         file.write_all(text.as_bytes())
     }
 
-    /// As [`Instance::write`]; the kernel must take it.
+    /// Does what [`Instance::write`] does, for a file without which nothing can be recorded.
     pub(crate) fn set(&self, file: &str, text: &str) -> Result<(), RecordError> {
         let written = self.write(file, text);
         written.map_err(|error| RecordError::of_tracefs(self.path(file), error))
@@ -56,7 +57,7 @@ impl Instance {
         super::read(&self.path(file))
     }
 
-    /// The CPUs that have a ring buffer.
+    /// Returns the CPUs that have a ring buffer.
     pub(crate) fn cpus(&self) -> io::Result<Vec<u32>> {
         let mut cpus = Vec::new();
         for entry in fs::read_dir(self.path("per_cpu"))? {
@@ -68,7 +69,7 @@ impl Instance {
         Ok(cpus)
     }
 
-    /// Where notes go into the ring buffer.
+    /// Returns a writer of notes into the ring buffers.
     pub(crate) fn marker(&self) -> Result<Marker, RecordError> {
         let path = self.path("trace_marker");
         let opened = OpenOptions::new().write(true).open(&path);
@@ -76,7 +77,7 @@ impl Instance {
         Ok(Marker { file })
     }
 
-    /// Events of `cpu` that the kernel dropped.
+    /// Returns the number of events of `cpu` that the kernel dropped.
     pub(crate) fn lost(&self, cpu: u32) -> u64 {
         let stats = self.read(&format!("per_cpu/cpu{cpu}/stats"));
         dropped(&stats.unwrap_or_default())
@@ -87,12 +88,12 @@ impl Drop for Instance {
     fn drop(&mut self) {
         let _ = self.write("tracing_on", "0");
         let _ = self.write("events/enable", "0");
-        // Nobody can be told here; a later recorder removes what stays.
+        // An error cannot be reported here; a later recorder removes the instance if it stays.
         let _ = fs::remove_dir(&self.dir);
     }
 }
 
-/// Writes notes into the ring buffer of the CPU it runs on.
+/// Writes notes into the ring buffer of the CPU on which the caller runs.
 #[derive(Debug)]
 pub(crate) struct Marker {
     file: File,
@@ -100,7 +101,8 @@ pub(crate) struct Marker {
 
 impl Marker {
     pub(crate) fn note(&mut self, text: &str) {
-        // A lost note is no reason to stop a recording; the reader that needs it will miss it.
+        // A lost note is no reason to stop a recording, so an error is ignored. A program that
+        // reads the recording and needs the note will not find it.
         let _ = self
             .file
             .write_all(format!("plimsoll: {text}\n").as_bytes());
@@ -122,7 +124,7 @@ fn remove_stale(instances: &Path) {
     }
 }
 
-/// The dropped events that `per_cpu/cpuN/stats` tells.
+/// Returns the number of dropped events in the text of `per_cpu/cpuN/stats`.
 fn dropped(stats: &str) -> u64 {
     let number = |line: &str| {
         let (name, value) = line.split_once(':')?;

@@ -1,7 +1,7 @@
-//! The kernel's tracefs: finding or mounting it, and an instance of our own in it.
+//! The kernel's tracefs: finds or mounts it, and makes an instance in it for this recorder.
 //!
-//! An instance has its own ring buffers and its own set of events, so that recording
-//! does not disturb other users of tracing. It is removed when it is dropped, however the recording ends.
+//! An instance has its own ring buffers and its own set of events, so that recording does not
+//! disturb other users of tracing. It is removed when it is dropped, even if the recording fails.
 
 mod instance;
 mod mount;
@@ -15,15 +15,16 @@ pub(crate) use instance::{Instance, Marker};
 pub(crate) use mount::Tracefs;
 pub(crate) use probe::{NoProbe, Probe};
 
-/// Some files of tracefs give only what one read asks for, and nothing to the next.
+/// The size of one read, in bytes. Some files of tracefs return no more than one read asks for, and
+/// nothing to the next read.
 const READ_BYTES: usize = 1 << 16;
 
-/// The text of a file of tracefs.
+/// Reads the text of a file of tracefs.
 fn read(path: &Path) -> io::Result<String> {
     let mut file = File::open(path)?;
     let mut buffer = vec![0; READ_BYTES];
     let mut text = Vec::new();
-    // These files are a few pages long, so that the loop ends soon.
+    // The loop ends soon, because these files are only a few pages long.
     loop {
         let count = file.read(&mut buffer)?;
         if count == 0 {

@@ -1,4 +1,4 @@
-//! Where tracefs is; mounted for as long as we need it if it is nowhere.
+//! Finds tracefs; if it is not mounted, mounts it for as long as the recorder needs it.
 
 use std::fs;
 use std::io;
@@ -9,10 +9,10 @@ use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 
 use crate::record::RecordError;
 
-/// Where tracefs belongs.
+/// The usual mount point of tracefs.
 const USUAL: &str = "/sys/kernel/tracing";
 
-/// The mounted tracefs; unmounted at the end if we mounted it.
+/// The mounted tracefs; it is unmounted when this is dropped if this program mounted it.
 #[derive(Debug)]
 pub(crate) struct Tracefs {
     root: PathBuf,
@@ -26,7 +26,7 @@ enum Mounted {
 }
 
 impl Tracefs {
-    /// Finds tracefs, or mounts it.
+    /// Finds tracefs, or mounts it if it is not mounted.
     pub(crate) fn find() -> Result<Self, RecordError> {
         let mounts = fs::read_to_string("/proc/mounts").unwrap_or_default();
         if let Some(root) = mounted_at(&mounts) {
@@ -51,7 +51,7 @@ impl Tracefs {
         }
     }
 
-    /// A folder that stands for tracefs.
+    /// Returns a tracefs that is only a folder, for tests.
     #[cfg(test)]
     pub(crate) fn at(root: &Path) -> Self {
         Self {
@@ -64,7 +64,7 @@ impl Tracefs {
         &self.root
     }
 
-    /// The text of one of its files.
+    /// Reads the text of one of its files.
     pub(crate) fn read(&self, file: &str) -> io::Result<String> {
         super::read(&self.root.join(file))
     }
@@ -73,18 +73,18 @@ impl Tracefs {
 impl Drop for Tracefs {
     fn drop(&mut self) {
         if self.mounted == Mounted::ByUs {
-            // Somebody else may use it by now; then it stays, which does no harm.
+            // If another process uses it by now, it stays mounted, which does no harm.
             let _ = unmount(&self.root, UnmountFlags::empty());
         }
     }
 }
 
-/// The first tracefs of `/proc/mounts`.
+/// Returns the first mount point of tracefs in `/proc/mounts`.
 fn mounted_at(mounts: &str) -> Option<PathBuf> {
     let place = |line: &str| {
         let mut words = line.split(' ');
         let (_, place, kind) = (words.next()?, words.next()?, words.next()?);
-        // Spaces in a path are printed as their octal number.
+        // The kernel prints a space in a path as its octal number.
         (kind == "tracefs").then(|| PathBuf::from(place.replace("\\040", " ")))
     };
     mounts.lines().find_map(place)

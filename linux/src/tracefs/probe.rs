@@ -1,5 +1,5 @@
-//! Probes where the kernel has no tracepoint: at the end of `alloc_pages_bulk`, at the end of a round of
-//! kswapd, and where a lock that was taken with interrupts off is released.
+//! Probes where the kernel has no tracepoint: at the end of `alloc_pages_bulk`, at the end of a
+//! round of reclaim by kswapd, and where a lock that was taken with interrupts off is released.
 
 use std::fs::OpenOptions;
 use std::io::{self, Write};
@@ -8,7 +8,7 @@ use std::process;
 
 use crate::tracefs::Tracefs;
 
-/// Bulk allocations. The function has had several names; the newest first.
+/// The end of a bulk allocation. The function has had several names; the newest comes first.
 const BULK: Kind = Kind {
     name: "bulkret",
     places: &[
@@ -16,25 +16,26 @@ const BULK: Kind = Kind {
         ("r", "__alloc_pages_bulk ret=$retval:u64"),
     ],
 };
-/// Ends of kswapd's rounds of reclaim. If a compiler has put the function into its only caller, the probe
-/// is set on the function that it calls last; other threads call that one too.
+/// The end of a round of reclaim by kswapd. If a compiler has inlined `balance_pgdat` into its only
+/// caller, the probe is set on the function that it calls last, which other threads call too.
 const KSWAPD_DONE: Kind = Kind {
     name: "kswapddone",
     places: &[("r", "balance_pgdat"), ("p", "psi_memstall_leave")],
 };
-/// Releases of locks. At the beginning of a function the caller's address is on top of the stack of an x86 CPU.
+/// The release of a lock. When a function begins, the return address is on top of the stack of an
+/// x86 CPU, so the field `caller` holds it.
 const HOLD_END: Kind = Kind {
     name: "holdend",
     places: &[("p", "_raw_spin_unlock_irqrestore caller=$stack0:x64")],
 };
 
-/// A kind of probe, and where it can be: the first place that the kernel takes.
+/// A kind of probe, and the places for it; the first place that the kernel accepts is used.
 struct Kind {
     name: &'static str,
     places: &'static [(&'static str, &'static str)],
 }
 
-/// A probe; removed when it is dropped, which must be after the instance that uses it.
+/// A probe, which is removed when this is dropped. Drop it after the instance that uses it.
 #[derive(Debug)]
 pub(crate) struct Probe {
     file: PathBuf,
@@ -42,12 +43,12 @@ pub(crate) struct Probe {
     name: &'static str,
 }
 
-/// Why there is no probe.
+/// The reason why there is no probe.
 #[derive(Debug)]
 pub(crate) enum NoProbe {
-    /// The kernel has no probes.
+    /// The kernel, or the architecture, does not support the probe.
     Unsupported,
-    /// The kernel refused it.
+    /// The kernel refused the probe.
     Refused(io::Error),
 }
 
@@ -57,12 +58,12 @@ impl Probe {
         Self::set(tracefs, &BULK)
     }
 
-    /// Sets the probe at the end of kswapd's rounds. Other threads may trigger it too.
+    /// Sets the probe at the end of kswapd's rounds of reclaim. Other threads may trigger it too.
     pub(crate) fn kswapd_done(tracefs: &Tracefs) -> Result<Self, NoProbe> {
         Self::set(tracefs, &KSWAPD_DONE)
     }
 
-    /// Sets the probe where a lock is released; its field `caller` is where from.
+    /// Sets the probe where a lock is released; its field `caller` is the return address.
     pub(crate) fn hold_end(tracefs: &Tracefs) -> Result<Self, NoProbe> {
         if !cfg!(target_arch = "x86_64") {
             return Err(NoProbe::Unsupported);
@@ -89,7 +90,7 @@ impl Probe {
         Err(NoProbe::Refused(refused))
     }
 
-    /// Its event, as a folder below `events`.
+    /// Returns the probe's event, as a folder below `events`.
     pub(crate) fn event(&self) -> String {
         format!("{}/{}", self.group, self.name)
     }
@@ -112,7 +113,7 @@ mod tests {
 
     use super::*;
 
-    /// What the kernel is told to set a probe and to remove it, without the group.
+    /// Returns the lines that set a probe and remove it, without the group.
     fn told(set: impl Fn(&Tracefs) -> Result<Probe, NoProbe>) -> Vec<String> {
         let root = tempfile::tempdir().expect("a folder");
         let file = root.path().join("kprobe_events");

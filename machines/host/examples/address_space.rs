@@ -22,9 +22,9 @@ use plimsoll_mm::units::{CpuId, Pages, Vpn};
 use plimsoll_mm::vmstat::Manager;
 use plimsoll_mm::vmstat::counters::ZoneItem;
 
-/// 64 MiB. The manager hands out frame numbers; what is behind them is the embedder's.
+/// 64 MiB. The manager allocates frame numbers; the memory behind them is the embedder's.
 const MACHINE: Pages = Pages(64 << 8);
-/// What the process may use: 16 MiB.
+/// The budget of the process, in pages: 16 MiB.
 const LIMIT: u64 = 4096;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -54,19 +54,20 @@ fn main() -> Result<(), Box<dyn Error>> {
         text.pages()
     );
 
-    // Read from the file, then write: the second is a copy of its own.
+    // Read from the file, then write: the write makes the process a copy of its own.
     space.fault(memory, text.start, Access::Read)?;
     space.fault(memory, text.start, Access::Write)?;
-    // Touch the heap until the budget says no.
+    // Touch the heap until the budget refuses a page.
     let touched = touch_all(&space, memory, heap.start);
     println!("{touched} pages of the heap fit into {LIMIT}; some of them go to swap");
     let swapped = space.swap_out(memory, heap.start..Vpn(heap.start.0 + 1000));
     show(&space, &host);
     assert_eq!(swapped, 1000);
-    // What was swapped comes back when it is touched.
+    // A page that was swapped out is read back when it is touched.
     space.fault(memory, heap.start, Access::Read)?;
 
-    // The process dies on one CPU; on the other somebody helps, as the OOM reaper would.
+    // The process exits on one CPU; on the other a helper empties its memory too, as the OOM reaper
+    // would.
     let (exited, reaped) = thread::scope(|scope| {
         let helper = scope.spawn(|| {
             let _cpu = host.enter(CpuId(1));
@@ -88,7 +89,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// A mapping in the highest gap, as programs get it.
+/// Returns a request for the highest gap, where programs get their mappings.
 fn request(pages: u64, backing: Backing<Host>) -> MapRequest<Host> {
     MapRequest {
         place: Place::Highest,
@@ -97,7 +98,7 @@ fn request(pages: u64, backing: Backing<Host>) -> MapRequest<Host> {
     }
 }
 
-/// Touches page after page until one is refused; how many were not.
+/// Touches page after page until the budget refuses one; returns the number of pages before it.
 fn touch_all(space: &AddressSpace<Host>, memory: Memory<'_, Host>, from: Vpn) -> u64 {
     let mut touched = 0;
     loop {

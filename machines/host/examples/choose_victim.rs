@@ -1,8 +1,9 @@
-//! Tenants that fill their caches on many threads. When memory is short, the largest is emptied.
+//! Tenants fill their caches on many threads. When memory is short, the largest tenant is emptied.
 //!
-//! What a tenant holds is a counter: a cheap look says a range, and summing every CPU's part says the
-//! number. The selection needs the cheap look of all and the sum of very few, and chooses the largest
-//! all the same. Some tenants pay to be spared, and are if others are nearly as large.
+//! The memory of a tenant is a counter: a cheap look gives a range, and summing every CPU's part
+//! gives the exact number. The selection needs the cheap look at all tenants and the sum of very
+//! few, and still chooses the largest. Some tenants pay to be spared; they are spared if others are
+//! nearly as large.
 //!
 //! `cargo run --release -p plimsoll-host --example choose_victim`
 #![expect(clippy::print_stdout, reason = "printing is what it is for")]
@@ -21,18 +22,18 @@ use plimsoll_mm::units::CpuId;
 
 const CPUS: u32 = 16;
 const TENANTS: u32 = 500;
-/// Every hundredth pays.
+/// Every tenant whose number is a multiple of this one pays.
 const PAYING: u32 = 100;
 const TOTAL_PAGES: u64 = 1 << 20;
 
-/// The only counter of its group.
+/// The index of the only counter of its group.
 const HELD: usize = 0;
 
-/// What tenants hold, in pages.
+/// The tenants and the memory that they hold, in pages.
 struct Tenants {
     host: Host,
     held: Vec<AnyCounters<Host>>,
-    /// A statistic of this example.
+    /// The number of precise sums, a statistic of this example.
     sums: Cell<u64>,
 }
 
@@ -42,7 +43,7 @@ impl Candidates for Tenants {
     }
 
     fn facts(&self, tenant: u32) -> Option<Facts> {
-        // A thousandth of all pages, 1048, is what who pays is spared.
+        // A tenant that pays counts as a thousandth of all pages, 1048, smaller than it is.
         let adj = if tenant.is_multiple_of(PAYING) { -1 } else { 0 };
         let adj = ScoreAdj::new(adj).ok()?;
         Some(Facts {
@@ -69,7 +70,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let held: Result<Vec<_>, _> = (0..TENANTS).map(|_| plan.init_many(&host)).collect();
     let (held, sums) = (held?, Cell::new(0));
 
-    // Each thread adds to every tenant: the later one is, the more it holds.
+    // Each thread adds to every tenant; the higher a tenant's number, the more it holds.
     thread::scope(|scope| {
         for cpu in 0..CPUS {
             let (host, held) = (&host, &held);
@@ -89,7 +90,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let tenants = Tenants { host, held, sums };
     let _entered = tenants.host.enter(CpuId(0));
 
-    // Once for all selections: nothing is allocated when memory is short.
+    // The slots are allocated once for all selections, because nothing can be allocated when memory
+    // is short.
     let mut slots = vec![Slot::EMPTY; TENANTS as usize];
     let scope = Scope::machine(TotalPages::new(TOTAL_PAGES)?);
     for selecting in Selecting::ALL {
@@ -113,7 +115,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         "and few were summed"
     );
 
-    // At most two sums: it may not be the largest, but it says by how much not.
+    // With at most two sums, the victim may not be the largest, but `behind` says by how much at
+    // most.
     let hurried = Bounded::with_budget(2).select(&tenants, &scope, &mut slots)?;
     println!("two sums at most:   {hurried:?}");
     assert!(hurried.precise_sums <= 2);

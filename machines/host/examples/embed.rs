@@ -1,4 +1,5 @@
-//! The memory manager inside a program: real memory, two threads, periodic upkeep.
+//! The memory manager inside a program: real memory, two threads, periodic upkeep of lists and
+//! counters.
 //!
 //! `cargo run -p plimsoll-host --example embed`
 #![expect(clippy::print_stdout, reason = "printing is what it is for")]
@@ -24,7 +25,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let host = Host::with_topology(Topology::flat(2));
     let mm = Arc::new(Manager::new(&host, Config::new(Layout::arena(PAGES)))?);
 
-    // Workers run the periodic upkeep: folding counters, shrinking lists that are too long.
+    // Worker threads run the periodic upkeep: they fold counters and shrink lists that are too
+    // long.
     let upkeep = Arc::clone(&mm);
     let workers = host.start(move |host, job| upkeep.run(host, job))?;
     mm.start(&host);
@@ -33,7 +35,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         for cpu in [0, 1].map(CpuId) {
             let (arena, host, mm) = (&arena, &host, &mm);
             scope.spawn(move || {
-                // This thread plays `cpu`: it has page lists of its own.
+                // This thread plays `cpu`: it uses the page lists of that CPU.
                 let _entered = host.enter(cpu);
                 use_pages(arena, host, mm, cpu);
             });
@@ -41,7 +43,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     });
     drop(workers);
 
-    // Freed pages wait on the lists of the CPUs that freed them, until a drain.
+    // Freed pages stay on the lists of the CPUs that freed them until a drain.
     let before = &mm.pages().view(&host)[0];
     println!(
         "after use:   {} free, {} on page lists",
@@ -60,7 +62,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Takes 1000 pages, writes to each, sees that nobody else did, and gives them back.
+/// Allocates 1000 pages, writes to each, checks that no other thread wrote there, and frees them.
 fn use_pages(arena: &Arena, host: &Host, mm: &Manager<Host>, cpu: CpuId) {
     let request = Request::new(Order::ZERO);
     let take = |_| mm.pages().alloc(host, request).expect("64 MiB is plenty");
@@ -68,11 +70,12 @@ fn use_pages(arena: &Arena, host: &Host, mm: &Manager<Host>, cpu: CpuId) {
     let mark = u8::try_from(cpu.0 + 1).expect("two CPUs");
     let page_bytes = usize::try_from(PAGE_SIZE).expect("a page is smaller than memory");
     for &pfn in &held {
-        // SAFETY: a whole frame of a live arena, and only its owner, this thread, writes to it.
+        // SAFETY: this is a whole frame of a live arena, and only its owner, this thread, writes to
+        // it.
         unsafe { arena.page(pfn).write_bytes(mark, page_bytes) };
     }
     for &pfn in &held {
-        // SAFETY: the first byte of a frame that this thread owns.
+        // SAFETY: this is the first byte of a frame that this thread owns.
         let first = unsafe { arena.page(pfn).read() };
         assert_eq!(first, mark, "no other thread wrote to {pfn:?}");
     }

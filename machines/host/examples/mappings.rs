@@ -11,12 +11,13 @@ use plimsoll_host::Host;
 use plimsoll_mm::space::vma_tree::{Busy, Cursor, Vma, VmaTree};
 use plimsoll_mm::units::Vpn;
 
-/// Where a program may map, in pages.
+/// The pages in which a program may map.
 const ALLOWED: std::ops::Range<Vpn> = Vpn(16)..Vpn(1 << 35);
 
 fn main() -> Result<(), Box<dyn Error>> {
     let host = Host::new();
-    // The editor is the right to change the tree: it belongs under the lock of the mappings.
+    // The editor is the right to change the tree; a program keeps it under the lock of the
+    // mappings.
     let (tree, mut editor) = VmaTree::new(&host).map_err(|_| "no memory for a tree")?;
     let code = Vma {
         start: Vpn(16),
@@ -28,7 +29,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (found, busy) = thread::scope(|scope| {
         let reader = scope.spawn(|| look(&tree, Vpn(20)));
         for id in 1..10_000 {
-            // As Linux does: the highest place where 64 pages fit, below what is there.
+            // New mappings go to the highest gap of 64 pages, as in Linux.
             let Some(start) = tree.highest_gap(&editor, 64, ALLOWED) else {
                 break;
             };
@@ -43,7 +44,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         "found the code {found} times while 9,999 mappings were added, met changes {busy} times"
     );
 
-    // Unmap the middle of something: what reaches out is cut or split.
+    // Unmap the middle of a mapping, which splits it in two.
     let last = tree.prev(Vpn(u64::MAX)).map_err(|_| "somebody writes")?;
     let last = last.ok_or("there are mappings")?;
     let middle = Vpn(last.start.0 + 16)..Vpn(last.start.0 + 32);
@@ -51,7 +52,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         println!("unmapped {} pages from {} on", gone.pages(), gone.start);
     })?;
 
-    // From the top down, as a reaper would go.
+    // Walk from the top down, as a reaper does.
     let mut cursor = Cursor::end(&tree);
     let mut pages = 0;
     while let Some(vma) = cursor.backward().map_err(|_| "somebody writes")? {
@@ -62,14 +63,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Looks for the mapping around `page` many times; how often it was found, and how often the tree
-/// changed too fast to tell.
+/// Looks for the mapping around `page` many times. Returns how often the mapping was found, and how
+/// often a change of the tree prevented an answer.
 fn look(tree: &VmaTree<Host>, page: Vpn) -> (u32, u32) {
     let (mut found, mut busy) = (0, 0);
     for _ in 0..100_000 {
         match tree.find(page) {
             Ok(vma) => found += u32::from(vma.is_some_and(|vma| vma.id == 0)),
-            // A real fault would take the lock of the mappings now.
+            // A real page fault would now take the lock of the mappings.
             Err(Busy) => busy += 1,
         }
     }

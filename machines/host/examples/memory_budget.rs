@@ -1,7 +1,8 @@
-//! Tenants that share a budget of memory, and are asked for it at every allocation.
+//! Tenants share a budget of memory, which is checked at every allocation.
 //!
-//! Far from the limit a cheap look at the counter is enough to say yes. Only near it, where the
-//! look cannot tell, is every CPU's part summed. The example counts how often that is.
+//! Far from the limit, a cheap look at the counter is enough to allow a request. Only near the
+//! limit, where that look cannot tell, are all CPUs' parts summed. The example counts how often
+//! that is.
 //!
 //! `cargo run --release -p plimsoll-host --example memory_budget`
 #![expect(clippy::print_stdout, reason = "printing is what it is for")]
@@ -20,25 +21,26 @@ use plimsoll_mm::units::CpuId;
 const TENANTS: u32 = 4;
 const BUDGET_PAGES: i64 = 100_000;
 const REQUEST_PAGES_MAX: i64 = 64;
-/// How often each tenant takes until it is refused, and then gives half of it back.
+/// The number of times that each tenant takes pages until it is refused, and then gives half back.
 const ROUNDS: u32 = 100;
 
-/// The only counter of its group.
+/// The index of the only counter of its group.
 const USED: usize = 0;
 
-/// Memory that tenants take from.
+/// The memory from which tenants take pages.
 struct Budget {
     host: Host,
     used: AnyCounters<Host>,
-    /// Statistics of this example, which you would not have.
+    /// Two statistics of this example, which a real budget would not need.
     asked: AtomicI64,
     summed: AtomicI64,
 }
 
 impl Budget {
-    /// Takes `pages`, if there are as many.
+    /// Takes `pages` pages if the budget has them; returns whether it had.
     fn take(&self, pages: i64) -> bool {
-        // First add, then look: of two who take the last pages, at least one sees the other.
+        // It adds first and then looks, so of two threads that take the last pages, at least one
+        // sees the other.
         self.used.add(&self.host, USED, pages);
         let fits = self.compare() != Ordering::Greater;
         if !fits {
@@ -51,8 +53,8 @@ impl Budget {
         self.used.add(&self.host, USED, -pages);
     }
 
-    /// How the pages in use compare with the budget. That is `precise_compare_value`; its cheap
-    /// half is asked first here only to count how often that was not enough.
+    /// Compares the pages in use with the budget. `precise_compare_value` would do alone; its cheap
+    /// half is called first only to count how often that was not enough.
     fn compare(&self) -> Ordering {
         let Self { host, used, .. } = self;
         self.asked.fetch_add(1, Relaxed);
@@ -73,14 +75,16 @@ fn main() -> Result<(), Box<dyn Error>> {
         summed: AtomicI64::new(0),
     };
 
-    // What tenants really hold, by a slow shared counter, and the most that ever was.
+    // `held` is the number of pages that tenants really hold, in a slow shared counter; `most` is
+    // the largest value that it ever had.
     let (held, most) = (AtomicI64::new(0), AtomicI64::new(0));
     thread::scope(|scope| {
         for cpu in (0..TENANTS).map(CpuId) {
             let (budget, held, most) = (&budget, &held, &most);
             scope.spawn(move || {
-                // One that stays on its CPU saves asking the kernel for it, and what it gives back
-                // is subtracted where it was added: no sum sees the one without the other.
+                // A thread that stays on its CPU need not ask the kernel which CPU it is on. It
+                // also subtracts what it gives back where it was added, so no sum includes one
+                // without the other.
                 let _entered = budget.host.enter(cpu);
                 live(budget, held, most);
             });
@@ -91,7 +95,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("{asked} requests, {summed} of them so near the limit that every CPU was summed");
     assert!(summed * 5 < asked, "the cheap look decides nearly always");
 
-    // The limit is sharp but for additions of others that are under way at the very moment.
+    // The limit is exact except for additions of other threads that are under way at the same
+    // moment.
     let under_way = plan.shape().in_flight(REQUEST_PAGES_MAX);
     let allowed = BUDGET_PAGES.saturating_add_unsigned(u64::from(TENANTS - 1) * under_way);
     let most = most.into_inner();
@@ -104,7 +109,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Takes until it is refused and gives half back, many times; all of it at the end.
+/// Takes pages until it is refused and gives half back, many times; gives back the rest at the end.
 fn live(budget: &Budget, held: &AtomicI64, most: &AtomicI64) {
     let mut mine = Vec::new();
     for _ in 0..ROUNDS {

@@ -1,5 +1,5 @@
-//! Two tenants share a machine. One grows beyond its budget and is killed; it is stuck and does not
-//! exit, so the reaper takes its memory, and the other one goes on.
+//! Two tenants share a machine. One exceeds its budget and is killed, but it is stuck and does not
+//! exit. So the reaper takes its memory, and the other tenant continues.
 //!
 //! `cargo run --release -p plimsoll-host --example oom_kill`
 #![expect(clippy::print_stdout, reason = "printing is what it is for")]
@@ -28,7 +28,7 @@ const MODEST_PAGES: u64 = 5_000;
 const BUDGET_PAGES: u64 = 20_000;
 const START: Vpn = Vpn(1 << 20);
 
-/// How tenants are told to die: theirs is a thread that looks when it has time.
+/// Tells tenants to die. The thread of a tenant checks for that itself, so this only prints it.
 struct Tenants;
 
 impl Signals<Host> for Tenants {
@@ -38,11 +38,11 @@ impl Signals<Host> for Tenants {
 
     fn thaw(&self, _host: &Host, _process: &Arc<Process<Host>>) {}
 
-    /// The main thread looks by itself.
+    /// The main thread calls the reaper itself, so nothing needs to be scheduled.
     fn reap_at(&self, _host: &Host, _at: Nanos) {}
 }
 
-/// A request that takes long: who waits for it does not exit.
+/// A request that takes long; a tenant that waits for it does not exit.
 #[derive(Default)]
 struct Stuck {
     is_over: Mutex<bool>,
@@ -67,7 +67,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let manager = Manager::new(&host, Config::new(Layout::arena(PAGES)))?;
     let spaces = Spaces::new(&host, &Design::OURS, 0)?;
     let memory = Memory::new(&host, &manager, &spaces);
-    // Linux waits 2 s; nobody here waits for locks in the victim's memory.
+    // Linux waits 2 s before it reaps. A shorter delay will do here, because no thread waits for
+    // locks in the victim's memory.
     let patience = Patience {
         delay: Nanos(20_000_000),
         ..Patience::LINUX
@@ -80,8 +81,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let stuck = Stuck::default();
     thread::scope(|scope| -> Result<(), Box<dyn Error>> {
         let grows = scope.spawn(|| -> Result<(), String> {
-            // More than it may: the page that is one too many is refused, and its budget is out of
-            // memory. It is the only one there, so it is the victim.
+            // The tenant touches more pages than it may. The first page beyond the budget is
+            // refused, and the budget is out of memory. No other process is under this budget, so
+            // this one is the victim.
             let refused = use_pages(memory, &greedy, u64::from(PAGES.0));
             let Err(FaultError::OverBudget(over)) = refused else {
                 return Err(format!("it has a budget: {refused:?}"));
@@ -105,7 +107,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     })?;
     assert_eq!(killer.victims(&host), 0, "it has exited");
 
-    // What the other one has is untouched, and there is room for it.
+    // The memory of the other tenant is untouched, and it has room to grow.
     use_pages(memory, &modest, 2 * MODEST_PAGES)?;
     killer.exit(memory, &modest)?;
     for tenant in [modest, greedy] {
@@ -118,7 +120,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 type Killer = OomKiller<Host, Tenants>;
 
-/// A tenant that may have `limit` pages.
+/// Makes a tenant with a budget of `limit` pages.
 fn tenant(
     memory: Memory<'_, Host>,
     killer: &Killer,
@@ -142,7 +144,7 @@ fn tenant(
         .map_err(|_| "no memory for a process".into())
 }
 
-/// Touches the first `pages` pages, as long as it may.
+/// Touches the first `pages` pages, until the tenant is killed or a page is refused.
 fn use_pages(
     memory: Memory<'_, Host>,
     process: &Process<Host>,
@@ -162,8 +164,8 @@ fn use_pages(
     Ok(())
 }
 
-/// Plays the reaper's thread until it is done with somebody: how that went. Not for longer than ten
-/// seconds.
+/// Plays the reaper's thread until the reaper is done with a victim, but for at most ten seconds;
+/// returns how that ended.
 fn reap(memory: Memory<'_, Host>, killer: &Killer) -> Option<How> {
     let host = memory.machine;
     let end = host.now().0 + 10_000_000_000;
@@ -181,7 +183,7 @@ fn reap(memory: Memory<'_, Host>, killer: &Killer) -> Option<How> {
     None
 }
 
-/// Says how much memory nobody uses.
+/// Prints and returns the number of free pages.
 fn print_free(memory: Memory<'_, Host>, when: &str) -> Pages {
     memory.manager.pages().drain_all_sync(memory.machine);
     let free = memory.manager.pages().view(memory.machine)[0].free;

@@ -1,5 +1,5 @@
-//! Tenants use memory until there is none. The largest is killed, and the allocation that failed
-//! succeeds.
+//! Tenants use memory until none is left. The largest is killed, and then the allocation that had
+//! found nothing succeeds.
 //!
 //! `cargo run --release -p plimsoll-host --example out_of_memory`
 #![expect(clippy::print_stdout, reason = "printing is what it is for")]
@@ -31,11 +31,11 @@ const MODEST_PAGES: u64 = 12_000;
 const START: Vpn = Vpn(1 << 20);
 
 thread_local! {
-    /// For whom this thread allocates.
+    /// The tenant for which this thread allocates.
     static CURRENT: RefCell<Option<Arc<Process<Host>>>> = const { RefCell::new(None) };
 }
 
-/// How tenants are told to die: their threads look by themselves.
+/// Tells tenants to die. Their threads check for that themselves, so this only prints it.
 struct Tenants;
 
 impl Signals<Host> for Tenants {
@@ -45,11 +45,11 @@ impl Signals<Host> for Tenants {
 
     fn thaw(&self, _host: &Host, _process: &Arc<Process<Host>>) {}
 
-    /// These tenants always exit in time.
+    /// These tenants always exit in time, so nothing needs to be scheduled.
     fn reap_at(&self, _host: &Host, _at: Nanos) {}
 }
 
-/// All tenants, in the order in which they came.
+/// All tenants, in the order in which they were made.
 #[derive(Default)]
 struct House(Mutex<Vec<Arc<Process<Host>>>>);
 
@@ -99,7 +99,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             exited.map_or_else(|error| Err(error.to_string()), |_| Ok(()))
         });
         told.recv()?;
-        // There is not so much left: somebody has to go.
+        // There are fewer pages left than this, so a tenant must be killed.
         use_pages(memory, &modest, MODEST_PAGES)?;
         lives.join().map_err(|_| "the tenant panicked")??;
         Ok(())
@@ -109,7 +109,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         assert!(!tenant.is(&host, State::Killed));
         oom.killer().exit(memory, tenant)?;
     }
-    // The reaper looks whether it is needed, some time.
+    // The reaper finds out after its delay that it is not needed.
     while oom.killer().reaper().queued(&host) > 0 {
         thread::sleep(Duration::from_millis(20));
         oom.killer().reaper().step(memory);
@@ -121,7 +121,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// A tenant with nothing in use.
+/// Makes a tenant that uses no pages yet.
 fn tenant(
     memory: Memory<'_, Host>,
     oom: &LastResort,

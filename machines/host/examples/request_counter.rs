@@ -1,7 +1,7 @@
-//! Requests counted on many threads, without a cache line that all of them write.
+//! Requests are counted on many threads, without a cache line that all of them write.
 //!
-//! A metrics page wants the number now and then, and cheaply; it does not mind being off by a
-//! little if it knows by how much. The bill at the end has to be exact.
+//! A metrics page wants the number now and then, and cheaply; a small error does no harm if its
+//! bound is known. The bill at the end must be exact.
 //!
 //! `cargo run --release -p plimsoll-host --example request_counter`
 #![expect(clippy::print_stdout, reason = "printing is what it is for")]
@@ -16,12 +16,12 @@ use plimsoll_mm::counter::{Batch, Counters, Counting, Plan};
 const THREADS: i64 = 8;
 const REQUESTS_EACH: i64 = 250_000;
 
-/// What is counted: the counters of a group have numbers.
+/// The indexes of the counters in their group: requests that were served, and requests that failed.
 const SERVED: usize = 0;
 const FAILED: usize = 1;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    // This computer, and a plan for as many groups of two counters on it as you like.
+    // `host` is this computer; `plan` makes any number of groups of two counters on it.
     let host = Host::new();
     let plan = Plan::new(&host, Counting::OneSided, 2, Batch::RSS)?;
     let requests = plan.init_many(&host)?;
@@ -30,7 +30,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         for _ in 0..THREADS {
             scope.spawn(|| {
                 for request in 0..REQUESTS_EACH {
-                    // Wherever the thread runs: nearly always this touches memory of its CPU only.
+                    // The thread may run on any CPU; nearly always the addition touches only memory
+                    // of that CPU.
                     requests.add_growing(&host, SERVED, 1);
                     if request % 1000 == 999 {
                         requests.add_growing(&host, FAILED, 1);
@@ -44,7 +45,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
     });
 
-    // Shutdown: all additions have returned, so both answers keep their promises.
+    // All additions have returned, so both results keep their promises.
     let exact = requests.precise_sum(&host, SERVED);
     let range = requests.min_max(&host, SERVED);
     println!("served {exact}; a cheap look says {range:?}");
@@ -56,12 +57,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Reads a handful of words, however many CPUs there are.
+/// Prints the count; it reads only a few words, however many CPUs there are.
 fn metrics_page(host: &Host, requests: &impl Counters<Host>) {
     let about = requests.approximate_sum_positive(host, SERVED);
-    // Additions that have returned are in this interval; it is a point as long as only one CPU at a
-    // time has added, and widens with each CPU that joins. One that is under way on another thread
-    // may be in or not, and may hide a batch or two that it is just moving up the tree.
+    // All additions that have returned are in this interval. It is a point as long as only one CPU
+    // at a time has added, and it widens with each CPU that joins. An addition that is under way on
+    // another thread may be in or not, and may hide a batch or two that it is just moving up the
+    // tree.
     let sure = requests.min_max(host, SERVED);
     println!(
         "about {about} served, for sure {} to {}",

@@ -1,35 +1,35 @@
-//! Which real CPUs a thread may run on, and which it runs on. Linux only; elsewhere nothing can
-//! be pinned and every thread seems to run on CPU 0.
+//! The real CPUs on which a thread may run and does run. Linux only: elsewhere no thread can be
+//! pinned, and every thread seems to run on CPU 0.
 
 use std::io;
 
 pub use imp::{current, pin};
 
-/// The CPUs a thread may run on, ascending.
+/// The real CPUs on which a thread may run, in ascending order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CpuMask(Vec<u32>);
 
 impl CpuMask {
-    /// Where the calling thread may run now; empty if that cannot be known.
+    /// The CPUs on which the calling thread may run now; empty if they cannot be known.
     #[must_use]
     pub fn of_this_thread() -> Self {
         Self(imp::allowed().unwrap_or_default())
     }
 
-    /// Only `cpu`.
+    /// A mask of `cpu` alone.
     #[must_use]
     pub fn only(cpu: u32) -> Self {
         Self(vec![cpu])
     }
 
-    /// The CPUs, ascending.
+    /// The CPUs, in ascending order.
     #[must_use]
     pub fn cpus(&self) -> &[u32] {
         &self.0
     }
 
-    /// The real CPU on which a thread that plays `cpu` is pinned: itself if it may run, otherwise
-    /// the CPUs of the mask in turn. `None` for an empty mask.
+    /// The real CPU to which a thread that plays `cpu` is pinned: `cpu` itself if it is in the
+    /// mask, otherwise the CPUs of the mask in turn. `None` for an empty mask.
     #[must_use]
     pub fn real(&self, cpu: u32) -> Option<u32> {
         let turn = cpu as usize % self.0.len().max(1);
@@ -47,16 +47,16 @@ mod imp {
 
     use super::{CpuMask, io};
 
-    /// The real CPU the calling thread runs on; stale at once.
+    /// The real CPU on which the calling thread runs. The answer may be stale at once.
     #[must_use]
     pub fn current() -> u32 {
         u32::try_from(sched_getcpu()).unwrap_or(0)
     }
 
-    /// Lets the calling thread run on `mask` only.
+    /// Restricts the calling thread to the CPUs of `mask`.
     ///
     /// # Errors
-    /// What the kernel says, for one when no CPU of the mask is online.
+    /// The kernel's error, for instance if no CPU of the mask is online.
     pub fn pin(mask: &CpuMask) -> io::Result<()> {
         let mut set = CpuSet::new();
         for &cpu in mask
@@ -80,13 +80,13 @@ mod imp {
 mod imp {
     use super::{CpuMask, io};
 
-    /// Not known here: CPU 0.
+    /// CPU 0: the real CPU is not known on this system.
     #[must_use]
     pub fn current() -> u32 {
         0
     }
 
-    /// Not possible here.
+    /// Fails: a thread cannot be pinned on this system.
     ///
     /// # Errors
     /// Always.

@@ -1,8 +1,8 @@
 //! Memory for pages: one anonymous mapping, frame 0 first.
 //!
-//! The base is aligned to the largest block, so a block of frames is aligned in memory as it is
-//! by number, and a huge page fits a block. Untouched frames cost address space only; so do frames that
-//! were given back to the kernel.
+//! The base is aligned to the largest block, so a block of frames is aligned in memory as it is by
+//! number, and a huge page fits a block. Untouched frames cost address space only; so do frames
+//! that were given back to the kernel.
 
 use std::ptr::NonNull;
 use std::{fmt, io};
@@ -14,19 +14,20 @@ use plimsoll_mm::units::{Order, PAGE_SIZE, Pages, Pfn};
 #[derive(Debug)]
 pub struct Arena {
     map: MmapMut,
-    /// From the start of the mapping to frame 0.
+    /// Bytes from the start of the mapping to frame 0.
     skip_bytes: usize,
     pages: Pages,
 }
 
-/// Whether the kernel is to use huge pages.
+/// The use of huge pages by the kernel for an arena.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HugePages {
-    /// As the system is set up.
+    /// The kernel follows the system's settings.
     AsSystem,
-    /// Where it can (Linux: `MADV_HUGEPAGE`).
+    /// The kernel uses huge pages where it can (Linux: `MADV_HUGEPAGE`).
     Advise,
-    /// Nowhere, so that frames can be given back one by one (Linux: `MADV_NOHUGEPAGE`).
+    /// The kernel uses no huge pages, so that frames can be given back one by one (Linux:
+    /// `MADV_NOHUGEPAGE`).
     Refuse,
 }
 
@@ -34,7 +35,7 @@ impl Arena {
     /// Maps memory for `pages` frames.
     ///
     /// # Errors
-    /// If there are none, or the kernel refuses the mapping or the advice.
+    /// If `pages` is 0 or too large, or the kernel refuses the mapping or the advice.
     pub fn new(pages: Pages, huge: HugePages) -> Result<Self, ArenaError> {
         let align_bytes = Order::MAX.pages().bytes();
         let bytes = pages.bytes() + align_bytes;
@@ -53,19 +54,19 @@ impl Arena {
         })
     }
 
-    /// How many frames there are.
+    /// The number of frames.
     #[must_use]
     pub fn pages(&self) -> Pages {
         self.pages
     }
 
-    /// The first byte of a frame.
+    /// A pointer to the first byte of a frame.
     ///
-    /// It is valid for reads and writes of the frame, and of those after it up to
-    /// [`Arena::pages`], as long as the arena lives. The arena touches the memory in
-    /// [`Arena::give_back`] only, whose caller vouches that nobody uses the frame. The order in which
-    /// others read and write it is between those who have the pointer: with the page allocator, only
-    /// the owner of the frame does.
+    /// It is valid for reads and writes of the frame, and of those after it up to [`Arena::pages`],
+    /// for as long as the arena lives. The arena itself touches the memory only in
+    /// [`Arena::give_back`], whose caller guarantees that the frame is not in use. Accesses through
+    /// the pointer must be ordered by its holders; with the page allocator, that is only the owner
+    /// of the frame.
     ///
     /// # Panics
     /// If the arena has no such frame.
@@ -78,22 +79,24 @@ impl Arena {
             self.pages
         );
         let offset = self.offset(pfn);
-        // Wrapping arithmetic is safe; it does not wrap, as the frame is inside the mapping.
+        // Wrapping arithmetic is safe. It does not wrap here, because the frame is inside the
+        // mapping.
         let byte = self.map.as_ptr().cast_mut().wrapping_add(offset);
         NonNull::new(byte).expect("a mapping does not contain address 0")
     }
 
     /// Gives the memory of the `pages` frames from `first` on back to the kernel (Linux:
-    /// `MADV_DONTNEED`). They remain frames of the arena, zeroed, and take memory again when they are
-    /// touched.
+    /// `MADV_DONTNEED`). They remain frames of the arena. They read as zero, and take memory again
+    /// when they are touched.
     ///
     /// # Errors
-    /// If the arena has no such frames, what the kernel says, or that its pages are larger than
-    /// a frame, so that it would take neighbours too. Then nothing has changed.
+    /// If the arena has no such frames; if the kernel refuses; or if the kernel's pages are larger
+    /// than a frame, so that neighbours would lose their memory too. In each case nothing has
+    /// changed.
     ///
     /// # Safety
-    /// Zeros are written to the frames: during the call there is no reference to their memory, and
-    /// nobody reads or writes it.
+    /// The call writes zeros to the frames: while it lasts, no reference to their memory may exist,
+    /// and no thread may read or write it.
     #[expect(
         unsafe_code,
         reason = "to be called by those who own the frames, and a type cannot say that they do"
@@ -108,27 +111,27 @@ impl Arena {
         imp::give_back(&self.map, self.offset(first), bytes)
     }
 
-    /// Has the kernel give memory for all frames now rather than when each is touched (Linux:
-    /// `MADV_POPULATE_WRITE`, from 5.14). What is in them stays.
+    /// Makes the kernel provide memory for all frames now, rather than when each is touched (Linux:
+    /// `MADV_POPULATE_WRITE`, from 5.14). The contents of the frames stay.
     ///
     /// # Errors
-    /// What the kernel says, for one that it has no memory or does not know how.
+    /// The kernel's error, for instance that it has no memory or does not know the request.
     pub fn populate(&self) -> io::Result<()> {
         let bytes = self.pages.0 as usize * page_bytes();
         imp::populate(&self.map, self.skip_bytes, bytes)
     }
 
-    /// How many frames have memory of the kernel right now (Linux: `/proc/self/pagemap`). Frames
-    /// that were only ever read may count as well.
+    /// The number of frames for which the kernel holds memory right now (Linux:
+    /// `/proc/self/pagemap`). Frames that were only ever read may count as well.
     ///
     /// # Errors
-    /// If the kernel does not say.
+    /// If the kernel does not report it.
     pub fn resident(&self) -> io::Result<Pages> {
         let first = self.page(Pfn(0)).addr().get();
         imp::resident(first, self.pages)
     }
 
-    /// From the start of the mapping to a frame.
+    /// Bytes from the start of the mapping to a frame.
     fn offset(&self, pfn: Pfn) -> usize {
         self.skip_bytes + pfn.0 as usize * page_bytes()
     }
@@ -171,11 +174,12 @@ mod imp {
     use super::page_bytes;
 
     pub(super) fn give_back(map: &MmapMut, offset: usize, bytes: usize) -> io::Result<()> {
-        // `memmap2` rounds down to the kernel's pages, so larger ones would take neighbours too.
+        // `memmap2` rounds down to the kernel's pages, so if these are larger, neighbours would
+        // lose their memory too.
         kernel_pages_are_frames()?;
-        // SAFETY: the range is inside the mapping, as whole pages. Zeros are written to it as by a
-        // raw pointer: no reference to the mapping is ever made here, and the caller of
-        // `Arena::give_back` vouches that there is no other.
+        // SAFETY: the range is inside the mapping and consists of whole pages. The kernel writes
+        // zeros to it as if by a raw pointer. No reference to the mapping is ever made here, and
+        // the caller of `Arena::give_back` guarantees that no other exists.
         unsafe { map.unchecked_advise_range(UncheckedAdvice::DontNeed, offset, bytes) }
     }
 
@@ -185,7 +189,7 @@ mod imp {
 
     pub(super) fn resident(first: usize, pages: Pages) -> io::Result<Pages> {
         const ENTRY_BYTES: usize = 8;
-        /// Of an entry in memory byte order: bit 63.
+        /// Bit 63 of an entry, which is in the byte order of memory.
         const PRESENT: u64 = 1 << 63;
         kernel_pages_are_frames()?;
         let pagemap = File::open("/proc/self/pagemap")?;
@@ -227,24 +231,24 @@ mod imp {
     }
 }
 
-/// Why there is no arena.
+/// The reason why an arena could not be made.
 #[derive(Debug)]
 pub enum ArenaError {
-    /// No pages, or more than an address reaches.
+    /// The arena would have no pages, or more than an address can reach.
     Size {
-        /// How many were asked for.
+        /// The number of pages asked for.
         pages: Pages,
     },
     /// The kernel refused the mapping.
     Map {
-        /// How many were asked for.
+        /// The number of pages asked for.
         pages: Pages,
-        /// What it said.
+        /// The kernel's error.
         why: io::Error,
     },
-    /// The kernel has no huge pages to advise or to refuse.
+    /// The kernel refused the advice about huge pages, for instance because it has none.
     Advise {
-        /// What it said.
+        /// The kernel's error.
         why: io::Error,
     },
 }

@@ -1,9 +1,10 @@
-//! Which CPU a thread plays.
+//! The CPU that a thread plays, which is the CPU on which the machine takes it to run.
 //!
-//! A thread that entered a CPU plays it until its [`Entered`] is dropped; any other thread is on
-//! the CPU the kernel says, modulo the CPUs of the machine. What a thread plays is kept per
-//! thread with the machine's number, so that machines do not mistake each other's CPUs; inside
-//! an entry of another machine a thread is, for the outer one, where the kernel says.
+//! A thread that entered a CPU plays it until its [`Entered`] is dropped. Any other thread is on
+//! the CPU that the kernel reports, modulo the number of the machine's CPUs. The played CPU is kept
+//! per thread together with the machine's number, so that machines do not mistake each other's
+//! CPUs. While a thread has entered a CPU of another machine, it is, for the outer machine, on the
+//! CPU that the kernel reports.
 
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -14,30 +15,30 @@ use plimsoll_mm::units::CpuId;
 
 use crate::affinity::{self, CpuMask};
 
-/// The number of a machine; no two in a process are the same, and none is [`HostId::NONE`].
+/// The number of a machine, unique in the process and never [`HostId::NONE`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HostId(pub(crate) u64);
 
 impl HostId {
-    /// Of no machine. A number and not an `Option`, so that looking takes one comparison: every
-    /// addition to a counter looks.
+    /// The number of no machine. It is a number and not an `Option`, so that a lookup takes one
+    /// comparison: every addition to a counter makes one.
     const NONE: Self = Self(0);
-    /// Of the first machine.
+    /// The number of the first machine.
     pub(crate) const FIRST: Self = Self(1);
 }
 
-/// A CPU of a machine.
+/// A machine, and the CPU of it that a thread plays.
 type Played = (HostId, CpuId);
 
 thread_local! {
     static PLAYED: Cell<Played> = const { Cell::new((HostId::NONE, CpuId(0))) };
-    /// Whether waiting for a lock takes no memory any more.
+    /// True once the thread can wait for a lock without allocating memory.
     static MAY_WAIT: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Has `parking_lot` make what it needs for each thread that waits. It does so when the thread first
-/// waits, and may then make its table of waiters larger with that locked: too late for a thread that is
-/// on its way to give memory back.
+/// Makes `parking_lot` set up what it needs for each thread that waits. It would otherwise do so
+/// when the thread first waits, and may then enlarge its table of waiters while that is locked.
+/// That is too late for a thread that is about to give memory back.
 #[cold]
 fn prepare_to_wait() {
     let lock = parking_lot::Mutex::new(());
@@ -45,21 +46,21 @@ fn prepare_to_wait() {
     parking_lot::Condvar::new().wait_for(&mut held, Duration::ZERO);
 }
 
-/// The CPU of machine `host` that the calling thread plays.
+/// The CPU of machine `host` that the calling thread plays, if any.
 #[inline]
 pub(crate) fn played(host: HostId) -> Option<CpuId> {
     let (of, cpu) = PLAYED.get();
     (of == host).then_some(cpu)
 }
 
-/// The calling thread plays a CPU until this is dropped. Drop the innermost first.
+/// Makes the calling thread play a CPU until this is dropped. The innermost must be dropped first.
 #[must_use = "the thread plays the CPU only while this lives"]
 #[derive(Debug)]
 pub struct Entered {
     before: Played,
-    /// Where the thread may run again afterwards.
+    /// The CPUs on which the thread may run again afterwards.
     mask: Option<CpuMask>,
-    /// It is of the thread that made it.
+    /// Makes this `!Send`, because it belongs to the thread that made it.
     _not_send: PhantomData<*const ()>,
 }
 
@@ -90,22 +91,22 @@ impl Drop for Entered {
     fn drop(&mut self) {
         PLAYED.set(self.before);
         if let Some(mask) = &self.mask {
-            // A refusal leaves the thread pinned: slower, never wrong.
+            // If the kernel refuses, the thread stays pinned: slower, never wrong.
             let _ = affinity::pin(mask);
         }
     }
 }
 
-/// Why a thread could not be pinned.
+/// The reason why a thread could not be pinned.
 #[derive(Debug)]
 pub enum PinError {
-    /// It is not known where the thread may run; so off Linux.
+    /// The CPUs on which the thread may run are not known, as on systems other than Linux.
     NoCpu,
     /// The kernel refused.
     Refused {
-        /// The real CPU asked for.
+        /// The real CPU to which the thread was to be pinned.
         cpu: u32,
-        /// What the kernel said.
+        /// The kernel's error.
         why: io::Error,
     },
 }

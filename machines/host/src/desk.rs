@@ -1,18 +1,22 @@
-//! The deferred jobs of one CPU: which wait until when, and which runs.
+//! The deferred jobs of one CPU: which jobs wait until when, and which job runs.
 //!
-//! A desk is a table of one slot per kind of job and a condition: "the table changed". Times are
-//! the machine's. A slot may wait and run at once: its job was deferred again while it ran, and
-//! will run once more. Lock: the table's; no handler runs inside it.
+//! A [`Desk`] is a table with one slot per kind of job, and a condition variable that says that the
+//! table has changed. Times are the machine's. A slot can be waiting and running at once: then its
+//! job was deferred again while it ran, and will run once more. Lock: the table's; no handler runs
+//! inside it.
 
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::PoisonError;
 use std::time::Duration;
 
 use plimsoll_mm::machine::{Job, JobState};
 use plimsoll_mm::units::Nanos;
 
-/// The longest wait for a deadline before looking at the clock again.
+use super::locks::sync::{Condvar, Mutex, MutexGuard};
+
+/// The longest wait for a deadline before the worker looks at the clock again.
 const NAP_MAX: Duration = Duration::from_secs(3600);
 
+/// The deferred jobs of one CPU, with a condition variable for its worker.
 #[derive(Default)]
 pub(crate) struct Desk {
     table: Mutex<Table>,
@@ -22,7 +26,7 @@ pub(crate) struct Desk {
 #[derive(Default)]
 struct Table {
     slots: [Slot; Job::ALL.len()],
-    /// The worker is to go home.
+    /// True when the worker is to end.
     closing: bool,
 }
 
@@ -50,11 +54,11 @@ impl Desk {
         }
     }
 
-    /// Waits for the next job whose time has come and marks it running until what this returns
-    /// is dropped; `None` once the desk closes. For one worker at a time.
+    /// Waits for the next job whose time has come, and marks it running until the returned value is
+    /// dropped. Returns `None` once the desk closes. Only one worker at a time may call this.
     pub(crate) fn next(&self, now: impl Fn() -> Nanos) -> Option<Running<'_>> {
         let mut table = self.table();
-        // Ends when a job is due or the desk closes; both wake it.
+        // This ends when a job is due or the desk closes; both wake the worker.
         loop {
             if table.closing {
                 return None;
@@ -80,7 +84,7 @@ impl Desk {
         }
     }
 
-    /// Makes [`Desk::next`] return `None`; the jobs keep waiting.
+    /// Makes [`Desk::next`] return `None`. Jobs that wait keep waiting.
     pub(crate) fn close(&self) {
         self.table().closing = true;
         self.changed.notify_one();
@@ -91,12 +95,13 @@ impl Desk {
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
-        // A panic inside the lock leaves the table whole: each section writes one field last.
+        // A panic inside the lock leaves the table whole, because each section writes one field
+        // last.
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A job that runs; it has finished when this is dropped.
+/// A job that runs. It has finished when this is dropped.
 pub(crate) struct Running<'a> {
     desk: &'a Desk,
     pub(crate) job: Job,

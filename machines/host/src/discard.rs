@@ -1,10 +1,11 @@
-//! Memory of unused pages goes back to the kernel.
+//! Giving the memory of unused pages back to the kernel.
 //!
-//! An address space that ends, or is reaped, hands its pages to a [`Discard`] just before they go back
-//! to their zones. [`ToKernel`] gives their memory to the kernel, which others can then have: what a
-//! process that was killed to free memory is killed for.
+//! An address space that ends, or is reaped, hands its pages to a [`Discard`] just before they go
+//! back to their zones. [`ToKernel`] gives their memory to the kernel, so that other processes can
+//! have it: that is why a process is killed when memory is short.
 //!
-//! Each CPU counts for itself, away from the others. No lock is taken unless the kernel refuses.
+//! Each CPU has counters of its own, away from those of others. No lock is taken unless the kernel
+//! refuses.
 
 use std::fmt;
 use std::io;
@@ -19,13 +20,13 @@ use plimsoll_mm::units::{Order, Pages, Pfn};
 use crate::Host;
 use crate::arena::Arena;
 
-/// Frames that are put in order together: as many as address spaces give back at a time.
+/// Number of frames that are sorted together: as many as address spaces give back at a time.
 const TOGETHER: usize = 32;
 
 /// Gives the memory of an [`Arena`]'s unused frames back to the kernel (Linux: `MADV_DONTNEED`).
 ///
-/// Frames next to each other go in one call. That the kernel refuses loses nothing: the frame goes
-/// back to its zone and keeps its memory; [`Given::refused`] counts it. A clone is another handle to
+/// Adjacent frames go in one call. If the kernel refuses, nothing is lost: the frame goes back to
+/// its zone, keeps its memory, and is counted in [`Given::refused`]. A clone is another handle to
 /// the same counts.
 ///
 /// ```
@@ -46,8 +47,8 @@ const TOGETHER: usize = 32;
 /// let arena = Arc::new(Arena::new(Pages(4096), HugePages::Refuse)?);
 /// let host = Host::with_topology(Topology::flat(2));
 /// let manager = Manager::new(&host, Config::new(Layout::arena(arena.pages())))?;
-/// // SAFETY: only `spaces` hand frames to it, and nothing refers to the memory of a page that has left
-/// // its address space.
+/// // SAFETY: only `spaces` hand frames to it, and nothing refers to the memory of a page that
+/// // has left its address space.
 /// let to_kernel = unsafe { ToKernel::new(&host, Arc::clone(&arena)) };
 /// let spaces = Spaces::new(&host, &Design::OURS, 0)?.discarding(to_kernel.clone());
 ///
@@ -74,12 +75,12 @@ pub struct ToKernel(Arc<Shared>);
 
 struct Shared {
     arena: Arc<Arena>,
-    /// One per CPU.
+    /// The counts of each CPU.
     counts: Box<[Counts]>,
     error: Mutex<Option<io::Error>>,
 }
 
-/// What one CPU did, alone in its lines.
+/// The counts of one CPU, alone in their cache lines.
 #[derive(Default)]
 #[repr(align(128))]
 struct Counts {
@@ -88,26 +89,27 @@ struct Counts {
     refused: AtomicU64,
 }
 
-/// What went back to the kernel.
+/// The amount of memory that went back to the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Given {
-    /// Frames whose memory the kernel took. A frame that is used and unused again counts again; so
-    /// does one that never had memory.
+    /// Number of frames whose memory the kernel took. A frame that is used and unused again counts
+    /// again; so does a frame that never had memory.
     pub pages: u64,
-    /// How often the kernel was asked.
+    /// Number of calls to the kernel.
     pub calls: u64,
-    /// Frames that it did not take, in pages; they keep their memory.
+    /// Number of frames that the kernel did not take. They keep their memory.
     pub refused: u64,
 }
 
 impl ToKernel {
-    /// Frame `n` of `arena` is page `n` of the manager of `host`.
+    /// A discarder that takes page `n` of the manager of `host` for frame `n` of `arena`.
     ///
     /// # Safety
-    /// Of every frame that is handed to [`Discard::discard`] of this or of a clone: while that call
-    /// lasts, no reference to its memory exists, and nobody reads or writes it. So it is where a clone
-    /// goes only to [`Spaces::discarding`](plimsoll_mm::space::Spaces::discarding) of address spaces
-    /// whose users, notified ones included, have no pointer to a page that has left.
+    /// For every frame that is handed to [`Discard::discard`] of this value or of a clone: while
+    /// that call lasts, no reference to the frame's memory may exist, and no thread may read or
+    /// write it. This holds if clones go only to
+    /// [`Spaces::discarding`](plimsoll_mm::space::Spaces::discarding) of address spaces whose users
+    /// and notifiers have no pointer to a page that has left.
     #[expect(
         unsafe_code,
         reason = "the frames that it is told of lose what is in them, whoever refers to it"
@@ -122,12 +124,12 @@ impl ToKernel {
         }))
     }
 
-    /// What went back so far. Exact when nothing is under way.
+    /// The amount that went back so far. Exact when no call is under way.
     #[must_use]
     pub fn given(&self) -> Given {
         let mut given = Given::default();
         for counts in &self.0.counts {
-            // Relaxed: counts; nothing is ordered by them.
+            // Relaxed: counts, which order nothing.
             given.pages += counts.pages.load(Relaxed);
             given.calls += counts.calls.load(Relaxed);
             given.refused += counts.refused.load(Relaxed);
@@ -135,18 +137,19 @@ impl ToKernel {
         given
     }
 
-    /// Takes the first error there was since it was last asked.
+    /// Takes the first error since the last call of this method.
     #[must_use]
     pub fn take_error(&self) -> Option<io::Error> {
         let mut error = self.0.error.lock().unwrap_or_else(PoisonError::into_inner);
         error.take()
     }
 
-    /// Gives back a run of frames.
+    /// Gives back a run of adjacent frames.
     fn give(&self, counts: &Counts, first: Pfn, pages: Pages) {
-        // Relaxed: as in `given`. An addition, as two threads may play a CPU.
+        // Relaxed: as in `given`. It is an atomic addition because two threads may play one CPU.
         counts.calls.fetch_add(1, Relaxed);
-        // SAFETY: the frames were handed to `discard`, and whoever made this vouches for them.
+        // SAFETY: the frames were handed to `discard`, and the caller of `new` guarantees that
+        // nothing uses them.
         #[expect(unsafe_code, reason = "see `ToKernel::new`")]
         let given = unsafe { self.0.arena.give_back(first, pages) };
         match given {

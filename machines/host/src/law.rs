@@ -1,7 +1,7 @@
 //! Runs laws on real threads, many times.
 //!
-//! Finds what the model checkers cannot: wrong wiring, and what real atomics do on this very
-//! computer. It cannot prove the absence of a race.
+//! This finds what the model checkers cannot: wrong wiring, and the behaviour of real atomics on
+//! this very computer. It cannot prove the absence of a race.
 
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::{Acquire, Release};
@@ -15,10 +15,10 @@ use crate::Host;
 use crate::locks::spin_then_yield;
 
 /// Runs `law` for `rounds` rounds on a machine of `cpus` equal CPUs, each round on fresh state:
-/// every body on its own thread, entered as its CPU, all let go at once.
+/// every body runs on its own thread, entered as its CPU, and all start at once.
 ///
 /// # Panics
-/// If the law is broken; says which law in which round. Also if it has more bodies than CPUs.
+/// If the law is broken; law and round are printed. Also if it has more bodies than CPUs.
 pub fn run_law<S: Send + Sync + 'static>(law: &Law<Host, S>, cpus: u32, rounds: u32) {
     assert!(
         law.bodies.len() <= cpus as usize,
@@ -57,8 +57,8 @@ fn run_bodies<S: Sync>(law: &Law<Host, S>, host: &Host, state: &S) {
     });
 }
 
-/// Lets all through when the last has come. Spins: a barrier that sleeps would let threads go
-/// one wake-up after the other, and short bodies would never meet.
+/// A barrier that lets all threads through when the last has come. It spins: a barrier that sleeps
+/// would let threads go one wake-up after the other, and short bodies would never meet.
 struct Gate {
     missing: AtomicUsize,
 }
@@ -75,7 +75,7 @@ impl Gate {
     }
 }
 
-/// Says what ran, if it panics.
+/// Prints the law and the round if the thread panics.
 struct SaysWhich {
     law: &'static str,
     round: u32,

@@ -8,9 +8,9 @@
 //! [`law::run_law`] runs a contract on real threads; [`measure`] times a contended lock and the
 //! prices a simulated machine needs, and says so when this computer cannot be measured.
 //!
-//! `unsafe` is in four files: `locks/guarded.rs`, where a held lock gives its value away,
+//! `unsafe` is in four files: `locks/guarded.rs`, where a held lock hands out its value,
 //! `measure/clock.rs`, which reads the time-stamp counter, `arena.rs`, which gives memory back, and
-//! `discard.rs`, which says when.
+//! `discard.rs`, which decides when.
 
 pub mod affinity;
 pub mod arena;
@@ -24,16 +24,17 @@ pub mod words;
 pub mod workers;
 
 mod desk;
+mod host;
 mod machine;
 
-pub use machine::Host;
+pub use host::Host;
 
 /// The examples of the README, so that they compile and run.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
 
-/// Those of the counters' page.
+/// The examples of the page about counters.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/counters.md")]
 struct CountersPage;

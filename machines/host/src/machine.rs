@@ -1,14 +1,7 @@
-//! The handle: [`Host`] and its [`Machine`].
+//! The [`Machine`] that a [`Host`] is.
 //!
-//! A clone is another handle to the same machine. Nothing here takes a lock but `defer`, `cancel`
-//! and `job_state`, each the desk of one CPU.
-
-use std::fmt;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::Relaxed;
-use std::time::Instant;
+//! Only `defer`, `cancel` and `job_state` take a lock here, that of one CPU's
+//! [`Desk`](crate::desk::Desk).
 
 use plimsoll_mm::event::Event;
 use plimsoll_mm::machine::{Due, Job, JobState, Machine, WhenIdle};
@@ -17,135 +10,13 @@ use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{CpuId, Hz, Jiffies, Nanos, Pages};
 use plimsoll_mm::wheel::Wheel;
 
-use crate::affinity::{self, CpuMask};
-use crate::cpu::{self, Entered, HostId, PinError};
-use crate::desk::Desk;
+use crate::cpu;
+use crate::host::Host;
 use crate::locks::{OwnerLock, SharedLock, TicketLock};
-use crate::topology;
 use crate::words::{CpuWord, HostField, HostOnce, PageTags, SharedLine, SharedWord};
 
-/// Ticks per second, as most distributions' kernels of today.
+/// Ticks per second, as in the kernels of most current distributions.
 const HZ: Hz = Hz::new(1000).expect("1000 is between 1 and 10,000");
-
-/// This computer, or one that its threads play.
-#[derive(Clone)]
-pub struct Host(Arc<Shared>);
-
-type Observer = dyn Fn(CpuId, Nanos, Event) + Send + Sync;
-
-pub(crate) struct Shared {
-    id: HostId,
-    topology: Topology,
-    created: Instant,
-    /// Where the thread that made the machine could run.
-    allowed: CpuMask,
-    observer: Option<Box<Observer>>,
-    /// Deferred work, one desk per CPU.
-    pub(crate) desks: Box<[Desk]>,
-    /// Whether worker threads serve the desks.
-    pub(crate) served: AtomicBool,
-}
-
-impl Host {
-    /// This computer as Linux describes it, or as many equal CPUs as there are if it does not.
-    ///
-    /// To learn why it does not, call [`topology::read`].
-    #[must_use]
-    pub fn new() -> Self {
-        Self::with_topology(topology::read_or_flat())
-    }
-
-    /// A machine of these CPUs, whatever this computer has.
-    #[must_use]
-    pub fn with_topology(topology: Topology) -> Self {
-        Self::build(topology, None)
-    }
-
-    /// As [`Host::with_topology`]; tells `observer` every event with its CPU and time.
-    ///
-    /// The observer runs where the event happens, most often with locks held: the page lists of this CPU
-    /// (`Pcp`), a zone, a page table. So it must be short, and must not call the manager: if it drained
-    /// page lists, it would wait for ever for those that its own CPU holds. What it wants done it leaves
-    /// to another thread, as by a channel.
-    #[must_use]
-    pub fn with_observer(
-        topology: Topology,
-        observer: impl Fn(CpuId, Nanos, Event) + Send + Sync + 'static,
-    ) -> Self {
-        Self::build(topology, Some(Box::new(observer)))
-    }
-
-    fn build(topology: Topology, observer: Option<Box<Observer>>) -> Self {
-        static MACHINES: AtomicU64 = AtomicU64::new(HostId::FIRST.0);
-        // Relaxed: only has to be unique.
-        let id = HostId(MACHINES.fetch_add(1, Relaxed));
-        let desks = topology.ids().map(|_cpu| Desk::default()).collect();
-        let allowed = CpuMask::of_this_thread();
-        let (created, served) = (Instant::now(), AtomicBool::new(false));
-        Self(Arc::new(Shared {
-            id,
-            topology,
-            created,
-            allowed,
-            observer,
-            desks,
-            served,
-        }))
-    }
-
-    /// Makes the calling thread play `cpu` until what this returns is dropped.
-    ///
-    /// # Panics
-    /// If the machine has no such CPU.
-    pub fn enter(&self, cpu: CpuId) -> Entered {
-        self.assert_has(cpu);
-        Entered::new(self.0.id, cpu)
-    }
-
-    /// As [`Host::enter`], and keeps the thread on one real CPU meanwhile: on `cpu` itself if it
-    /// may run there, otherwise on one of those it may.
-    ///
-    /// # Errors
-    /// If that cannot be; then the thread plays nothing.
-    ///
-    /// # Panics
-    /// If the machine has no such CPU.
-    pub fn enter_pinned(&self, cpu: CpuId) -> Result<Entered, PinError> {
-        self.assert_has(cpu);
-        Entered::pinned(self.0.id, cpu, &self.0.allowed)
-    }
-
-    fn assert_has(&self, cpu: CpuId) {
-        let cpus = self.0.topology.cpus();
-        assert!(cpu.0 < cpus, "CPU {cpu} is not one of the machine's {cpus}");
-    }
-
-    /// The CPU that the kernel says, for a thread that plays none.
-    #[inline(never)]
-    fn this_cpu_slow(&self) -> CpuId {
-        CpuId(affinity::current() % self.0.topology.cpus())
-    }
-
-    pub(crate) fn shared(&self) -> &Shared {
-        &self.0
-    }
-}
-
-impl Default for Host {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl fmt::Debug for Host {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (id, cpus) = (self.0.id.0, self.0.topology.cpus());
-        f.debug_struct("Host")
-            .field("id", &id)
-            .field("cpus", &cpus)
-            .finish_non_exhaustive()
-    }
-}
 
 impl Machine for Host {
     type Word = SharedWord;
@@ -188,7 +59,7 @@ impl Machine for Host {
         CpuWord::new(value)
     }
 
-    /// `home` has no say: Linux puts memory on the node of who touches it first.
+    /// `home` has no effect: Linux puts memory on the node of the thread that touches it first.
     fn lock<T>(&self, _class: LockClass, _home: CpuId, value: T) -> TicketLock<T> {
         TicketLock::new(value)
     }
@@ -220,15 +91,15 @@ impl Machine for Host {
     #[inline]
     fn spend(&self, _work: Work, _n: u32) {}
 
-    /// Just calls: a thread that played its CPU before plays it during `f`, and one that did not
+    /// Only calls `f`. A thread that plays a CPU goes on playing it during `f`. Any other thread
     /// may migrate, which costs locality only.
     #[inline]
     fn pinned<R>(&self, f: impl FnOnce() -> R) -> R {
         f()
     }
 
-    /// `_idle` makes no difference: a worker thread that sleeps is woken by its own timer, and
-    /// whether that wakes a real CPU is the kernel's affair.
+    /// `_idle` makes no difference: a worker thread that sleeps is woken by its own timer, and the
+    /// kernel decides whether that wakes a real CPU.
     fn defer(&self, cpu: CpuId, job: Job, due: Due, _idle: WhenIdle) {
         self.0.desks[cpu.index()].defer(job, due_at(due, self.now()));
     }
@@ -237,7 +108,7 @@ impl Machine for Host {
         self.0.desks[cpu.index()].cancel(job);
     }
 
-    /// A job that runs and was deferred again meanwhile is pending.
+    /// A job that was deferred again while it runs is pending.
     fn job_state(&self, cpu: CpuId, job: Job) -> JobState {
         self.0.desks[cpu.index()].state(job)
     }
@@ -250,7 +121,7 @@ impl Machine for Host {
     }
 }
 
-/// When a job deferred at `now` is to run.
+/// The time at which a job deferred at `now` is to run.
 fn due_at(due: Due, now: Nanos) -> Nanos {
     match due {
         Due::Now => now,
@@ -266,6 +137,7 @@ fn due_at(due: Due, now: Nanos) -> Nanos {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::affinity::CpuMask;
 
     #[test]
     fn a_timer_of_the_wheel_fires_a_tick_after_its_jiffy_or_a_step() {

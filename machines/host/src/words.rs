@@ -1,7 +1,8 @@
 //! Words and tags: hardware atomics.
 //!
-//! A [`SharedWord`] is alone in 128 bytes, since many CPUs write it and x86 prefetches lines in
-//! pairs; a [`SharedLine`] is one line only, because counters have many of them. A [`CpuWord`] is not: words of one CPU belong side by side.
+//! A [`SharedWord`] is alone in 128 bytes, because many CPUs write it and x86 prefetches lines in
+//! pairs. A [`SharedLine`] is one line only, because counters have many of them. A [`CpuWord`]
+//! shares its line, because words of one CPU belong side by side.
 
 use std::sync::atomic::Ordering::{self, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU64};
@@ -62,7 +63,7 @@ impl Word<Host> for SharedWord {
     }
 }
 
-/// Atomic integers alone together in a cache line.
+/// Atomic integers that share one cache line with each other and nothing else.
 #[derive(Debug)]
 #[repr(align(64))]
 pub struct SharedLine([AtomicI64; LINE_WORDS]);
@@ -118,7 +119,7 @@ impl HostField {
 impl Field for HostField {
     #[inline]
     fn get(&self) -> u64 {
-        // Pairs with the Release below, as the seam says.
+        // Acquire pairs with the Release in `set`, as the seam requires.
         self.0.load(Acquire)
     }
 
@@ -157,7 +158,7 @@ impl<T> Once<T> for HostOnce<T> {
     }
 }
 
-/// An atomic integer of one CPU. All relaxed, as the seam promises nothing more.
+/// An atomic integer of one CPU. All accesses are relaxed, because the seam promises nothing more.
 #[derive(Debug)]
 pub struct CpuWord(AtomicI64);
 
@@ -189,7 +190,7 @@ impl LocalWord<Host> for CpuWord {
     }
 }
 
-/// One byte per page, all of them stored. Relaxed, as the seam says.
+/// One stored byte per page. Accesses are relaxed, as the seam allows.
 #[derive(Debug)]
 pub struct PageTags(Box<[AtomicU8]>);
 

@@ -1,7 +1,8 @@
 //! The threads that run deferred work, one per CPU.
 //!
-//! One per CPU and not one per machine: a job then runs on its CPU, as the seam promises, and a
-//! slow job of one CPU does not delay another's. A sleeping thread costs its stack only.
+//! There is one thread per CPU, not one per machine. So a job runs on its CPU, as the seam
+//! promises, and a slow job of one CPU does not delay another's. A sleeping thread costs only its
+//! stack.
 
 use std::any::Any;
 use std::panic::{self, AssertUnwindSafe};
@@ -16,13 +17,13 @@ use plimsoll_mm::units::CpuId;
 use crate::Host;
 
 impl Host {
-    /// Starts the workers: from now on deferred jobs run, each by `handler`, on a thread that
-    /// plays its CPU and is pinned to it where that is possible.
+    /// Starts the workers. From now on deferred jobs run, each by `handler`, on a thread that plays
+    /// the job's CPU and is pinned to it where that is possible.
     ///
-    /// A job whose handler panics has run; those after it run too. [`Workers::panicked`] says so at
-    /// once, and the panic goes on where the workers are dropped. That job is not deferred again by
-    /// itself: of the manager's, the work of a CPU comes back with the shepherd, and the shepherd with
-    /// [`Manager::start`](plimsoll_mm::vmstat::Manager::start).
+    /// A job whose handler panics counts as run, and later jobs run too. [`Workers::panicked`]
+    /// reports the panic at once, and it resumes on the thread that drops the workers. The job is
+    /// not deferred again by itself. For the manager's jobs: the shepherd brings the work of a CPU
+    /// back, and [`Manager::start`](plimsoll_mm::vmstat::Manager::start) brings back the shepherd.
     ///
     /// # Errors
     /// If the machine has workers already, or a thread could not be made.
@@ -30,7 +31,7 @@ impl Host {
         &self,
         handler: impl Fn(&Self, Job) + Send + Sync + 'static,
     ) -> Result<Workers, StartError> {
-        // Acquire pairs with the Release in `Workers::finish`: the desks are open again.
+        // Acquire pairs with the Release in `Workers::finish`, so that the desks are open again.
         if self.shared().served.swap(true, Acquire) {
             return Err(StartError::Started);
         }
@@ -44,7 +45,7 @@ impl Host {
             let (host, handler) = (self.clone(), Arc::clone(&handler));
             let panics = Arc::clone(&workers.panics);
             let thread = thread::Builder::new().name(format!("plimsoll/{cpu}"));
-            // On an error the drop of `workers` stops those that run.
+            // On an error, dropping `workers` stops the threads that run already.
             workers
                 .threads
                 .push(thread.spawn(move || serve(&host, cpu, &*handler, &panics))?);
@@ -55,21 +56,21 @@ impl Host {
 
 type Handler = dyn Fn(&Host, Job) + Send + Sync;
 
-/// What handlers that panicked had to say.
+/// The panics of handlers: the first with its payload, and the number.
 #[derive(Default)]
 struct Panics {
     first: Option<(Panicked, Box<dyn Any + Send>)>,
     count: u64,
 }
 
-/// Handlers that panicked.
+/// A report of handlers that panicked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Panicked {
-    /// The CPU of the first.
+    /// The CPU of the first handler that panicked.
     pub cpu: CpuId,
-    /// The job of the first.
+    /// The job of the first handler that panicked.
     pub job: Job,
-    /// How many there were, at least 1.
+    /// Number of handlers that panicked, at least 1.
     pub count: u64,
 }
 
@@ -83,14 +84,14 @@ impl fmt::Display for Panicked {
     }
 }
 
-/// Runs the jobs of `cpu` until its desk closes, also those after a handler that panicked.
+/// Runs the jobs of `cpu` until its desk closes, also after a handler has panicked.
 fn serve(host: &Host, cpu: CpuId, handler: &Handler, panics: &Mutex<Panics>) {
     let _entered = host
         .enter_pinned(cpu)
         .unwrap_or_else(|_unpinned| host.enter(cpu));
     while let Some(running) = host.shared().desks[cpu.index()].next(|| host.now()) {
         let job = running.job;
-        // Whatever the handler left half done is the embedder's to judge: it is told of the panic.
+        // The embedder is told of the panic, and has to judge what the handler left half done.
         let Err(payload) = panic::catch_unwind(AssertUnwindSafe(|| handler(host, job))) else {
             continue;
         };
@@ -102,10 +103,10 @@ fn serve(host: &Host, cpu: CpuId, handler: &Handler, panics: &Mutex<Panics>) {
     }
 }
 
-/// The threads that run a machine's deferred work; stops and joins them when dropped.
+/// The threads that run a machine's deferred work. Dropping this stops and joins them.
 ///
-/// Jobs that wait then keep waiting, for workers started later. A handler may drop its own
-/// workers, but the machine gets no others then.
+/// Jobs that wait then keep waiting, for workers started later. A handler may drop its own workers,
+/// but the machine cannot get others after that.
 #[must_use = "dropping it stops the workers"]
 pub struct Workers {
     host: Host,
@@ -114,7 +115,7 @@ pub struct Workers {
 }
 
 impl Workers {
-    /// Whether the handler of a job has panicked since the workers were started, and of which.
+    /// The handlers that have panicked since the workers were started; `None` if none has.
     #[must_use]
     pub fn panicked(&self) -> Option<Panicked> {
         let panics = self.panics.lock().unwrap_or_else(PoisonError::into_inner);
@@ -123,8 +124,8 @@ impl Workers {
         Some(Panicked { count, ..*first })
     }
 
-    /// Lets running jobs finish and ends the threads. Returns what the first handler that
-    /// panicked had to say.
+    /// Lets running jobs finish and ends the threads. Returns the payload of the first handler that
+    /// panicked as the error.
     fn finish(&mut self) -> thread::Result<()> {
         let desks = &self.host.shared().desks;
         desks.iter().for_each(|desk| desk.close());
@@ -132,8 +133,8 @@ impl Workers {
         let mut threads = self.threads.drain(..);
         for desk in desks {
             match threads.next() {
-                // A handler that drops its own workers cannot wait for itself. Its thread ends
-                // when it returns; its desk stays closed for that.
+                // A handler that drops its own workers cannot wait for itself. Its desk stays
+                // closed, so its thread ends once the handler returns.
                 Some(own) if own.thread().id() == thread::current().id() => served = true,
                 Some(thread) => {
                     outcome = outcome.and(thread.join());
@@ -172,10 +173,10 @@ impl fmt::Debug for Workers {
     }
 }
 
-/// Why a machine's workers did not start.
+/// The reason why a machine's workers did not start.
 #[derive(Debug)]
 pub enum StartError {
-    /// They run already.
+    /// The machine has workers already.
     Started,
     /// A thread could not be made.
     Thread(io::Error),

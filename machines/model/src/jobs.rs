@@ -1,19 +1,19 @@
-//! The deferred jobs of all CPUs: recorded, for a law to look at and to run.
+//! The deferred jobs of all CPUs: recorded, so that a law can inspect and run them.
 
 use plimsoll_mm::machine::{Due, Job, JobState, WhenIdle};
 use plimsoll_mm::units::CpuId;
 
-/// How a pending job was deferred.
+/// The way in which a pending job was deferred.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deferral {
-    /// When it is to run.
+    /// The time at which the job is to run.
     pub due: Due,
-    /// Whether it wakes an idle CPU.
+    /// Whether the job wakes an idle CPU.
     pub idle: WhenIdle,
 }
 
-/// One row per CPU, one slot per kind of job. A job may wait and run at once: it was deferred
-/// again while it ran.
+/// The deferred jobs: one row per CPU, one slot per kind of job. A job can be pending and running
+/// at once, if it was deferred again while it ran.
 #[derive(Debug)]
 pub(crate) struct JobTable {
     rows: Vec<[Slot; Job::ALL.len()]>,
@@ -32,7 +32,7 @@ impl JobTable {
         }
     }
 
-    /// Makes `job` pending, or forgets it.
+    /// Makes `job` pending, or removes it.
     pub(crate) fn set(&mut self, cpu: CpuId, job: Job, pending: Option<Deferral>) {
         self.slot(cpu, job).pending = pending;
     }
@@ -51,7 +51,7 @@ impl JobTable {
         }
     }
 
-    /// Marks `job` running if it is pending and does not run yet; whether it was.
+    /// Marks `job` running if it is pending and not running yet. Returns whether it was marked.
     pub(crate) fn begin(&mut self, cpu: CpuId, job: Job) -> bool {
         let slot = self.slot(cpu, job);
         let begins = slot.pending.is_some() && !slot.running;

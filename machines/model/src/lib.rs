@@ -8,7 +8,8 @@
 //! Every thread has its own handle, on its own CPU. Time stands still unless a law moves it, and
 //! deferred jobs run when a body runs them, so that a checker chooses when a timer fires.
 //!
-//! `machine` and `rw_lock` are what both have in common, as macros over the checker's crate.
+//! The modules `machine` and `rw_lock` hold the parts that both machines share, as macros over the
+//! checker's crate.
 #![forbid(unsafe_code)]
 
 pub mod jobs;
@@ -22,12 +23,12 @@ use plimsoll_mm::units::Hz;
 /// Ticks per second of both machines.
 const HZ: Hz = Hz::new(1000).expect("1000 is between 1 and 10,000");
 
-/// Tags of a zone of at most so many pages are words of the model checker. Those of a larger
-/// one are plain: no interleaving is tried around them. A zone lock guards them there as here,
-/// and a thousand modelled words would make every run slow.
+/// A zone of at most this many pages has tags that are words of the model checker. Tags of a larger
+/// zone are plain atomics: no interleaving is tried around them. A zone lock guards them in either
+/// case, and a thousand modelled words would make every run slow.
 const MODELLED_TAGS_MAX: u32 = 64;
 
-/// What the tag of a page reads as before anyone wrote it.
+/// The value of a page's tag before its first store.
 fn fresh_tag(head: u8, page: u32) -> u8 {
     if page.is_multiple_of(1024) { head } else { 0 }
 }

@@ -1,10 +1,10 @@
 //! A machine inside loom: every interleaving of a few bodies, on weak memory.
 //!
-//! Words and tags are loom's, with the orderings they are given; loom takes `SeqCst` accesses
-//! for `AcqRel`, so it may find a failure that the total order rules out. Locks are its mutexes:
-//! any waiter may be next, which allows more than a queued lock does.
+//! Words and tags are loom's, with the orderings they are given. Loom takes `SeqCst` accesses for
+//! `AcqRel`, so it may find a failure that the total order rules out. Locks are loom's mutexes: any
+//! waiter may be next, which allows more than a queued lock does.
 //!
-//! The time is not a word: reading it is no step of its own.
+//! The time is not a word of the model: reading it is not a step of its own.
 
 use ::loom::{model, thread};
 use plimsoll_mm::laws::Law;
@@ -12,14 +12,14 @@ use plimsoll_mm::laws::Law;
 use crate::machine::checked_machine;
 use crate::rw_lock::checked_rw_lock;
 
-/// The most bodies: with more, no law ends within minutes.
+/// The most bodies of a law. With more, no law ends within minutes.
 const BODIES_MAX: usize = 3;
 
-/// Preemptions tried in one interleaving, unless `LOOM_MAX_PREEMPTIONS` says otherwise. Nearly
-/// all races need two at most.
+/// The number of preemptions tried in one interleaving, unless `LOOM_MAX_PREEMPTIONS` sets another.
+/// Nearly all races need at most two.
 const PREEMPTIONS: usize = 3;
 
-/// Steps of one interleaving; a law that needs more is too large for loom.
+/// The most steps of one interleaving. A law that needs more is too large for loom.
 const BRANCHES_MAX: usize = 10_000;
 
 /// Tries every interleaving of the bodies of `law` on a machine of `cpus` CPUs.
@@ -31,8 +31,8 @@ pub fn run_law<S: Send + Sync + 'static>(law: &Law<LoomMachine, S>, cpus: u32) {
     run_law_within(law, cpus, PREEMPTIONS);
 }
 
-/// The same with at most `preemptions` in one interleaving: for laws with many steps. What a load
-/// may see and who gets a lock next is still tried in every way.
+/// [`run_law`] with at most `preemptions` in one interleaving, for laws with many steps. Loom still
+/// tries every value that a load may see, and every waiter that may get a lock next.
 ///
 /// # Panics
 /// As [`run_law`].
@@ -77,7 +77,7 @@ pub fn run_law_within<S: Send + Sync + 'static>(
     });
 }
 
-/// Says what ran, if it panics.
+/// Prints the name of the law if the thread panics.
 struct SaysWhich<'a> {
     law: &'a str,
 }

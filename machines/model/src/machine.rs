@@ -1,11 +1,11 @@
-//! What both checkers' machines have in common: all but how a law is run.
+//! The parts that both checkers' machines share: all but the way in which a law is run.
 //!
-//! loom and shuttle have primitives of the same names, one crate each, so this is a macro over the
-//! crate. Words, lines and tags are the checker's atomics with the orderings they are given; locks
-//! are its mutexes: any waiter may be next, which allows more than a queued lock does. The time is
-//! not a word: reading it is no step of its own.
+//! loom and shuttle have primitives of the same names in their own crates, so this is a macro over
+//! the crate. Words, lines and tags are the checker's atomics with the orderings they are given.
+//! Locks are the checker's mutexes: any waiter may be next, which allows more than a queued lock
+//! does. The time is not a word of the model: reading it is not a step of its own.
 
-/// The machine `$Machine` in terms of the crate `$checker`.
+/// Defines the machine `$Machine` in terms of the crate `$checker`.
 macro_rules! checked_machine {
     ($Machine:ident, $checker:ident) => {
         use std::array;
@@ -42,7 +42,7 @@ macro_rules! checked_machine {
         }
 
         impl $Machine {
-            /// A machine of `cpus` equal CPUs, seen from CPU 0. Only inside a model.
+            /// A machine of `cpus` equal CPUs, seen from CPU 0. Can be made only inside a model.
             #[must_use]
             pub fn new(cpus: u32) -> Self {
                 let (topology, jobs) = (Topology::flat(cpus), Mutex::new(JobTable::new(cpus)));
@@ -72,14 +72,14 @@ macro_rules! checked_machine {
                 self.shared.now_ns.store(now.0, Relaxed);
             }
 
-            /// How `job` of `cpu` was deferred, if it is pending.
+            /// The way in which `job` of `cpu` was deferred, if it is pending.
             #[must_use]
             pub fn deferral(&self, cpu: CpuId, job: Job) -> Option<Deferral> {
                 self.jobs(|jobs| jobs.pending(cpu, job))
             }
 
-            /// Runs this CPU's pending jobs by `handler`, each once, as if their time had come. Returns
-            /// how many there were.
+            /// Runs each pending job of this CPU once by `handler`, as if its time had come.
+            /// Returns the number of jobs run.
             pub fn run_pending(&self, handler: impl Fn(&Self, Job)) -> u32 {
                 let mut runs = 0;
                 for job in Job::ALL {
@@ -187,7 +187,7 @@ macro_rules! checked_machine {
                 self.jobs(|jobs| jobs.set(cpu, job, None));
             }
 
-            /// A job that runs and was deferred again meanwhile is pending.
+            /// A job that was deferred again while it runs is pending.
             fn job_state(&self, cpu: CpuId, job: Job) -> JobState {
                 self.jobs(|jobs| jobs.state(cpu, job))
             }
@@ -227,7 +227,7 @@ macro_rules! checked_machine {
             }
         }
 
-        /// Atomic integers of the model; each is a step of its own.
+        /// Atomic integers of the model. An access to any of them is a step of its own.
         #[derive(Debug)]
         pub struct ModelLine([AtomicI64; LINE_WORDS]);
 
@@ -274,7 +274,7 @@ macro_rules! checked_machine {
             }
         }
 
-        /// A plain integer of the model; each access is a step.
+        /// A plain integer of the model. Each access is a step of its own.
         #[derive(Debug)]
         pub struct ModelField(ModelU64);
 
@@ -288,7 +288,7 @@ macro_rules! checked_machine {
             }
         }
 
-        /// A value that is set once. Whether it is there is a word of the model, so that a reader may
+        /// A value that is set once. Whether it is set is a word of the model, so that a reader may
         /// come before or after.
         #[derive(Debug)]
         pub struct ModelOnce<T> {
@@ -314,7 +314,7 @@ macro_rules! checked_machine {
             }
 
             fn get(&self) -> Option<&T> {
-                // Pairs with the Release below.
+                // Acquire pairs with the Release in `set`.
                 if self.there.load(Acquire) == 0 {
                     return None;
                 }
@@ -323,7 +323,7 @@ macro_rules! checked_machine {
 
             fn set(&self, value: T) -> Result<(), T> {
                 let outcome = self.value.set(value);
-                // The loser says so as well: after either the value is there.
+                // The loser stores this too: the value is there whichever CPU has set it.
                 self.there.store(1, Release);
                 outcome
             }
@@ -372,12 +372,12 @@ macro_rules! checked_machine {
             }
         }
 
-        /// Tags of a zone: of the model if the zone is small, plain if not.
+        /// The tags of a zone: words of the model if the zone is small, plain atomics if not.
         #[derive(Debug)]
         pub enum ModelTags {
             /// Each access is a step of the model.
             Modelled(Vec<ModelU8>),
-            /// No access is.
+            /// No access is a step of the model.
             Plain(Vec<AtomicU8>),
         }
 

@@ -1,10 +1,10 @@
-//! The lock that readers share, for both checkers' machines: a macro as in `machine`.
+//! The lock that readers share, for both checkers' machines; a macro as in `machine`.
 //!
-//! It is the checker's own: any waiter may be next, which allows more than a queue does, and a
-//! downgraded writer stays alone, which allows less. Who may be killed tries first, as only who
-//! waits looks whether it was.
+//! The lock is the checker's own. Any waiter may be next, which allows more than a queue does, and
+//! a downgraded writer stays alone, which allows less. A caller that may be killed tries the lock
+//! first, because only a caller that waits tests whether it was killed.
 
-/// The lock of `$Machine` in terms of the crate `$checker`.
+/// Defines the lock of `$Machine` in terms of the crate `$checker`.
 macro_rules! checked_rw_lock {
     ($Machine:ident, $checker:ident) => {
         use std::sync::atomic::AtomicU32;
@@ -16,7 +16,7 @@ macro_rules! checked_rw_lock {
         #[derive(Debug)]
         pub struct ModelRwLock<T> {
             lock: Inner<T>,
-            /// How many wait to write; looking at it is no step of its own.
+            /// Number of callers that wait to write. Reading it is not a step of the model.
             writers: AtomicU32,
         }
 
@@ -88,7 +88,7 @@ macro_rules! checked_rw_lock {
                 self.writer(killed).map(|mut value| f(&mut value))
             }
 
-            /// Runs `then` alone.
+            /// Runs `then` without letting other readers in.
             fn write_then_read<A, R>(
                 &self,
                 _: &$Machine,

@@ -1,9 +1,9 @@
 //! A machine inside shuttle: random interleavings of several bodies.
 //!
-//! Words and tags are shuttle's: sequentially consistent, whatever ordering they are given.
-//! Locks are its mutexes: any waiter may be next, which allows more than a queued lock does.
+//! Words and tags are shuttle's: sequentially consistent, whatever ordering they are given. Locks
+//! are shuttle's mutexes: any waiter may be next, which allows more than a queued lock does.
 //!
-//! The time is not a word: reading it is no step of its own.
+//! The time is not a word of the model: reading it is not a step of its own.
 
 use ::shuttle::scheduler::{PctScheduler, RandomScheduler, ReplayScheduler, Scheduler};
 use ::shuttle::{Config, Runner, thread};
@@ -12,21 +12,22 @@ use plimsoll_mm::laws::Law;
 use crate::machine::checked_machine;
 use crate::rw_lock::checked_rw_lock;
 
-/// Where the random choices start from: a law that failed fails again.
+/// The seed of the random choices. It is fixed, so a law that failed fails again.
 const SEED: u64 = 0x706c_696d;
 
-/// Preemptions that the second half of the iterations looks for.
+/// The number of preemptions that the second half of the iterations looks for.
 const PCT_DEPTH: usize = 3;
 
-/// Bytes of a body's stack: whole address spaces are emptied on it, unoptimised.
+/// The stack size of a body, in bytes. Bodies empty whole address spaces on it, in unoptimised
+/// code.
 const STACK_BYTES: usize = 256 << 10;
 
 /// Tries `iterations` interleavings of the bodies of `law` on a machine of `cpus` CPUs: half of
 /// them uniformly random, half with few preemptions in rare places (PCT).
 ///
 /// # Panics
-/// If the law is broken; shuttle prints the schedule, for [`replay_law`]. Also if it has more
-/// bodies than CPUs.
+/// If the law is broken; shuttle prints the schedule, which [`replay_law`] takes. Also if it has
+/// more bodies than CPUs.
 pub fn run_law<S: Send + Sync + 'static>(law: &Law<ShuttleMachine, S>, cpus: u32, iterations: u32) {
     let random_iterations = iterations.div_ceil(2) as usize;
     let random = RandomScheduler::new_from_seed(SEED, random_iterations);
@@ -41,10 +42,10 @@ pub fn run_law<S: Send + Sync + 'static>(law: &Law<ShuttleMachine, S>, cpus: u32
     }
 }
 
-/// Runs `law` once, in the `schedule` that a failure printed.
+/// Runs `law` once, in the `schedule` that shuttle printed for a failure.
 ///
 /// # Panics
-/// If the law is broken, as is expected of it.
+/// If the law is broken, which is expected.
 pub fn replay_law<S: Send + Sync + 'static>(
     law: &Law<ShuttleMachine, S>,
     cpus: u32,
@@ -71,7 +72,7 @@ fn run_schedules<S: Send + Sync + 'static>(
     let _says = SaysWhich { law: name };
     let (setup, bodies, check) = (*setup, bodies.clone(), *check);
     let mut config = Config::new();
-    // It warns that orderings are ignored; the file header does.
+    // Shuttle would warn that orderings are ignored; the file header says so.
     config.silence_warnings = true;
     config.stack_size = STACK_BYTES;
     Runner::new(scheduler, config).run(move || {
@@ -91,7 +92,7 @@ fn run_schedules<S: Send + Sync + 'static>(
     });
 }
 
-/// Says what ran, if it panics.
+/// Prints the name of the law if the thread panics.
 struct SaysWhich<'a> {
     law: &'a str,
 }

@@ -1,6 +1,7 @@
 //! The laws of counters under loom, exhaustively.
 //!
-//! Not in one program with shuttle, whose panic hook reports every thread that loom ends.
+//! This is a program of its own, because shuttle's panic hook would report every thread that loom
+//! ends.
 
 use std::panic::catch_unwind;
 
@@ -33,8 +34,8 @@ fn looking_while_adding() {
 
 #[test]
 fn setting_while_adding() {
-    // Shared and flat counters store over what others add to. Loom then lets a later load see an
-    // addition that the store came after, which C11 does not; shuttle has them.
+    // Shared and flat counters store to words that other CPUs add to. Loom then lets a later load
+    // see an addition from before the store, which C11 forbids; shuttle checks those two.
     for setup in counter::setups().into_iter().skip(2) {
         run_law(&counter::setting_while_adding(setup), CPUS);
     }

@@ -6,7 +6,7 @@ use plimsoll_mm::laws::counter::{self, CPUS};
 use plimsoll_mm::laws::under_way;
 use plimsoll_model::shuttle::run_law;
 
-/// Schedules per law and kind of counter: seconds in a debug build.
+/// The number of schedules per law and kind of counter; they take seconds in a debug build.
 const SCHEDULES: u32 = 1000;
 
 #[test]

@@ -1,4 +1,4 @@
-//! Laws under loom, and what only loom has to say.
+//! Laws under loom, and a check that loom catches what only weak memory breaks.
 
 mod laws;
 
@@ -7,16 +7,16 @@ use std::panic::catch_unwind;
 use plimsoll_mm::laws::Law;
 use plimsoll_model::loom::{LoomMachine as M, ModelLock, ModelWord, run_law};
 
-/// Bodies beside the folder.
+/// The number of bodies that count, beside the one that folds.
 const COUNTERS: usize = 1;
-/// What each of them adds.
+/// The sum that each of these bodies adds.
 const STEPS: i64 = 3;
 
 fn run<S: Send + Sync + 'static>(law: &Law<M, S>) {
     run_law(law, 3);
 }
 
-/// What the panic said that broke `law`, if one did.
+/// Returns the message of the panic that broke `law`, if a panic did.
 fn broken_by<S: Send + Sync + 'static>(law: &Law<M, S>) -> Option<String> {
     let payload = catch_unwind(|| run(law)).err()?;
     Some(

@@ -1,14 +1,15 @@
-//! A list that grows and never moves what it holds.
+//! A list that grows and never moves its items.
 //!
-//! Chunk `k` holds `64 << k` items, so an index finds its chunk with one `ilog2`, and a `&T` stays
-//! good while others are added. Items are never removed; who wants to reuse them keeps a list.
+//! Chunk `k` holds `64 << k` items, so one `ilog2` finds the chunk of an index, and a `&T` stays
+//! valid while items are added. Items are never removed; a user that wants to reuse them keeps its
+//! own list of free ones.
 
 use std::cell::{Cell, OnceCell};
 
 const FIRST_BITS: u32 = 6;
 const CHUNKS: usize = 20;
 
-/// See the file's header.
+/// A list that grows and never moves its items.
 pub(crate) struct Arena<T> {
     chunks: [OnceCell<Box<[T]>>; CHUNKS],
     len: Cell<u32>,
@@ -22,7 +23,7 @@ impl<T: Default> Arena<T> {
         }
     }
 
-    /// How many there are.
+    /// Number of items.
     pub(crate) fn len(&self) -> u32 {
         self.len.get()
     }
@@ -50,7 +51,7 @@ impl<T: Default> Arena<T> {
     }
 }
 
-/// Chunk and place in it.
+/// The chunk of an index, and its place in that chunk.
 #[inline]
 const fn place(id: u32) -> (usize, usize) {
     let index = id + (1 << FIRST_BITS);

@@ -1,7 +1,7 @@
-//! What the engine itself costs on the host: data for `plimsoll bench sim`.
+//! The cost of the engine itself on the host: data for `plimsoll bench sim`.
 //!
-//! Each function simulates a flat machine of its own and divides the host thread's CPU time by
-//! the steps it took, random draws included. Nothing here warms up or repeats; the caller does.
+//! Each function simulates a flat machine of its own and divides the host thread's CPU time by the
+//! steps it took, random draws included. The functions neither warm up nor repeat; the caller does.
 
 use std::cell::Cell;
 use std::fs;
@@ -16,20 +16,20 @@ use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{CpuId, Hz, Nanos, PAGE_SIZE};
 use rand::Rng;
 
-use crate::handle::Sim;
 use crate::options::SimOptions;
 use crate::profile::{Card, Costs, Profile};
+use crate::state::Sim;
 
-/// What one kind of step cost.
+/// The cost of one kind of step.
 #[derive(Clone, Copy, Debug)]
 pub struct Cost {
-    /// Virtual CPUs of the machine.
+    /// Number of virtual CPUs of the machine.
     pub cpus: u32,
-    /// Steps measured.
+    /// Number of steps measured.
     pub steps: u64,
     /// CPU time of the host thread, all steps together, in nanoseconds.
     pub host_ns: u64,
-    /// Share of steps that found a lock taken.
+    /// The share of steps that found a lock taken, from 0 to 1.
     pub contended: f64,
 }
 
@@ -47,7 +47,7 @@ impl Cost {
     }
 }
 
-/// A benchmark: simulates a machine of so many CPUs for so many steps.
+/// A benchmark: simulates a machine with the given number of CPUs for the given number of steps.
 pub type Bench = fn(u32, u64) -> Cost;
 
 /// Every benchmark with its name.
@@ -77,7 +77,7 @@ pub fn local_spend(cpus: u32, steps: u64) -> Cost {
     })
 }
 
-/// A lock of each CPU's own, taken and released after random local work.
+/// A lock for each CPU, taken and released after random local work.
 #[must_use]
 pub fn own_lock(cpus: u32, steps: u64) -> Cost {
     let lock = |sim: &Sim, cpu| sim.lock(LockClass::Zone, cpu, 0_u64);
@@ -87,7 +87,7 @@ pub fn own_lock(cpus: u32, steps: u64) -> Cost {
     })
 }
 
-/// The owner's way into its per-CPU lock and some local work: the path of every page.
+/// The owner's entry into its per-CPU lock, and some local work: the path of every page.
 #[must_use]
 pub fn per_cpu_lock(cpus: u32, steps: u64) -> Cost {
     let lock = |sim: &Sim, cpu| sim.cpu_lock(LockClass::Pcp, cpu, 0_u64);
@@ -101,7 +101,7 @@ pub fn per_cpu_lock(cpus: u32, steps: u64) -> Cost {
     })
 }
 
-/// One lock for all, taken about two thirds of the time.
+/// One lock that all CPUs share, taken about two thirds of the time.
 #[must_use]
 pub fn shared_lock(cpus: u32, steps: u64) -> Cost {
     let shared = Shared::default();
@@ -115,7 +115,7 @@ pub fn shared_lock(cpus: u32, steps: u64) -> Cost {
     })
 }
 
-/// One word for all, incremented after random local work.
+/// One word that all CPUs share, incremented after random local work.
 #[must_use]
 pub fn hot_word(cpus: u32, steps: u64) -> Cost {
     let shared = Shared::default();
@@ -126,8 +126,8 @@ pub fn hot_word(cpus: u32, steps: u64) -> Cost {
     })
 }
 
-/// Resident bytes per virtual CPU of a machine on which every CPU runs a task, or `None` where the
-/// host does not tell.
+/// Resident bytes per virtual CPU of a machine on which every CPU runs a task; `None` if the host
+/// does not report resident memory.
 #[must_use]
 pub fn resident_bytes(cpus: u32) -> Option<u64> {
     let before = resident()?;
@@ -148,7 +148,7 @@ pub fn resident_bytes(cpus: u32) -> Option<u64> {
     Some(after.saturating_sub(before) / u64::from(cpus))
 }
 
-/// One thing for all CPUs, made by the first that asks.
+/// A value that all CPUs share, made by the first CPU that asks for it.
 struct Shared<T>(std::cell::OnceCell<Rc<T>>);
 
 impl<T> Default for Shared<T> {
@@ -224,7 +224,7 @@ fn machine(cpus: u32) -> Profile {
     }
 }
 
-/// CPU time of this thread; wall-clock time where the host does not tell.
+/// The CPU time of this thread in nanoseconds; wall-clock time if the host does not report it.
 #[must_use]
 pub fn thread_ns() -> u64 {
     thread_local!(static BEGIN: Instant = Instant::now());

@@ -1,18 +1,19 @@
-//! Waiting for a lock: what [`SimLock`](crate::SimLock) and [`SimCpuLock`](crate::SimCpuLock)
-//! share.
+//! Waiting for a lock: the part that [`SimLock`](crate::SimLock) and
+//! [`SimCpuLock`](crate::SimCpuLock) share.
 //!
-//! A lock is a queueing server behind a distance. A request takes half a transfer to reach the
-//! lock's cache line and counts from then on: until then whoever has the line can release the lock,
-//! or take it again. The other half brings the line back.
+//! A lock is a queueing server at a distance. A request takes half a transfer to reach the lock's
+//! cache line and counts from then on; until then the CPU that has the line can release the lock,
+//! or take it again. The other half of the transfer brings the line back.
 //!
-//! Requests arrive in order of time, so who finds the lock free or claimed
-//! knows at once when its turn begins: it moves its clock there, runs its section ahead and stamps
-//! when the lock is free again. If it meets an order point inside and others run meanwhile, the
-//! lock stays `held`; whoever arrives then parks, and the release, an order point as well, hands
-//! the lock to the first of them. Both ways give the same starts, because both are first come,
-//! first served, with the same price of a hand-over.
+//! Requests arrive in order of time. A CPU that finds the lock free, or taken until a known time,
+//! therefore knows at once when its turn begins: it moves its clock there, runs its section ahead
+//! and stamps when the lock is free again. If the section meets an order point and other CPUs run
+//! meanwhile, the lock stays held. A CPU that arrives then parks, and the release, which is an
+//! order point as well, hands the lock to the first parked waiter. Both ways give the same starts,
+//! because both serve waiters in the order of arrival, at the same price of a hand-over.
 //!
-//! Invariant: waiters with a known start precede parked ones; parked ones exist only while `held`.
+//! Invariant: waiters with a known start precede parked ones; parked ones exist only while the lock
+//! is held.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -20,35 +21,35 @@ use std::collections::VecDeque;
 use plimsoll_mm::site::{LockClass, Site};
 use plimsoll_mm::units::{CpuId, Nanos};
 
-use crate::cpu::NO_CPU;
-use crate::engine::Inner;
+use crate::cpu::{NO_CPU, cpu_id};
 use crate::options::LockModel;
-use crate::random::cpu_id;
 use crate::record::LOCK;
+use crate::state::Inner;
 use crate::stats::LongestWait;
 use crate::tree::{NEVER, key, time_of};
 use crate::wait::Access;
 
-/// The start of a waiter that does not know it yet.
+/// The start of a parked waiter, which is not known yet.
 const UNKNOWN: u64 = u64::MAX;
 
-/// The epoch of a section that others may have seen, whatever the epoch is at its end.
+/// The epoch of a section that other CPUs may have seen. It equals no epoch of the engine.
 const SEEN: u64 = u64::MAX;
 
-/// A lock without its value. Waiters are few; in a box, they leave the rest in one cache line.
+/// A lock without its value. Waiters are few, so they are in a box, and the rest fits one cache
+/// line.
 pub(crate) struct Queue {
     /// The key at which the last section ended.
     free_key: Cell<u64>,
-    /// The CPU of the last section, or [`NO_CPU`] while somebody is inside or has been promised to
-    /// be next.
+    /// The CPU of the last section, or [`NO_CPU`] while a CPU is inside or has been promised the
+    /// next turn.
     free_at: Cell<CpuId>,
     /// The CPU whose request got to the lock's line last: it has the line or will get it.
     line: Cell<CpuId>,
-    /// Who holds it, or held it last.
+    /// The CPU and site that hold the lock, or held it last.
     holder: Cell<(CpuId, Site)>,
     pub(crate) home: CpuId,
     pub(crate) class: LockClass,
-    /// Whether `waiters` has entries, stale ones included.
+    /// True if `waiters` has entries, stale ones included.
     queued: Cell<bool>,
     waiters: Box<RefCell<VecDeque<Waiter>>>,
 }
@@ -58,7 +59,7 @@ const _: () = assert!(
     "a lock leaves room for its value in a pair of cache lines"
 );
 
-/// Somebody who found the lock taken.
+/// A CPU that found the lock taken.
 struct Waiter {
     start: u64,
     cpu: CpuId,
@@ -73,7 +74,7 @@ pub(crate) struct Section {
 }
 
 impl Section {
-    /// No section: somebody looks from outside a run.
+    /// Not a section: code outside a run looks at the value.
     pub(crate) const OUTSIDE: Self = Self {
         start: 0,
         epoch: u64::MAX - 1,
@@ -94,7 +95,7 @@ impl Queue {
         }
     }
 
-    /// Asks for the lock and waits for it in turn.
+    /// Asks for the lock and waits for the caller's turn.
     #[inline(always)]
     pub(crate) fn acquire(&self, sim: &Inner, site: Site) -> Section {
         let asked = time_of(sim.order());
@@ -111,7 +112,7 @@ impl Queue {
         }
     }
 
-    /// The same for somebody who is where the line is told apart by other means.
+    /// [`Queue::acquire`] without the request's way to the line: the request counts at once.
     pub(crate) fn acquire_here(&self, sim: &Inner, site: Site) -> Section {
         let mine = sim.order();
         sim.record
@@ -123,7 +124,7 @@ impl Queue {
         }
     }
 
-    /// What bringing the line here takes; nothing if it is here.
+    /// The nanoseconds that bringing the line to this CPU takes; 0 if the line is here.
     #[inline]
     pub(crate) fn line_ns(&self, sim: &Inner) -> u64 {
         let (line, this) = (self.line.get(), sim.this_cpu());
@@ -134,20 +135,20 @@ impl Queue {
             .transfer_home(line.index(), this.index(), self.home.index())
     }
 
-    /// Whether somebody is inside or has been promised to be next.
+    /// Returns whether a CPU is inside or has been promised the next turn.
     #[inline]
     pub(crate) fn is_held(&self) -> bool {
         self.free_at.get() == NO_CPU
     }
 
-    /// Whether somebody who arrives with key `mine` finds the lock taken.
+    /// Returns whether a CPU that arrives with key `mine` finds the lock taken.
     #[inline]
     pub(crate) fn is_taken(&self, mine: u64) -> bool {
         self.is_held() || self.free_key.get() > mine
     }
 
-    /// Whether `cpu`, which runs, had the lock last and finds it free: its clock is not before the
-    /// end of its own last section.
+    /// Returns whether `cpu`, which is running, had the lock last and so finds it free: its clock
+    /// is not before the end of its own last section.
     #[inline(always)]
     pub(crate) fn is_free_at(&self, sim: &Inner, cpu: CpuId) -> bool {
         let free = self.free_at.get() == cpu;
@@ -171,7 +172,7 @@ impl Queue {
         self.take_for(sim, site, cost)
     }
 
-    /// Takes the free lock for the price of `cost`.
+    /// Takes the free lock for `cost` nanoseconds.
     #[inline]
     pub(crate) fn take_for(&self, sim: &Inner, site: Site, cost: u64) -> Section {
         sim.clock.set(sim.clock.get() + cost);
@@ -179,7 +180,7 @@ impl Queue {
         self.begin(sim)
     }
 
-    /// The lock and its line are with `cpu`.
+    /// Records that `cpu` has the lock and its line.
     #[inline(always)]
     fn claim(&self, cpu: CpuId, site: Site) {
         self.line.set(cpu);
@@ -187,7 +188,7 @@ impl Queue {
         self.holder.set((cpu, site));
     }
 
-    /// The section of the CPU that runs and has the lock.
+    /// Begins a section on the running CPU, which has the lock.
     #[inline(always)]
     fn begin(&self, sim: &Inner) -> Section {
         if self.class.sleeps() {
@@ -203,7 +204,8 @@ impl Queue {
         }
     }
 
-    /// The section of `cpu`, which runs, may enter without ceremony and had the spinlock last.
+    /// Begins a section on `cpu`, which is running, needs no order point, and had the spinlock
+    /// last.
     #[inline(always)]
     pub(crate) fn enter_again(&self, sim: &Inner, cpu: CpuId, site: Site) -> Section {
         self.claim(cpu, site);
@@ -214,7 +216,7 @@ impl Queue {
         }
     }
 
-    /// Queues for the taken lock, which was asked for at `asked`.
+    /// Queues for the taken lock, which the CPU asked for at time `asked`.
     #[inline(never)]
     fn wait(&self, sim: &Inner, site: Site, asked: u64) -> Section {
         let this = sim.this_cpu();
@@ -263,7 +265,7 @@ impl Queue {
             blocker: blocker.0,
             blocker_site: blocker.1,
         };
-        // The first waiter of a queued spinlock is invisible; every waiter of a mutex is traced.
+        // Linux traces every waiter of a mutex, but not the first waiter of a queued spinlock.
         let traced = behind || self.class.sleeps();
         let access = if self.class.sleeps() {
             Access::Sleep
@@ -272,7 +274,7 @@ impl Queue {
         };
         sim.waited((self.class, site), access, wait, traced);
         let section = self.begin(sim);
-        // Others may have parked before this section began: its end has to look for them.
+        // Other CPUs may have parked before this section began, so its end has to look for them.
         let seen = parked || self.class.sleeps();
         Section {
             epoch: if seen { SEEN } else { section.epoch },
@@ -280,7 +282,7 @@ impl Queue {
         }
     }
 
-    /// When the next section starts if it is one of `to` and the last was one of `from`.
+    /// The start of the next section if that is on CPU `to` and the last one was on `from`.
     fn next_start(&self, sim: &Inner, from: CpuId, to: CpuId) -> u64 {
         sim.count_line(from, to);
         let home = self.home.index();
@@ -289,7 +291,7 @@ impl Queue {
             + u64::from(sim.prices.lock_handover_extra_ns)
     }
 
-    /// Forgets waiters that have started by `now`; whether others still wait.
+    /// Removes waiters that have started by `now`. Returns whether others still wait.
     fn retire(&self, now: u64) -> bool {
         let mut waiters = self.waiters.borrow_mut();
         while let Some(first) = waiters.front() {
@@ -314,7 +316,7 @@ impl Queue {
             self.hand_over(sim);
         }
         if self.class.sleeps() {
-            // A sleeper may wake up elsewhere.
+            // The task keeps this count, because a task that holds a sleeping lock may sleep.
             let stays = &sim.tasks.get(sim.cpu().current.get()).stays;
             stays.set(stays.get() - 1);
         } else {
@@ -322,7 +324,7 @@ impl Queue {
         }
     }
 
-    /// The same for a spinlock.
+    /// [`Queue::release`] for a spinlock.
     #[inline(always)]
     pub(crate) fn release_spinning(&self, sim: &Inner, site: Site, section: &Section) {
         if section.epoch == sim.epoch.get() {
@@ -333,7 +335,7 @@ impl Queue {
         }
     }
 
-    /// Ends a section that nobody has seen.
+    /// Ends a section that no other CPU has seen.
     #[inline(always)]
     fn end(&self, sim: &Inner, site: Site, section: &Section) {
         let (this, now) = (sim.cur.get(), sim.clock.get());
@@ -342,7 +344,8 @@ impl Queue {
         self.free_at.set(cpu_id(this));
     }
 
-    /// Ends a section that others may have seen: in order, to whoever has waited longest.
+    /// Ends a section that other CPUs may have seen: at an order point, by handing the lock to the
+    /// CPU that has waited longest.
     #[inline(never)]
     fn hand_over(&self, sim: &Inner) {
         let mine = sim.order();
@@ -363,7 +366,7 @@ impl Queue {
         }
     }
 
-    /// Tells the first waiter its start.
+    /// Sets the start of the first waiter. Returns its task, CPU and start.
     fn promise(&self, sim: &Inner, from: CpuId) -> Option<(u32, usize, u64)> {
         let mut waiters = self.waiters.borrow_mut();
         let first = waiters.front_mut()?;

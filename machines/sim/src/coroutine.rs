@@ -1,9 +1,9 @@
 //! Stackful coroutines that can be left from deep inside a call.
 //!
-//! A [`Fiber`] is resumed by the scheduler loop and by nobody else, and left by code that runs on
-//! it. This is the only file of the crate with unsafe code: corosensei lends the way out of a
-//! coroutine to its entry function only, while we need it wherever a machine operation has to
-//! wait. Locks: none, one host thread.
+//! A [`Fiber`] is resumed only by the scheduler loop, and left by code that runs on it. This is the
+//! only file of the crate with unsafe code: corosensei lends the way out of a coroutine to its
+//! entry function only, but here every machine operation that has to wait needs it. Locks: none,
+//! one host thread.
 
 #![expect(
     unsafe_code,
@@ -22,7 +22,7 @@ use crate::stacks::{NoStack, Room};
 const COLOURS: usize = 32;
 const COLOUR_BYTES: usize = 64;
 
-/// A coroutine and the way out of it.
+/// A coroutine, and the way out of it.
 pub(crate) struct Fiber {
     coroutine: RefCell<Coroutine<(), (), (), Coloured>>,
     /// Set by the coroutine when it is first resumed, valid until it ends.
@@ -45,12 +45,12 @@ impl Fiber {
         }
     }
 
-    /// Keeps the way out, from inside.
+    /// Stores the way out; called from inside the coroutine.
     pub(crate) fn enter(&self, exit: &Yielder<(), ()>) {
         self.exit.set(exit);
     }
 
-    /// Runs it until it suspends or ends.
+    /// Runs the coroutine until it suspends or ends.
     #[inline(always)]
     pub(crate) fn resume(&self) {
         match self.coroutine.borrow_mut().resume(()) {
@@ -59,7 +59,7 @@ impl Fiber {
         }
     }
 
-    /// Leaves it, from inside, until it is resumed.
+    /// Leaves the coroutine, from inside, until it is resumed.
     #[inline(always)]
     pub(crate) fn suspend(&self) {
         let exit = self.exit.get();
@@ -69,13 +69,13 @@ impl Fiber {
             self.coroutine.try_borrow().is_err(),
             "a fiber suspends itself only"
         );
-        // SAFETY: `exit` lives on the coroutine's stack from `enter` until the coroutine ends,
-        // when it is set to null; both assertions above say that we are in between.
+        // SAFETY: `exit` lives on the coroutine's stack from `enter` until the coroutine ends, when
+        // it is set to null. The two assertions above establish that this call is in between.
         let exit = unsafe { &*exit };
         exit.suspend(());
     }
 
-    /// Ends it where it stands: what is on its stack is dropped.
+    /// Ends the coroutine where it stands, and drops all that is on its stack.
     pub(crate) fn end(&self) {
         self.coroutine.borrow_mut().force_unwind();
         self.exit.set(ptr::null());

@@ -1,7 +1,7 @@
-//! One virtual CPU: its clock, what runs on it, and what waits for it.
+//! One virtual CPU: its clock, the task that runs on it, and the work that waits for it.
 //!
-//! At any moment a CPU runs one task (`current`), spins inside it, or is idle. Only the CPU that
-//! runs changes its own state, except for what others queue on it: jobs, sleepers, a new deadline.
+//! At any moment a CPU runs one task (`current`), spins inside it, or is idle. Only the running CPU
+//! changes its own state, except for what other CPUs queue on it: jobs, sleepers, a new deadline.
 
 use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
@@ -14,30 +14,31 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 use crate::random::{Purpose, stream};
 
-/// No task: the CPU is idle.
+/// The `current` task of an idle CPU.
 pub(crate) const NOBODY: u32 = u32::MAX;
-/// No CPU.
+/// The absence of a CPU.
 pub(crate) const NO_CPU: CpuId = CpuId(u32::MAX);
 
-/// See the file's header. Hot fields come first, in one pair of cache lines.
+/// One virtual CPU. Hot fields come first, in one pair of cache lines.
 #[repr(C, align(128))]
 pub(crate) struct Cpu {
-    /// These three are stale while the CPU runs: see [`Inner`](crate::engine::Inner).
+    /// The clock, the deadline and the pins are stale while the CPU runs: see
+    /// [`Inner`](crate::state::Inner).
     pub(crate) clock: Cell<u64>,
     pub(crate) deadline: Cell<u64>,
     pub(crate) pins: Cell<u32>,
     pub(crate) current: Cell<u32>,
-    /// In a long spend, which an interrupt may cut short.
+    /// True during a long spend, which an interrupt may cut short.
     pub(crate) spending: Cell<bool>,
     pub(crate) online: Cell<bool>,
-    /// The idle hook has run since something else did.
+    /// True if the idle hook has run since the CPU last did anything else.
     pub(crate) quiet: Cell<bool>,
     pub(crate) rng: RefCell<Xoshiro256PlusPlus>,
     pub(crate) slice_end: Cell<u64>,
     pub(crate) jobs: [JobSlot; Job::ALL.len()],
-    /// Tasks that could run.
+    /// Tasks that can run now, in the order in which they became ready.
     pub(crate) ready: RefCell<VecDeque<u32>>,
-    /// Tasks that can run from a time on: `(time, sequence, task)`.
+    /// Tasks that can run from a certain time on: `(time, sequence, task)`.
     pub(crate) sleepers: RefCell<BinaryHeap<Reverse<(u64, u64, u32)>>>,
     pub(crate) fault_rng: RefCell<Xoshiro256PlusPlus>,
     pub(crate) stall_at: Cell<u64>,
@@ -46,22 +47,29 @@ pub(crate) struct Cpu {
     pub(crate) wait_max_ns: [Cell<u64>; LockClass::ALL.len()],
 }
 
-/// One kind of job on one CPU.
+/// The state of one kind of job on one CPU.
 pub(crate) struct JobSlot {
     pub(crate) waits: Cell<Waits>,
     pub(crate) idle: Cell<WhenIdle>,
     pub(crate) running: Cell<bool>,
 }
 
-/// What a deferred job waits for.
+/// The condition that a deferred job waits for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Waits {
-    /// Nothing: it is not deferred.
+    /// The job is not deferred.
     No,
-    /// This time.
+    /// The job waits for this time.
     Until(u64),
-    /// Its turn: the number says who comes first.
+    /// The job waits for its turn; lower numbers come first.
     Turn(u64),
+}
+
+/// The id of the `index`-th CPU.
+#[inline]
+#[expect(clippy::cast_possible_truncation, reason = "at most 4096 CPUs")]
+pub(crate) const fn cpu_id(index: usize) -> CpuId {
+    CpuId(index as u32)
 }
 
 impl Cpu {
@@ -91,7 +99,7 @@ impl Cpu {
         }
     }
 
-    /// When this CPU, idle, wakes by itself.
+    /// The time at which this CPU wakes by itself if it is idle.
     pub(crate) fn wakes_at(&self) -> u64 {
         let timers = self
             .jobs
@@ -100,7 +108,7 @@ impl Cpu {
         self.next_event(timers)
     }
 
-    /// When this CPU, busy, has to look up.
+    /// The time at which this CPU next has to look up if it is busy.
     pub(crate) fn looks_up_at(&self) -> u64 {
         self.next_event(self.jobs.iter())
     }
@@ -114,7 +122,7 @@ impl Cpu {
         timers.chain(sleeper).min().unwrap_or(u64::MAX)
     }
 
-    /// The deferred job whose turn it is, if one may start.
+    /// The next deferred job in turn that may start, if any.
     pub(crate) fn next_job(&self) -> Option<Job> {
         let turn = |job: Job| {
             let slot = &self.jobs[job as usize];
@@ -130,12 +138,12 @@ impl Cpu {
             .map(|(_, job)| job)
     }
 
-    /// Whether the CPU has nothing to do.
+    /// Returns whether the CPU has nothing to do.
     pub(crate) fn is_idle(&self) -> bool {
         self.current.get() == NOBODY
     }
 
-    /// Adds a wait for a lock of `class`.
+    /// Counts a wait for a lock of `class`.
     pub(crate) fn record_wait(&self, class: LockClass, wait_ns: u64) {
         let (total, max) = (
             &self.wait_total_ns[class as usize],

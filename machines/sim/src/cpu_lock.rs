@@ -1,9 +1,8 @@
-//! The simulated per-CPU lock: its owner runs ahead, others wait their turn.
+//! The simulated per-CPU lock: its owner runs ahead, other CPUs wait for their turn.
 //!
-//! The owner's access is not an order point; it only leaves a stamp. Somebody else who arrives at
-//! a time at which the owner was already past the start of a later access has slipped: it sees
-//! what the owner did in its future. Slips are counted; strict mode orders the owner too and has
-//! none.
+//! The owner's access is not an order point; it only leaves a stamp. If another CPU arrives at a
+//! time before an access that the owner has already made, that is a slip: the CPU sees what the
+//! owner did in its future. Slips are counted. Strict mode orders the owner too and has none.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -13,18 +12,17 @@ use plimsoll_mm::site::{LockClass, Site};
 use plimsoll_mm::units::CpuId;
 
 use crate::contend::{Queue, Section};
-use crate::engine::Inner;
-use crate::handle::Sim;
 use crate::record::bump;
+use crate::state::{Inner, Sim};
 use crate::tree::key;
 
-/// A lock that belongs to one CPU, in virtual time. In this order, what each section needs is in
-/// a pair of cache lines with the head of the value.
+/// A lock that belongs to one CPU, in virtual time. The order of the fields puts all that a section
+/// needs into one pair of cache lines, with the head of the value.
 #[repr(C)]
 pub struct SimCpuLock<T> {
-    /// When the owner's last section started.
+    /// The clock of the owner when its last section started.
     owner_start: Cell<u64>,
-    /// Its home is the owner.
+    /// The waiters; the queue's home is the owner.
     queue: Queue,
     value: RefCell<T>,
 }
@@ -42,7 +40,7 @@ impl<T> SimCpuLock<T> {
         }
     }
 
-    /// The owner's entry: no order point, no price unless another CPU had the lock last.
+    /// The owner's entry: no order point, and no price unless another CPU had the lock last.
     #[inline(always)]
     fn enter_local(&self, sim: &Inner, site: Site) -> Option<Section> {
         let owner = self.queue.home;
@@ -53,7 +51,8 @@ impl<T> SimCpuLock<T> {
         self.enter_local_slow(sim, site)
     }
 
-    /// The same in any mode, after others, or for somebody who is no longer on the owner.
+    /// [`SimCpuLock::enter_local`] in any mode, after other CPUs, or for a task that is no longer
+    /// on the owner.
     #[cold]
     fn enter_local_slow(&self, sim: &Inner, site: Site) -> Option<Section> {
         if sim.outside.get() {
@@ -78,7 +77,7 @@ impl<T> SimCpuLock<T> {
         })
     }
 
-    /// Anybody's entry, in turn.
+    /// The entry of any CPU, in turn.
     fn enter(&self, sim: &Inner, site: Site) -> Section {
         let mine = sim.order();
         let now = sim.clock.get();
@@ -98,7 +97,8 @@ impl<T> CpuLock<Sim, T> for SimCpuLock<T> {
     #[inline(always)]
     fn try_local<R>(&self, sim: &Sim, site: Site, f: impl FnOnce(&mut T) -> R) -> Option<R> {
         let section = self.enter_local(&sim.0, site)?;
-        // One call, so that what is done inside is inlined. Outside a run the value may be taken.
+        // A single call of `f`, so that it is inlined. Outside a run the value may be borrowed
+        // already.
         let result = f(&mut *self.value.try_borrow_mut().ok()?);
         self.queue.release_spinning(&sim.0, site, &section);
         Some(result)

@@ -1,95 +1,26 @@
-//! The machine's heart: the loop that resumes whoever is earliest, and the order points.
+//! The core of the machine: the loop that resumes the earliest CPU, and the order points.
 //!
-//! Invariant: whoever passes an order point has the smallest key of all CPUs, so everything that
+//! Invariant: a CPU that passes an order point has the smallest key of all CPUs, so everything that
 //! an order point precedes happens in the order of `(time, CPU)`. `limit` caches the smallest key
-//! of the others while a CPU runs; to pass is one compare.
+//! of the other CPUs while a CPU runs, so passing an order point takes one comparison.
 //!
-//! Outside a run ([`Inner::outside`]) the machine is a bystander on CPU 0: nothing costs time and
+//! Outside a run ([`Inner::outside`]) the caller is a bystander on CPU 0: nothing costs time and
 //! nothing waits, except for a lock whose holder has stopped in the middle.
 
 use std::cell::{Cell, RefCell};
-use std::rc::{Rc, Weak};
+use std::rc::Rc;
 
-use plimsoll_mm::event::Event;
-use plimsoll_mm::machine::Job;
-use plimsoll_mm::topology::Topology;
-use plimsoll_mm::units::{CpuId, Hz, Nanos};
+use plimsoll_mm::units::CpuId;
 
 use crate::arena::Arena;
-use crate::cpu::{Cpu, NO_CPU, NOBODY};
-use crate::handle::Sim;
+use crate::cpu::{Cpu, NO_CPU, NOBODY, cpu_id};
 use crate::options::{LockModel, SimOptions};
 use crate::price::Prices;
 use crate::profile::Profile;
-use crate::random::cpu_id;
 use crate::record::Record;
-use crate::task::Task;
+use crate::state::{Hooks, Inner, RunControl};
 use crate::tick::PERCENT_MAX;
 use crate::tree::{CPUS_MAX, NEVER, Tree, cpu_of, key, time_of};
-use crate::wait::WaitObserver;
-
-/// What is called for each event.
-pub(crate) type Observer = Box<dyn FnMut(&Sim, CpuId, Nanos, &Event)>;
-
-/// What runs a job.
-type JobHandler = Rc<dyn Fn(&Sim, Job)>;
-/// What runs on a CPU that has run out of work.
-type IdleHandler = Rc<dyn Fn(&Sim)>;
-
-/// What all handles share. Hot fields come first.
-#[repr(C)]
-pub(crate) struct Inner {
-    /// The CPU that runs.
-    pub(crate) cur: Cell<usize>,
-    /// Its clock. This and the next two are kept here while it runs, and in [`Cpu`] meanwhile.
-    pub(crate) clock: Cell<u64>,
-    /// The next unpinned `spend` that reaches this time looks up; at once outside a run.
-    pub(crate) deadline: Cell<u64>,
-    /// Nested sections that must not be preempted.
-    pub(crate) pins: Cell<u32>,
-    /// The CPU that runs if it may enter its own locks without ceremony, else [`NO_CPU`].
-    pub(crate) local: Cell<CpuId>,
-    /// The smallest key of all other CPUs.
-    pub(crate) limit: Cell<u64>,
-    /// Counts resumptions: unchanged means that nobody else ran.
-    pub(crate) epoch: Cell<u64>,
-    pub(crate) outside: Cell<bool>,
-    /// Whether steps are late by random amounts.
-    shaken: bool,
-    /// Whether a CPU's own locks are entered in order, or left by an event, like all others.
-    ceremonial: bool,
-    /// Whether CPUs are alike and enter their own locks without ceremony.
-    plain: bool,
-    pub(crate) options: SimOptions,
-    pub(crate) cpus: Box<[Cpu]>,
-    pub(crate) tree: Tree,
-    pub(crate) tasks: Arena<Task>,
-    pub(crate) prices: Prices,
-    pub(crate) record: Record,
-    pub(crate) hz: Hz,
-    pub(crate) topology: Topology,
-    /// Tasks whose coroutine waits for something to run.
-    pub(crate) free: RefCell<Vec<u32>>,
-    /// Tasks that have not ended, without daemons.
-    pub(crate) live: Cell<u32>,
-    /// Numbers things that wait, in the order they were queued.
-    pub(crate) sequence: Cell<u64>,
-    pub(crate) on_job: RefCell<Option<JobHandler>>,
-    pub(crate) on_idle: RefCell<Option<IdleHandler>>,
-    pub(crate) observers: RefCell<Vec<Observer>>,
-    pub(crate) wait_observers: RefCell<Vec<WaitObserver>>,
-    pub(crate) observed: Cell<bool>,
-    pub(crate) pages_observed: Cell<bool>,
-    pub(crate) halt: Cell<bool>,
-    /// Whether the run ends with the last task.
-    pub(crate) awaits_tasks: Cell<bool>,
-    /// The time up to which the machine has run.
-    pub(crate) reached: Cell<u64>,
-    pub(crate) ending: Cell<bool>,
-    /// Handles on the stacks of coroutines.
-    pub(crate) residents: Cell<usize>,
-    pub(crate) me: Weak<Self>,
-}
 
 impl Inner {
     pub(crate) fn new(profile: &Profile, options: SimOptions) -> Rc<Self> {
@@ -122,19 +53,9 @@ impl Inner {
             hz: profile.hz,
             topology: profile.topology.clone(),
             free: RefCell::default(),
-            live: Cell::new(0),
             sequence: Cell::new(0),
-            on_job: RefCell::default(),
-            on_idle: RefCell::default(),
-            observers: RefCell::default(),
-            wait_observers: RefCell::default(),
-            observed: Cell::new(false),
-            pages_observed: Cell::new(false),
-            halt: Cell::new(false),
-            awaits_tasks: Cell::new(false),
-            reached: Cell::new(0),
-            ending: Cell::new(false),
-            residents: Cell::new(0),
+            hooks: Hooks::default(),
+            run: RunControl::default(),
             me: me.clone(),
             shaken: options.jitter_ns > 0,
             ceremonial,
@@ -144,29 +65,29 @@ impl Inner {
         inner
     }
 
-    /// The CPU that runs.
+    /// The running CPU.
     #[inline]
     pub(crate) fn cpu(&self) -> &Cpu {
         &self.cpus[self.cur.get()]
     }
 
-    /// Its number.
+    /// The number of the running CPU.
     #[inline]
     pub(crate) fn this_cpu(&self) -> CpuId {
         cpu_id(self.cur.get())
     }
 
-    /// What the clock shows to whoever asks.
+    /// The time that a caller sees.
     #[inline]
     pub(crate) fn now(&self) -> u64 {
         if self.outside.get() {
-            self.reached.get()
+            self.run.reached.get()
         } else {
             self.clock.get()
         }
     }
 
-    /// Lets everybody go first who is earlier. Returns the caller's key.
+    /// Lets every CPU with an earlier key go first. Returns the caller's key.
     #[inline(always)]
     pub(crate) fn order(&self) -> u64 {
         let mine = if self.shaken {
@@ -189,7 +110,7 @@ impl Inner {
         mine
     }
 
-    /// Suspends the current task; its CPU goes on at `when`.
+    /// Suspends the current task. Its CPU goes on at key `when`.
     #[inline(always)]
     pub(crate) fn leave(&self, when: u64) {
         let cpu = self.cur.get();
@@ -205,16 +126,16 @@ impl Inner {
         }
     }
 
-    /// Resumes whoever is earliest until none is before `horizon`.
+    /// Resumes the earliest CPU, again and again, until no key is before `horizon`.
     pub(crate) fn run_loop(&self, horizon: u64) {
-        while !self.halt.get() {
+        while !self.run.halt.get() {
             if !self.step(horizon) {
                 break;
             }
         }
     }
 
-    /// Resumes the earliest CPU; `false` if none is before `horizon`.
+    /// Resumes the earliest CPU. Returns `false` if no key is before `horizon`.
     #[inline(always)]
     fn step(&self, horizon: u64) -> bool {
         let first = self.tree.earliest();
@@ -246,7 +167,7 @@ impl Inner {
         true
     }
 
-    /// What is different for each CPU that is about to run, on a machine that is not plain.
+    /// On a machine that is not plain, prepares what differs between CPUs before `cpu` runs.
     #[inline(never)]
     fn prepare_slow(&self, cpu: usize) {
         self.prices.run_on(cpu);
@@ -254,7 +175,7 @@ impl Inner {
             .set(if self.ceremonial { NO_CPU } else { cpu_id(cpu) });
     }
 
-    /// From outside a run: runs until `done`, which others will make true.
+    /// Runs the machine, from outside a run, for as long as `busy` returns true.
     pub(crate) fn run_while(&self, busy: impl Fn() -> bool) {
         self.outside.set(false);
         while busy() {
@@ -266,30 +187,33 @@ impl Inner {
         self.step_outside();
     }
 
-    /// Ends a run: from now on the machine is a bystander.
+    /// Ends a run: from now on the caller is a bystander.
     pub(crate) fn step_outside(&self) {
         self.outside.set(true);
         self.local.set(NO_CPU);
         self.limit.set(0);
         self.deadline.set(0);
-        self.reached.set(self.reached.get().max(self.last_time()));
+        self.run
+            .reached
+            .set(self.run.reached.get().max(self.last_time()));
         self.cur.set(0);
     }
 
     pub(crate) fn stop(&self) {
-        self.halt.set(true);
-        // Whoever runs leaves at its next order point or spend.
+        self.run.halt.set(true);
+        // The running CPU leaves at its next order point or spend.
         self.limit.set(0);
         self.deadline.set(0);
     }
 
-    /// A number larger than all before.
+    /// A number larger than all that were returned before.
     pub(crate) fn next_sequence(&self) -> u64 {
         self.sequence.set(self.sequence.get() + 1);
         self.sequence.get()
     }
 
-    /// The earliest clock of what is left to do, or the latest of all when nothing is.
+    /// The time of the earliest key, but not after the last running CPU's clock. If nothing is left
+    /// to do, the latest clock of all CPUs.
     pub(crate) fn last_time(&self) -> u64 {
         match self.tree.earliest() {
             NEVER => self
@@ -302,14 +226,14 @@ impl Inner {
         }
     }
 
-    /// Whether unfinished tasks are being dropped.
+    /// Returns whether unfinished tasks are being dropped.
     pub(crate) fn is_ending(&self) -> bool {
-        self.ending.get()
+        self.run.ending.get()
     }
 
-    /// Ends what was left unfinished, so that the handles on its stacks are dropped.
+    /// Ends all unfinished tasks, so that the handles on their stacks are dropped.
     pub(crate) fn end(&self) {
-        self.ending.set(true);
+        self.run.ending.set(true);
         self.outside.set(true);
         for task in (0..self.tasks.len()).map(|id| self.tasks.get(id)) {
             task.end();

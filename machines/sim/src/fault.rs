@@ -1,6 +1,6 @@
-//! What goes wrong on purpose: stalls, late timers, migrations, CPUs that go away.
+//! Injected faults: stalls, late timers, migrations, CPUs that go away.
 //!
-//! Each CPU draws from a stream of its own for this, so turning one fault on changes what the
+//! Each CPU draws its faults from a stream of its own, so turning one fault on changes what the
 //! program meets but not what the program draws.
 
 use std::cell::Cell;
@@ -10,19 +10,18 @@ use plimsoll_mm::units::CpuId;
 use rand::Rng;
 
 use crate::cpu::{Cpu, Waits};
-use crate::engine::Inner;
-use crate::handle::Sim;
 use crate::random::{around, below};
 use crate::record::bump;
+use crate::state::{Inner, Sim};
 
 impl Sim {
-    /// Takes `cpu` away or gives it back.
+    /// Takes `cpu` offline or online.
     ///
-    /// A CPU that goes offline loses its deferred jobs; one that runs is finished. Its tasks move
-    /// to other CPUs once they are neither pinned nor hold a sleeping lock.
+    /// A CPU that goes offline loses its deferred jobs; a job that is running is finished. Its
+    /// tasks move to other CPUs once they are neither pinned nor hold a sleeping lock.
     ///
     /// # Panics
-    /// When the last CPU with tasks on it goes offline.
+    /// If the last online CPU goes offline while it has tasks.
     pub fn set_online(&self, cpu: CpuId, online: bool) {
         self.0.order();
         let index = cpu.index();
@@ -41,7 +40,8 @@ impl Sim {
         let asleep = state.sleepers.take().into_sorted_vec();
         let now = self.0.now();
         let awake = std::collections::VecDeque::into_iter(move_on).map(|id| (now, id));
-        // Sorted by descending `Reverse`: latest first; sequence numbers keep the order.
+        // Sorted by `Reverse`, so the latest comes first. `rev` and new sequence numbers keep the
+        // order of time.
         let asleep = asleep
             .into_iter()
             .rev()
@@ -52,7 +52,7 @@ impl Sim {
         self.0.alert(index, now);
     }
 
-    /// Whether `cpu` is online.
+    /// Returns whether `cpu` is online.
     #[must_use]
     pub fn is_online(&self, cpu: CpuId) -> bool {
         self.0.cpus[cpu.index()].online.get()
@@ -60,7 +60,7 @@ impl Sim {
 }
 
 impl Inner {
-    /// Sets each CPU's first stall and migration.
+    /// Draws each CPU's first stall and first migration.
     pub(crate) fn arm_faults(&self) {
         for cpu in &self.cpus {
             self.rearm(cpu, &cpu.stall_at, self.options.faults.stall_every.0);
@@ -68,7 +68,7 @@ impl Inner {
         }
     }
 
-    /// Stalls the running CPU if its time has come.
+    /// Stalls the running CPU if a stall is due.
     pub(crate) fn stall(&self, cpu: &Cpu) {
         if cpu.stall_at.get() <= self.clock.get() {
             let faults = &self.options.faults;
@@ -78,7 +78,8 @@ impl Inner {
         }
     }
 
-    /// Moves the running task if its time has come.
+    /// Moves the running task to a random CPU if a migration is due. Returns whether the task
+    /// moved.
     pub(crate) fn random_migration(&self, cpu: &Cpu) -> bool {
         if cpu.migrate_at.get() > self.clock.get() {
             return false;
@@ -92,7 +93,7 @@ impl Inner {
         true
     }
 
-    /// How many jiffies a timer is late.
+    /// The random number of jiffies by which a timer is late.
     pub(crate) fn timer_delay(&self) -> u64 {
         match self.options.faults.timer_late_jiffies {
             0 => 0,
@@ -100,7 +101,7 @@ impl Inner {
         }
     }
 
-    /// Lets a random few nanoseconds pass and returns the running CPU's key.
+    /// Lets a random number of nanoseconds pass, and returns the running CPU's key.
     #[cold]
     pub(crate) fn jitter(&self) -> u64 {
         let cpu = self.cpu();
@@ -113,7 +114,7 @@ impl Inner {
         crate::tree::key(self.clock.get(), self.cur.get())
     }
 
-    /// Draws the next time of a fault of `cpu`, which runs, that happens every `mean_ns`.
+    /// Draws the next time of a fault on `cpu`, which is running. The mean interval is `mean_ns`.
     fn rearm(&self, cpu: &Cpu, at: &Cell<u64>, mean_ns: u64) {
         if mean_ns > 0 {
             at.set(self.clock.get() + around(&mut cpu.fault_rng.borrow_mut(), mean_ns));

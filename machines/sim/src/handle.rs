@@ -1,7 +1,7 @@
-//! The handle on a simulated machine: making one, running it, and what it calls back.
+//! The handle on a simulated machine: making a machine, running it, and setting its callbacks.
 //!
-//! Handles are counted. Coroutines hold one each; when only theirs are left nobody can resume
-//! them, and the last other handle unwinds what they left unfinished.
+//! Handles are counted. Each coroutine holds one. When only those are left, no caller can resume
+//! the coroutines any more, so the last other handle unwinds all that they left unfinished.
 
 use std::any::Any;
 use std::fmt;
@@ -12,39 +12,34 @@ use plimsoll_mm::event::Event;
 use plimsoll_mm::machine::Job;
 use plimsoll_mm::units::{CpuId, Nanos};
 
-use crate::engine::Inner;
+use crate::cpu::NOBODY;
+use crate::cpu_rng::CpuRng;
 use crate::options::SimOptions;
 use crate::profile::Profile;
-use crate::random::CpuRng;
+use crate::state::{Inner, Sim};
 use crate::stats::Stats;
 use crate::tree::{NEVER, TIME_MAX_NS, key};
 
-/// A simulated machine; a cheap handle, all of which are the same machine.
-///
-/// What a machine keeps, handlers and observers, must not own a handle on it: neither would ever
-/// be dropped.
-pub struct Sim(pub(crate) Rc<Inner>);
-
 impl Sim {
-    /// The machine of `profile` with `options`.
+    /// Makes the machine of `profile` with `options`.
     ///
     /// # Panics
-    /// With more than 4096 CPUs.
+    /// If the profile has more than 4096 CPUs.
     #[must_use]
     pub fn new(profile: &Profile, options: SimOptions) -> Self {
         Self(Inner::new(profile, options))
     }
 
-    /// Runs until every task that is not a daemon has ended, or [`Sim::stop`].
+    /// Runs until every task that is not a daemon has ended, or until [`Sim::stop`].
     ///
     /// # Panics
-    /// When a task panics, naming the seed; when tasks wait and nothing will wake them.
+    /// If a task panics; the message names the seed. If tasks wait and nothing will wake them.
     pub fn run(&self) {
-        if self.0.live.get() > 0 {
+        if self.0.run.live.get() > 0 {
             self.drive(NEVER);
-            let stuck = self.0.live.get();
+            let stuck = self.0.run.live.get();
             assert!(
-                stuck == 0 || self.0.halt.get(),
+                stuck == 0 || self.0.run.halt.get(),
                 "deadlock: {stuck} tasks wait and nothing will wake them; seed {}",
                 self.seed()
             );
@@ -54,12 +49,12 @@ impl Sim {
     /// Runs all that happens before `at`, or until [`Sim::stop`].
     ///
     /// # Panics
-    /// When a task panics, naming the seed.
+    /// If a task panics; the message names the seed.
     pub fn run_until(&self, at: Nanos) {
         assert!(at.0 < TIME_MAX_NS, "virtual time ends after 26 days");
         self.drive(key(at.0, 0));
-        if !self.0.halt.get() {
-            self.0.reached.set(self.0.reached.get().max(at.0));
+        if !self.0.run.halt.get() {
+            self.0.run.reached.set(self.0.run.reached.get().max(at.0));
         }
     }
 
@@ -68,13 +63,13 @@ impl Sim {
         self.0.stop();
     }
 
-    /// How many tasks have not ended, without daemons.
+    /// Number of tasks that have not ended, without daemons.
     #[must_use]
     pub fn live_tasks(&self) -> u32 {
-        self.0.live.get()
+        self.0.run.live.get()
     }
 
-    /// Where every random stream of this run started.
+    /// The seed of every random stream of this run.
     #[must_use]
     pub fn seed(&self) -> u64 {
         self.0.options.seed
@@ -86,32 +81,41 @@ impl Sim {
         CpuRng(self)
     }
 
-    /// What has been counted so far.
+    /// The task that runs on this CPU, kernel work included; `None` if the CPU is idle.
+    #[must_use]
+    pub fn this_task(&self) -> Option<u32> {
+        let task = self.0.cpu().current.get();
+        (task != NOBODY).then_some(task)
+    }
+
+    /// All that has been counted so far.
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.0.stats()
     }
 
-    /// Calls `observer` for each event from now on but those of single pages, which are as many
-    /// as everything else together and more. It must not change the machine.
+    /// Calls `observer` for each event from now on, except for events of single pages, which
+    /// outnumber all others together. The observer must not change the machine.
     pub fn observe(&self, observer: impl FnMut(&Self, CpuId, Nanos, &Event) + 'static) {
-        self.0.observers.borrow_mut().push(Box::new(observer));
-        self.0.observed.set(true);
+        self.0.hooks.observers.borrow_mut().push(Box::new(observer));
+        self.0.hooks.observed.set(true);
     }
 
-    /// Tells every observer of single pages too.
+    /// Shows events of single pages to every observer too.
     pub fn observe_pages(&self) {
-        self.0.pages_observed.set(true);
+        self.0.hooks.pages_observed.set(true);
     }
 
-    /// Calls `handler` for each job, on its CPU, as kernel work; replaces the previous one.
+    /// Calls `handler` for each job, on the job's CPU, as kernel work. Replaces the previous
+    /// handler.
     pub fn on_job(&self, handler: impl Fn(&Self, Job) + 'static) {
-        *self.0.on_job.borrow_mut() = Some(Rc::new(handler));
+        *self.0.hooks.on_job.borrow_mut() = Some(Rc::new(handler));
     }
 
-    /// Calls `handler` on each CPU that runs out of work, as kernel work; replaces the previous.
+    /// Calls `handler` on each CPU that runs out of work, as kernel work. Replaces the previous
+    /// handler.
     pub fn on_idle(&self, handler: impl Fn(&Self) + 'static) {
-        *self.0.on_idle.borrow_mut() = Some(Rc::new(handler));
+        *self.0.hooks.on_idle.borrow_mut() = Some(Rc::new(handler));
     }
 
     fn drive(&self, horizon: u64) {
@@ -119,8 +123,8 @@ impl Sim {
             self.0.outside.get(),
             "a run is not started from inside a run"
         );
-        self.0.halt.set(false);
-        self.0.awaits_tasks.set(horizon == NEVER);
+        self.0.run.halt.set(false);
+        self.0.run.awaits_tasks.set(horizon == NEVER);
         self.0.outside.set(false);
         let outcome = catch_unwind(AssertUnwindSafe(|| self.0.run_loop(horizon)));
         let (cpu, at) = (self.0.cur.get(), self.0.clock.get());
@@ -143,10 +147,10 @@ impl Clone for Sim {
 
 impl Drop for Sim {
     fn drop(&mut self) {
-        // Each coroutine holds one handle. When only theirs are left besides this one, nobody can
-        // resume them any more.
+        // Each coroutine holds one handle. When only those are left besides this one, no caller can
+        // resume the coroutines any more.
         let inner = &self.0;
-        if !inner.ending.get() && Rc::strong_count(inner) == inner.residents.get() + 1 {
+        if !inner.run.ending.get() && Rc::strong_count(inner) == inner.run.residents.get() + 1 {
             inner.end();
         }
     }
@@ -162,7 +166,7 @@ impl fmt::Debug for Sim {
     }
 }
 
-/// The message of a panic, if it is words.
+/// The message of a panic, if the payload is text.
 fn words_of(payload: &(dyn Any + Send)) -> Option<&str> {
     payload
         .downcast_ref::<&str>()

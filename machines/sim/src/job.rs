@@ -1,8 +1,8 @@
 //! Work deferred to a CPU, and the timers that bring it.
 //!
 //! Each CPU has one slot per kind of job: not deferred, waiting for a time, or waiting for its
-//! turn. A job never runs twice at once on its CPU; one that comes due while it runs waits. An
-//! expired timer queues its job; the job runs before ordinary tasks at the next preemption point.
+//! turn. A job never runs twice at once on its CPU: if it comes due while it runs, it waits. An
+//! expired timer queues its job, which runs before ordinary tasks at the next preemption point.
 
 use std::cmp::Reverse;
 
@@ -12,9 +12,8 @@ use plimsoll_mm::units::{CpuId, Jiffies, Nanos};
 use plimsoll_mm::wheel::Wheel;
 
 use crate::cpu::{Cpu, Waits};
-use crate::engine::Inner;
-use crate::handle::Sim;
 use crate::record::{JOB, bump};
+use crate::state::{Inner, Sim};
 use crate::tree::TIME_MAX_NS;
 
 impl Inner {
@@ -48,7 +47,8 @@ impl Inner {
         } else {
             idle
         });
-        // Even at once it is a time: a CPU that is behind must not start it before it was sent.
+        // Even a job that is due now waits for a time: a CPU whose clock is behind must not start
+        // it before it was sent.
         slot.waits.set(Waits::Until(at));
         if !cpu.is_idle() || slot.idle.get() == WhenIdle::Wake {
             self.alert(target, at);
@@ -86,7 +86,8 @@ impl Inner {
         }
     }
 
-    /// Queues what has come due on the running CPU, for the price of one interrupt.
+    /// Queues the jobs and tasks that have come due on the running CPU, for the price of one
+    /// interrupt.
     pub(crate) fn fire_timers(&self, cpu: &Cpu) {
         let now = self.clock.get();
         let mut fired = false;
@@ -125,7 +126,7 @@ impl Sim {
         let cpu = self.0.cur.get();
         bump(&self.0.record.jobs_run[job as usize]);
         self.0.record.fold(self.0.now(), cpu, JOB | job as u64);
-        let handler = self.0.on_job.borrow().clone();
+        let handler = self.0.hooks.on_job.borrow().clone();
         if let Some(handler) = handler {
             handler(self, job);
         }

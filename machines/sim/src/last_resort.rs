@@ -15,19 +15,20 @@ thread_local! {
     static KEPT: RefCell<BTreeMap<u64, Rc<Ask>>> = const { RefCell::new(BTreeMap::new()) };
 }
 
-/// Where on its thread something is kept.
+/// A key to a function that is kept on one thread.
 struct Kept {
     thread: ThreadId,
     key: u64,
 }
 
-/// A last resort that asks `ask`, which is kept on this thread: a simulated machine never leaves it.
+/// A last resort that calls `ask`. The closure is kept on this thread, which a simulated machine
+/// never leaves.
 ///
-/// What `ask` holds lives as long as the page allocator: what has a share in that one must be held
-/// weakly.
+/// The values that `ask` captures live as long as the page allocator. A value that owns a share of
+/// the allocator must be captured weakly.
 ///
 /// # Panics
-/// Asked on another thread.
+/// If the last resort is called on another thread.
 pub fn last_resort(
     ask: impl Fn(&Sim, &PageAllocator<Sim>, Request) -> Relief + 'static,
 ) -> Box<dyn LastResort<Sim>> {
@@ -55,7 +56,7 @@ impl LastResort<Sim> for Kept {
 impl Drop for Kept {
     fn drop(&mut self) {
         if thread::current().id() == self.thread {
-            // The thread may be ending, and have forgotten all of them.
+            // The thread may be ending, and its kept functions may be gone already.
             let forgotten = KEPT.try_with(|kept| kept.borrow_mut().remove(&self.key));
             drop(forgotten);
         }

@@ -10,19 +10,19 @@ use plimsoll_mm::site::Work;
 use plimsoll_mm::units::CpuId;
 use rand::Rng;
 
-use crate::handle::Sim;
 use crate::options::SimOptions;
 use crate::profile::Profile;
+use crate::state::Sim;
 
-/// Bodies start within this many nanoseconds of each other.
+/// Bodies start at most this many nanoseconds apart.
 const START_SPREAD_NS: u32 = 2_000;
-/// Each ordered step is late by up to this, so that seeds give different interleavings.
+/// Each ordered step is late by up to this many nanoseconds, so that seeds interleave differently.
 const JITTER_NS: u32 = 300;
 
-/// Runs `law` once per seed: body `i` on CPU `i`, all at random distances.
+/// Runs `law` once per seed: body `i` on CPU `i`, with random distances between the bodies.
 ///
 /// # Panics
-/// When the law is broken, naming the law and the seed.
+/// If the law is broken; the message names the law and the seed.
 pub fn run_law<S: 'static>(law: &Law<Sim, S>, profile: &Profile, seeds: Range<u64>) {
     for seed in seeds {
         if let Err(payload) = catch_unwind(AssertUnwindSafe(|| run_once(law, profile, seed))) {
@@ -38,8 +38,8 @@ fn run_once<S: 'static>(law: &Law<Sim, S>, profile: &Profile, seed: u64) {
     let options = SimOptions {
         seed,
         jitter_ns: JITTER_NS,
-        // Half of the runs put per-CPU words in order too: what a remote CPU does in two steps can
-        // then be seen in between.
+        // Half of the runs order per-CPU words too, so that the state between two steps of a remote
+        // CPU can be seen.
         strict: seed % 2 == 1,
         ..SimOptions::default()
     };

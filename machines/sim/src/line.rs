@@ -1,8 +1,8 @@
 //! A simulated cache line, and the integers in it.
 //!
-//! Whoever writes fetches the line from its owner, and writers wait for each other: a hot line is
-//! a queue. Readers share until the next write. A `Relaxed` load is not an order point: it returns
-//! what the host has got to, and pays only for fetching the line.
+//! A writer fetches the line from its owner, and writers wait for each other: a hot line is a
+//! queue. Readers share the line until the next write. A `Relaxed` load is not an order point: it
+//! returns the value that the host has computed so far, and pays only for fetching the line.
 
 use std::cell::{Cell, OnceCell};
 use std::fmt;
@@ -11,20 +11,19 @@ use std::sync::atomic::Ordering;
 use plimsoll_mm::machine::{LINE_WORDS, Line};
 use plimsoll_mm::units::CpuId;
 
-use crate::engine::Inner;
-use crate::handle::Sim;
 use crate::record::WORD;
+use crate::state::{Inner, Sim};
 use crate::tree::time_of;
 
-/// Who has a line.
+/// The CPUs that have a line.
 pub(crate) struct LineState {
-    /// Who wrote it last.
+    /// The CPU that wrote the line last.
     owner: Cell<usize>,
-    /// When the line arrives where it is going.
+    /// The time at which the line arrives where it is going.
     busy_until: Cell<u64>,
-    /// Who read it last since then, if not the owner.
+    /// The CPU that read the line last since then, if not the owner.
     reader: Cell<Option<usize>>,
-    /// Who has a copy besides the owner; made when somebody reads.
+    /// A bit for each CPU that has a copy besides the owner; made at the first read.
     sharers: OnceCell<Box<[Cell<u64>]>>,
 }
 
@@ -47,7 +46,8 @@ impl LineState {
         }
         let index = sim.cur.get();
         sim.record.fold(time_of(mine), index, WORD);
-        // Copies elsewhere are called back: as far as the line itself, or as the last reader.
+        // Copies elsewhere are called back. If this CPU owns the line, that takes as long as the
+        // way to the last reader, otherwise as long as the way to the owner.
         let from = match (self.owner.get(), self.reader.take()) {
             (owner, Some(reader)) if owner == index => reader,
             (owner, _) => owner,
@@ -66,7 +66,7 @@ impl LineState {
         }
     }
 
-    /// Before a load.
+    /// Accounts for a load, before its value is read.
     #[inline]
     pub(crate) fn read(&self, sim: &Inner, order: Ordering) {
         if order != Ordering::Relaxed || sim.options.strict {
@@ -97,7 +97,7 @@ impl LineState {
 }
 
 impl Inner {
-    /// Counts a line that moves, and says what that takes.
+    /// Counts a line that moves, and returns the price in nanoseconds.
     #[inline]
     fn fetch(&self, from: usize, to: usize) -> u64 {
         let distance = self.prices.distance(from, to);
@@ -105,10 +105,10 @@ impl Inner {
         u64::from(self.prices.transfer_ns[distance as usize])
     }
 
-    /// Counts the line of a lock, if it moves.
+    /// Counts the line of a lock if the line moves.
     pub(crate) fn count_line(&self, from: CpuId, to: CpuId) {
         if from == to {
-            return; // Two tasks of one CPU.
+            return; // The lock passes between two tasks of one CPU.
         }
         let distance = self.prices.distance(from.index(), to.index());
         self.record.line_moved(distance);

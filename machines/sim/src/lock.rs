@@ -11,9 +11,8 @@ use plimsoll_mm::site::{LockClass, Site};
 use plimsoll_mm::units::CpuId;
 
 use crate::contend::{Queue, Section};
-use crate::engine::Inner;
-use crate::handle::Sim;
 use crate::record::LOCK;
+use crate::state::{Inner, Sim};
 use crate::tree::time_of;
 
 /// A queued spinlock, or a mutex if its class sleeps, in virtual time.
@@ -65,7 +64,7 @@ impl<T> Lock<Sim, T> for SimLock<T> {
 }
 
 impl Queue {
-    /// Takes the lock in turn if it is free then.
+    /// Takes the lock if it is free when the caller's turn comes.
     #[inline]
     pub(crate) fn try_acquire(&self, sim: &Inner, site: Site) -> Option<Section> {
         let mine = sim.order();
@@ -80,7 +79,8 @@ impl Queue {
 }
 
 impl Sim {
-    /// Looks at a lock's value from outside a run; runs on while a stopped task holds it.
+    /// Looks at a lock's value from outside a run. If a stopped task holds the lock, runs the
+    /// machine until it is released.
     #[cold]
     pub(crate) fn look_from_outside<T, R>(
         &self,

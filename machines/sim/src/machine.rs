@@ -1,5 +1,7 @@
 //! The simulated machine as the memory manager sees it.
 
+use std::rc::Rc;
+
 use plimsoll_mm::event::Event;
 use plimsoll_mm::machine::{Due, Job, JobState, Machine, WhenIdle};
 use plimsoll_mm::site::{LockClass, Work};
@@ -7,11 +9,11 @@ use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{CpuId, Hz, Nanos, Pages};
 
 use crate::cpu_lock::SimCpuLock;
-use crate::handle::Sim;
 use crate::line::SimLine;
 use crate::lock::SimLock;
 use crate::once::SimOnce;
 use crate::rw_lock::SimRwLock;
+use crate::state::Sim;
 use crate::tags::SimTags;
 use crate::word::{SimField, SimLocalWord, SimWord};
 
@@ -65,7 +67,8 @@ impl Machine for Sim {
     }
 
     fn tags(&self, pages: Pages) -> SimTags {
-        SimTags::new(pages)
+        let strict = self.0.options.strict;
+        SimTags::new(pages, strict.then(|| Rc::downgrade(&self.0)))
     }
 
     fn line(&self) -> SimLine {

@@ -1,4 +1,5 @@
-//! A value that is set once. It costs nothing: the pointer to it is read with its owner.
+//! A value that is set once. Reading it costs nothing, because its pointer is read together with
+//! its owner.
 
 use std::cell::OnceCell;
 

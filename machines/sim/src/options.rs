@@ -1,31 +1,31 @@
-//! What a run depends on besides its machine profile and its tasks.
+//! The inputs of a run besides its machine profile and its tasks.
 
 use plimsoll_mm::units::Nanos;
 
-/// Choices of one run. [`SimOptions::default`] is what experiments use.
+/// The options of one run. Experiments use [`SimOptions::default`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SimOptions {
-    /// Where every random stream starts.
+    /// The seed of every random stream.
     pub seed: u64,
-    /// How locks are simulated.
+    /// The lock model: how locks are simulated.
     pub lock_model: LockModel,
-    /// Whether accesses that normally run ahead wait their turn as well: owner accesses of per-CPU
-    /// locks, relaxed loads, per-CPU words. Slower, and free of causality slips.
+    /// If true, accesses that normally run ahead wait for their turn as well: owner accesses of
+    /// per-CPU locks, relaxed loads, per-CPU words, tags of pages. Slower, and free of causality slips.
     pub strict: bool,
-    /// How long a task runs while others want its CPU.
+    /// The time that a task runs while other tasks want its CPU.
     pub slice: Nanos,
-    /// How far a CPU runs ahead on short local work before it lets earlier CPUs go first.
+    /// The time that a CPU runs ahead on short local work before it lets earlier CPUs go first.
     pub run_ahead: Nanos,
-    /// The most random nanoseconds added before each ordered step: shakes interleavings.
+    /// The most random nanoseconds added before each ordered step, to vary interleavings.
     pub jitter_ns: u32,
-    /// Address space of one task's stack; only touched pages take memory.
+    /// Bytes of address space for one task's stack; only touched pages take memory.
     pub stack_bytes: usize,
-    /// In percent, how many of the wheel's timers fire a jiffy late because their CPU's tick came
-    /// before the CPU that keeps time had counted it; at most 50, never on CPU 0, which keeps time.
-    /// A Linux 6.12 booted with 64 and 72 CPUs in an emulator shows 18 to 25. On real hardware
-    /// nobody has measured it, so it is 0 unless a run asks for it.
+    /// The percentage of the wheel's timers that fire a jiffy late because their CPU's tick came
+    /// before the CPU that keeps time had counted it. At most 50, and never on CPU 0, which keeps
+    /// time. A Linux 6.12 booted with 64 and 72 CPUs in an emulator shows 18 to 25. No measurement
+    /// on real hardware is known, so the default is 0.
     pub late_ticks_percent: u32,
-    /// What goes wrong on purpose.
+    /// The faults to inject.
     pub faults: Faults,
 }
 
@@ -45,25 +45,25 @@ impl Default for SimOptions {
     }
 }
 
-/// How locks are simulated. Both give the same results.
+/// The ways to simulate locks. Both give the same results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LockModel {
-    /// Who acquires computes when it may start and runs its section ahead; only a section that
-    /// waits for something inside makes others park.
+    /// The CPU that acquires a lock computes when it may start, and runs its section ahead. Other
+    /// CPUs park only for a section that waits for something inside.
     RunAhead,
     /// Every release is an ordered step and wakes the next waiter.
     ReleaseEvent,
 }
 
-/// What goes wrong on purpose. Intervals are means in virtual time per CPU; zero is never.
+/// The faults to inject. Intervals are means in virtual time per CPU; zero means never.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
-    /// Between two stalls of a CPU.
+    /// The mean time between two stalls of a CPU.
     pub stall_every: Nanos,
-    /// How long a stall takes.
+    /// The length of a stall.
     pub stall_for: Nanos,
-    /// Between two migrations of whatever task runs on a CPU.
+    /// The mean time between two forced migrations of the tasks that run on a CPU.
     pub migrate_every: Nanos,
-    /// The most jiffies a timer-wheel timer is late beyond the wheel's own rounding.
+    /// The most jiffies by which a timer-wheel timer is late, beyond the wheel's own rounding.
     pub timer_late_jiffies: u64,
 }

@@ -1,8 +1,8 @@
-//! What each step costs: the profile's prices laid out for fast lookup.
+//! The price of each step: the profile's prices laid out for fast lookup.
 //!
-//! What a CPU does alone has a price of its speed. Of these prices only those of the CPU that runs
-//! are looked up; whoever lets another run puts its prices there first. Where all CPUs are alike
-//! nobody has to.
+//! The price of a step that a CPU does alone depends on the CPU's speed. Only the prices of the
+//! running CPU are looked up. The engine puts them in place before it runs another CPU; where all
+//! CPUs are alike, it never has to.
 
 use std::cell::Cell;
 
@@ -12,36 +12,36 @@ use plimsoll_mm::units::CpuId;
 
 use crate::profile::Costs;
 
-/// Bits of a place for the core; the LLC is above.
+/// The low bits of a place, which hold the core; the LLC is above them.
 const CORE_BITS: u32 = 16;
-/// Bits of a place for core and LLC; the socket is above.
+/// The low bits of a place, which hold core and LLC; the socket is above them.
 const LLC_BITS: u32 = 32;
 
-/// Prices and places.
+/// The prices of steps, and the places of CPUs.
 pub(crate) struct Prices {
-    /// These three are those of the CPU that runs.
+    /// These are the prices of the running CPU, in this field and the next two.
     work_ns: [Cell<u32>; Work::ALL.len()],
     lock_own_ns: Cell<u32>,
     word_own_ns: Cell<u32>,
     pub(crate) lock_remote_extra_ns: u32,
     pub(crate) lock_handover_extra_ns: u32,
     pub(crate) transfer_ns: [u32; 5],
-    /// Socket, LLC and core of each CPU in one number: the highest bit in which two differ says
-    /// how far apart they are.
+    /// Socket, LLC and core of each CPU in one number. The highest bit in which two numbers differ
+    /// tells the distance of the CPUs.
     places: Box<[u64]>,
-    /// What steps cost at each speed there is, without repeats.
+    /// The costs at each speed that occurs, without repeats.
     at_speeds: Box<[Costs]>,
-    /// Which of these each CPU pays; empty if all CPUs are alike.
+    /// The index of each CPU's costs in `at_speeds`; empty if all CPUs are alike.
     speeds: Box<[usize]>,
-    /// Which of these the CPU that runs pays.
+    /// The index of the running CPU's costs.
     speed: Cell<usize>,
 }
 
 impl Prices {
-    /// The prices of a machine, with those of CPU 0 in front.
+    /// The prices of a machine, with those of CPU 0 in place.
     ///
     /// # Panics
-    /// If some CPUs have a speed and others none.
+    /// If some CPUs have a speed and others have none.
     pub(crate) fn new(costs: &Costs, topology: &Topology, speed_percent: &[u32]) -> Self {
         let pack = |cpu: CpuId| {
             let place = topology.place(cpu);
@@ -70,30 +70,30 @@ impl Prices {
         prices
     }
 
-    /// Once `work` on the CPU that runs.
+    /// The price of doing `work` once on the running CPU, in nanoseconds.
     #[inline(always)]
     pub(crate) fn work(&self, work: Work) -> u64 {
         u64::from(self.work_ns[work as usize].get())
     }
 
-    /// Taking and giving back a lock that the CPU that runs has.
+    /// The price of taking and releasing a lock that the running CPU had last, in nanoseconds.
     #[inline(always)]
     pub(crate) fn lock_own(&self) -> u64 {
         u64::from(self.lock_own_ns.get())
     }
 
-    /// Changing a word that the CPU that runs has.
+    /// The price of changing a word whose line the running CPU owns, in nanoseconds.
     #[inline(always)]
     pub(crate) fn word_own(&self) -> u64 {
         u64::from(self.word_own_ns.get())
     }
 
-    /// Whether no CPU needs prices of its own.
+    /// Returns whether all CPUs have the same prices.
     pub(crate) fn are_alike(&self) -> bool {
         self.speeds.is_empty()
     }
 
-    /// From now on `cpu` runs.
+    /// Puts the prices of `cpu` in place, which runs from now on.
     #[inline]
     pub(crate) fn run_on(&self, cpu: usize) {
         if let Some(speed) = self.speeds.get(cpu)
@@ -113,10 +113,12 @@ impl Prices {
         self.speed.set(speed);
     }
 
-    /// Moving a dirty line from one CPU to another, its memory being near `home`.
+    /// The price of moving a dirty line from one CPU to another if its memory is near `home`, in
+    /// nanoseconds.
     ///
-    /// Two caches of a socket that is not the line's home ask the home socket who has it, and pay
-    /// as if they were on different sockets. Within one last-level cache nobody is asked.
+    /// Two caches of a socket that is not the line's home ask the home socket for the owner, and
+    /// pay as if they were on different sockets. Within one last-level cache there is no such
+    /// request.
     #[inline]
     pub(crate) fn transfer_home(&self, from: usize, to: usize, home: usize) -> u64 {
         let mut distance = self.distance(from, to);
@@ -126,7 +128,7 @@ impl Prices {
         u64::from(self.transfer_ns[distance as usize])
     }
 
-    /// How far apart two CPUs are.
+    /// The distance of two CPUs.
     #[inline]
     pub(crate) fn distance(&self, from: usize, to: usize) -> Distance {
         let differ = self.places[from] ^ self.places[to];
@@ -144,7 +146,7 @@ impl Prices {
     }
 }
 
-/// The costs at each speed of `speed_percent`, and which of them each CPU pays.
+/// The costs at each speed of `speed_percent`, and for each CPU the index of the costs it pays.
 fn by_speed(
     costs: &Costs,
     topology: &Topology,

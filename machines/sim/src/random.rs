@@ -3,15 +3,10 @@
 //! A stream is a function of the run's seed, the CPU and the purpose, so a draw on one CPU never
 //! shifts another's numbers, and faults never shift the program's.
 
-use std::convert::Infallible;
-
-use plimsoll_mm::units::CpuId;
-use rand::{Rng, SeedableRng, TryRng};
+use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use crate::handle::Sim;
-
-/// What a stream is for.
+/// The use of a stream.
 #[derive(Clone, Copy)]
 pub(crate) enum Purpose {
     Program = 0,
@@ -26,46 +21,18 @@ pub(crate) fn stream(seed: u64, cpu: usize, purpose: Purpose) -> Xoshiro256PlusP
     Xoshiro256PlusPlus::seed_from_u64(mixed ^ (lane + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15))
 }
 
-/// The random stream of the CPU the caller runs on, at each draw.
-#[derive(Debug)]
-pub struct CpuRng<'sim>(pub(crate) &'sim Sim);
-
-impl TryRng for CpuRng<'_> {
-    type Error = Infallible;
-
-    fn try_next_u32(&mut self) -> Result<u32, Infallible> {
-        Ok(self.0.0.cpu().rng.borrow_mut().next_u32())
-    }
-
-    fn try_next_u64(&mut self) -> Result<u64, Infallible> {
-        Ok(self.0.0.cpu().rng.borrow_mut().next_u64())
-    }
-
-    fn try_fill_bytes(&mut self, bytes: &mut [u8]) -> Result<(), Infallible> {
-        self.0.0.cpu().rng.borrow_mut().fill_bytes(bytes);
-        Ok(())
-    }
-}
-
-/// A draw with mean `mean_ns`, at least 1.
+/// A random number with mean `mean_ns`, at least 1.
 pub(crate) fn around(rng: &mut Xoshiro256PlusPlus, mean_ns: u64) -> u64 {
     1 + rng.next_u64() % (2 * mean_ns)
 }
 
-/// A CPU number below `cpus`.
+/// A random CPU number below `cpus`.
 pub(crate) fn below(rng: &mut Xoshiro256PlusPlus, cpus: usize) -> usize {
     let drawn = rng.next_u64() % cpus as u64;
     usize::try_from(drawn).expect("smaller than a usize")
 }
 
-/// The id of the `index`-th CPU.
-#[inline]
-#[expect(clippy::cast_possible_truncation, reason = "at most 4096 CPUs")]
-pub(crate) const fn cpu_id(index: usize) -> CpuId {
-    CpuId(index as u32)
-}
-
-/// A draw that depends on nothing but the seed, a tick and a lane.
+/// A random number that depends only on the seed, a tick and a lane.
 pub(crate) fn of_tick(seed: u64, tick: u64, lane: u64) -> u64 {
     let of = |state: u64| Xoshiro256PlusPlus::seed_from_u64(state).next_u64();
     of(of(of(seed) ^ tick) ^ lane)

@@ -1,33 +1,30 @@
-//! Counting while the machine runs.
+//! The counters of a running machine.
 //!
-//! Cells only: counting never waits and changes nothing that the simulation looks at. The run's
-//! hash is a sum of mixed events, so it says what happened when and where, but not in which order
-//! the host got to it: running ahead and waiting for each release give the same hash.
+//! They are plain cells: counting never waits, and changes nothing that the simulation looks at.
+//! The run's hash is a sum of mixed events. So it depends on what happened when and where, but not
+//! on the order in which the host got there: running ahead and waiting for each release give the
+//! same hash.
 
 use std::cell::Cell;
 
-use plimsoll_mm::event::{Changed, Event};
 use plimsoll_mm::machine::Job;
 use plimsoll_mm::site::{LockClass, Site, Work};
 use plimsoll_mm::topology::Distance;
 use plimsoll_mm::units::Nanos;
 
-use crate::engine::Inner;
-use crate::handle::Sim;
-use crate::random::cpu_id;
-use crate::stats::{CpuWaits, HIST_BINS, LockStats, LongestWait, Stats};
+use crate::stats::{HIST_BINS, LockStats, LongestWait};
 
-/// Event kinds in the hash, one per constant; the low bits say more.
+/// Event kinds in the hash; the low bits carry details.
 pub(crate) const LOCK: u64 = 0x100;
 pub(crate) const WORD: u64 = 0x200;
 pub(crate) const JOB: u64 = 0x300;
 pub(crate) const MIGRATE: u64 = 0x400;
-const EMIT: u64 = 0x500;
+pub(crate) const EMIT: u64 = 0x500;
 
-/// See the file's header.
+/// The counters and the hash of a machine.
 pub(crate) struct Record {
-    hash: Cell<u64>,
-    hashed: Cell<u64>,
+    pub(crate) hash: Cell<u64>,
+    pub(crate) hashed: Cell<u64>,
     pub(crate) work_ns: [Cell<u64>; Work::ALL.len()],
     pub(crate) jobs_run: [Cell<u64>; Job::ALL.len()],
     pub(crate) jobs_ignored: Cell<u64>,
@@ -37,14 +34,14 @@ pub(crate) struct Record {
     pub(crate) migrations: Cell<u64>,
     pub(crate) slips: Cell<u64>,
     pub(crate) stalls: Cell<u64>,
-    lines: [Cell<u64>; 5],
-    /// Holds in which no time passed: nearly all of a per-CPU lock. Apart from the rest, so that
-    /// they are in one line.
+    pub(crate) lines: [Cell<u64>; 5],
+    /// Number of holds in which no time passed, as in nearly all of a per-CPU lock. They are kept
+    /// apart from the rest, so that they are in one cache line.
     instant: [[Cell<u64>; Site::ALL.len()]; LockClass::ALL.len()],
     locks: [[LockCells; Site::ALL.len()]; LockClass::ALL.len()],
 }
 
-/// [`LockStats`] while counting.
+/// The counters from which [`LockStats`] are made.
 pub(crate) struct LockCells {
     acquisitions: Cell<u64>,
     hold_total: Cell<u64>,
@@ -89,13 +86,13 @@ impl Record {
         bump(&self.hashed);
     }
 
-    /// Counts a cache line that moved so far.
+    /// Counts a cache line that moved over `distance`.
     #[inline]
     pub(crate) fn line_moved(&self, distance: Distance) {
         bump(&self.lines[distance as usize]);
     }
 
-    /// One hold ended.
+    /// Counts a hold that has ended.
     #[inline(always)]
     pub(crate) fn held(&self, class: LockClass, site: Site, hold_ns: u64) {
         if hold_ns == 0 {
@@ -105,7 +102,7 @@ impl Record {
         }
     }
 
-    fn lock_stats(&self, class: LockClass, site: Site) -> LockStats {
+    pub(crate) fn lock_stats(&self, class: LockClass, site: Site) -> LockStats {
         let mut stats = self.lock(class, site).stats();
         let instant = self.instant[class as usize][site as usize].get();
         stats.acquisitions += instant;
@@ -135,7 +132,7 @@ impl LockCells {
         }
     }
 
-    /// One hold ended.
+    /// Counts a hold that has ended.
     #[inline]
     fn held(&self, hold_ns: u64) {
         bump(&self.acquisitions);
@@ -144,12 +141,12 @@ impl LockCells {
         bump(&self.hold_hist[bin(hold_ns)]);
     }
 
-    /// One attempt gave up.
+    /// Counts an attempt that gave up.
     pub(crate) fn gave_up(&self) {
         bump(&self.failed_tries);
     }
 
-    /// One wait ended; `traced` says whether `perf` would show it.
+    /// Counts a wait that has ended; `traced` says whether `perf` would show it.
     pub(crate) fn waited(&self, wait: LongestWait, traced: bool) {
         bump(&self.contentions);
         if traced {
@@ -182,129 +179,7 @@ impl LockCells {
     }
 }
 
-impl Inner {
-    pub(crate) fn stats(&self) -> Stats {
-        let record = &self.record;
-        let waits = |class: LockClass| {
-            let of = |cpu: &crate::cpu::Cpu| CpuWaits {
-                total: Nanos(cpu.wait_total_ns[class as usize].get()),
-                max: Nanos(cpu.wait_max_ns[class as usize].get()),
-            };
-            self.cpus.iter().map(of).collect()
-        };
-        let locks = |class: LockClass| {
-            let of = |site| record.lock_stats(class, site);
-            Site::ALL.into_iter().map(of).collect()
-        };
-        Stats {
-            now: Nanos(self.now()),
-            hash: record.hash.get(),
-            hashed_events: record.hashed.get(),
-            resumptions: self.epoch.get(),
-            work_ns: record.work_ns.each_ref().map(Cell::get),
-            jobs_run: record.jobs_run.each_ref().map(Cell::get),
-            jobs_ignored: record.jobs_ignored.get(),
-            wakeups: record.wakeups.get(),
-            context_switches: record.context_switches.get(),
-            preemptions: record.preemptions.get(),
-            migrations: record.migrations.get(),
-            causality_slips: record.slips.get(),
-            stalls: record.stalls.get(),
-            lines: record.lines.each_ref().map(Cell::get),
-            locks: LockClass::ALL.into_iter().map(locks).collect(),
-            cpu_waits: LockClass::ALL.into_iter().map(waits).collect(),
-        }
-    }
-}
-
-impl Sim {
-    /// Hashes a slow-path event and tells observers.
-    #[inline]
-    pub(crate) fn note(&self, event: Event) {
-        // Made anew by a closure, so that the event of a page is not stored where nobody looks.
-        match event {
-            Event::PageAlloc { pfn, order } => {
-                if self.0.pages_observed.get() {
-                    self.tell(|| Event::PageAlloc { pfn, order });
-                }
-            }
-            Event::PageFree { pfn, order } => {
-                if self.0.pages_observed.get() {
-                    self.tell(|| Event::PageFree { pfn, order });
-                }
-            }
-            Event::ZoneLocked { pfn, order, listed } => {
-                if self.0.pages_observed.get() {
-                    self.tell(|| Event::ZoneLocked { pfn, order, listed });
-                }
-            }
-            Event::PcpuDrain { pfn, order } => {
-                if self.0.pages_observed.get() {
-                    self.tell(|| Event::PcpuDrain { pfn, order });
-                }
-            }
-            other => self.note_slow(other),
-        }
-    }
-
-    fn note_slow(&self, event: Event) {
-        let (now, cpu) = (self.0.now(), self.0.cur.get());
-        self.0.record.fold(now, cpu, EMIT | kind_of(event));
-        if self.0.observed.get() {
-            self.tell(|| event);
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn tell(&self, event: impl FnOnce() -> Event) {
-        let event = event();
-        // Taken out so that an observer may look at the machine.
-        let mut observers = self.0.observers.take();
-        let (cpu, at) = (cpu_id(self.0.cur.get()), Nanos(self.0.now()));
-        for observer in &mut observers {
-            observer(self, cpu, at, &event);
-        }
-        observers.append(&mut self.0.observers.borrow_mut());
-        self.0.observers.replace(observers);
-    }
-}
-
-/// What an event is, and how much of it there was.
-fn kind_of(event: Event) -> u64 {
-    match event {
-        Event::PageAlloc { .. }
-        | Event::PageFree { .. }
-        | Event::ZoneLocked { .. }
-        | Event::PcpuDrain { .. } => 0,
-        Event::ZoneHold {
-            zone,
-            site,
-            pages,
-            blocks,
-            ..
-        } => {
-            let size = u64::from(pages.0) << 24 ^ u64::from(blocks) << 44;
-            1 ^ (site as u64) << 4 ^ u64::from(zone) << 12 ^ size
-        }
-        Event::Refresh { changed, decayed } => {
-            2 ^ u64::from(changed == Changed::Yes) << 4 ^ u64::from(decayed.0) << 24
-        }
-        Event::Kick { cpu } => 3 ^ u64::from(cpu.0) << 24,
-        Event::OutOfMemory { order } => 4 ^ u64::from(order.get()) << 4,
-        Event::OomKill(process) => 8 ^ u64::from(process.0) << 4,
-        Event::MarkVictim(process) => 9 ^ u64::from(process.0) << 4,
-        Event::WakeReaper(process) => 10 ^ u64::from(process.0) << 4,
-        Event::StartTaskReaping(process) => 11 ^ u64::from(process.0) << 4,
-        Event::FinishTaskReaping(process) => 12 ^ u64::from(process.0) << 4,
-        Event::SkipTaskReaping(process) => 13 ^ u64::from(process.0) << 4,
-        Event::Begin(phase) => 6 ^ (phase as u64) << 4,
-        Event::End(phase) => 7 ^ (phase as u64) << 4,
-        Event::PageSplit { pfn, order } => 5 ^ u64::from(order.get()) << 4 ^ u64::from(pfn.0) << 24,
-    }
-}
-
-/// The histogram bin of a span.
+/// The histogram bin of a time span.
 #[inline]
 fn bin(span_ns: u64) -> usize {
     ((u64::BITS - span_ns.leading_zeros()) as usize).min(HIST_BINS - 1)

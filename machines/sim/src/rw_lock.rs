@@ -10,12 +10,12 @@ use plimsoll_mm::machine::RwLock;
 use plimsoll_mm::site::{LockClass, Site};
 use plimsoll_mm::units::CpuId;
 
-use crate::handle::Sim;
 use crate::rw_queue::{Killed, Role, RwQueue};
+use crate::state::Sim;
 
 /// A lock that readers share and writers do not, in virtual time.
 ///
-/// Waiters leave their CPU to others. Those inside stay on their CPU, though they may be preempted,
+/// A waiting task gives up its CPU. A task inside stays on its CPU, though it may be preempted,
 /// sleep, and wait for other locks.
 pub struct SimRwLock<T> {
     queue: RwQueue,
@@ -24,7 +24,7 @@ pub struct SimRwLock<T> {
 
 impl<T> SimRwLock<T> {
     /// # Panics
-    /// When `class` does not sleep.
+    /// If `class` does not sleep.
     pub(crate) fn new(class: LockClass, home: CpuId, value: T) -> Self {
         Self {
             queue: RwQueue::new(class, home),
@@ -32,7 +32,7 @@ impl<T> SimRwLock<T> {
         }
     }
 
-    /// From outside a run: runs on while a stopped task is in the way.
+    /// Runs the machine, from outside a run, while a stopped task is in the way.
     #[cold]
     fn step_in_from_outside(&self, sim: &Sim, role: Role) {
         if !sim.0.is_ending() {
@@ -116,7 +116,7 @@ impl<T> RwLock<Sim, T> for SimRwLock<T> {
         self.write_in_turn(sim, site, Some(&killed), f)
     }
 
-    /// Recorded as one acquisition and one hold, from the beginning of `first` to the end of `then`.
+    /// Recorded as one acquisition and one hold, from the start of `first` to the end of `then`.
     fn write_then_read<A, R>(
         &self,
         sim: &Sim,

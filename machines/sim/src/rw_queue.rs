@@ -1,15 +1,16 @@
-//! Who is inside a [`SimRwLock`](crate::SimRwLock) and who waits for it.
+//! The holders and waiters of a [`SimRwLock`](crate::SimRwLock).
 //!
-//! The count of readers is a word in one cache line, so readers too bring the line to themselves to
-//! get in and to get out. Half of its way is the request, which counts from then on; the other half
-//! brings the line back. Each of these is an order point: nobody runs ahead here, what the fields
-//! say is so at this time.
+//! The count of readers is a word in one cache line, so readers too have to bring the line to
+//! themselves to get in and to get out. The request is half of the line's way, and counts from then
+//! on; the other half brings the line back. Each of these steps is an order point. No CPU runs
+//! ahead here, so the fields describe the present time.
 //!
-//! Waiters are admitted in the order they came, by who leaves: a writer alone, or all readers up to
-//! the next writer. Who is admitted counts as inside at once, and begins when the hand-over has
-//! arrived. A waiter that may be killed also wakes by a timer, to look.
+//! Waiters are admitted by the task that leaves, in the order in which they came: a writer alone,
+//! or all readers up to the next writer. An admitted waiter counts as inside at once, and begins
+//! when the hand-over has arrived. A waiter that may be killed also wakes by a timer, to test
+//! whether it was.
 //!
-//! Invariant: admitted waiters, whose start is known, precede those who still wait.
+//! Invariant: admitted waiters, whose start is known, precede those that still wait.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -18,8 +19,8 @@ use plimsoll_mm::site::{LockClass, Site};
 use plimsoll_mm::units::{CpuId, Jiffies, Nanos};
 
 use crate::cpu::NOBODY;
-use crate::engine::Inner;
 use crate::record::LOCK;
+use crate::state::Inner;
 use crate::stats::LongestWait;
 use crate::tree::time_of;
 use crate::wait::Access;
@@ -30,52 +31,52 @@ const UNKNOWN: u64 = u64::MAX;
 /// Marks a reader's acquisition in the hash.
 const SHARED: u64 = 0x80;
 
-/// What somebody wants to do inside.
+/// The way in which a task uses the lock.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
     Reader,
     Writer,
 }
 
-/// How a waiter learns that it was killed; nothing if it cannot be.
+/// The test by which a waiter learns that it was killed; `None` if it cannot be.
 pub(crate) type Killed<'a> = Option<&'a dyn Fn() -> bool>;
 
 /// A lock that readers share, without its value.
 pub(crate) struct RwQueue {
-    /// Readers inside or admitted.
+    /// Number of readers that are inside or admitted.
     readers: Cell<u32>,
     /// The task that is inside or admitted to write, or [`NOBODY`].
     writer: Cell<u32>,
     /// The CPU whose request got to the lock's line last: it has the line or will get it.
     line: Cell<CpuId>,
-    /// Who was let in last.
+    /// The CPU and site that were let in last.
     holder: Cell<(CpuId, Site)>,
     home: CpuId,
     pub(crate) class: LockClass,
     waiters: RefCell<VecDeque<Waiter>>,
 }
 
-/// Somebody who did not get in at once.
+/// A task that did not get in at once.
 struct Waiter {
     role: Role,
     start: u64,
     cpu: CpuId,
     task: u32,
     site: Site,
-    /// Wakes by itself to look whether it was killed.
+    /// True if the waiter wakes by itself to test whether it was killed.
     looks: bool,
 }
 
 /// A request that has reached the lock's line.
 struct Request {
     asked: u64,
-    /// The line was here all the time.
+    /// True if the line was here all the time.
     own: bool,
-    /// What is left of the line's way.
+    /// The rest of the line's way, in nanoseconds.
     rest_ns: u64,
 }
 
-/// One stay inside.
+/// One stay of a task inside the lock.
 pub(crate) struct Stay {
     site: Site,
     start: u64,
@@ -95,7 +96,7 @@ impl RwQueue {
         }
     }
 
-    /// Gets in, in turn; `None` if it was killed meanwhile.
+    /// Gets in, in turn. Returns `None` if the task was killed meanwhile.
     pub(crate) fn acquire(
         &self,
         sim: &Inner,
@@ -142,7 +143,7 @@ impl RwQueue {
         stays.set(stays.get() - 1);
     }
 
-    /// A writer goes on as a reader, and readers that wait behind it join.
+    /// Turns the writer into a reader, and lets in the readers that wait right behind it.
     pub(crate) fn downgrade(&self, sim: &Inner) {
         let request = self.request(sim);
         self.bring(sim, &request);
@@ -151,27 +152,27 @@ impl RwQueue {
         self.admit(sim);
     }
 
-    /// Whether somebody waits to write. A relaxed load: no order point.
+    /// Returns whether a task waits to write. Like a relaxed load, this is not an order point.
     pub(crate) fn writer_waits(&self) -> bool {
         let waiters = self.waiters.borrow();
         let mut waiting = waiters.iter().rev().take_while(|it| it.start == UNKNOWN);
         waiting.any(|it| it.role == Role::Writer)
     }
 
-    /// Whether those inside or admitted keep somebody out who comes to do `role`.
+    /// Returns whether the tasks inside or admitted exclude a new one in `role`.
     #[inline]
     pub(crate) fn is_taken_for(&self, role: Role) -> bool {
         self.writer.get() != NOBODY || role == Role::Writer && self.readers.get() > 0
     }
 
-    /// Whether somebody who comes now to do `role` gets in at once.
+    /// Returns whether a task that comes now in `role` gets in at once.
     fn admits(&self, role: Role) -> bool {
         let waiters = self.waiters.borrow();
         let waited_for = waiters.back().is_some_and(|last| last.start == UNKNOWN);
         !waited_for && !self.is_taken_for(role)
     }
 
-    /// Asks for the lock's line; others go first until the request is there.
+    /// Asks for the lock's line. CPUs with earlier keys go first until the request has arrived.
     fn request(&self, sim: &Inner) -> Request {
         let asked = time_of(sim.order());
         let (line, this) = (self.line.get(), sim.this_cpu());
@@ -193,7 +194,7 @@ impl RwQueue {
         }
     }
 
-    /// Waits until the line is here.
+    /// Waits until the line has arrived.
     fn bring(&self, sim: &Inner, request: &Request) {
         sim.clock.set(sim.clock.get() + request.rest_ns);
     }
@@ -227,7 +228,7 @@ impl RwQueue {
         }
     }
 
-    /// The stay of the running task, which was let in.
+    /// Begins the stay of the running task, which was let in.
     fn begin(sim: &Inner, site: Site) -> Stay {
         let stays = &sim.tasks.get(sim.cpu().current.get()).stays;
         stays.set(stays.get() + 1);
@@ -237,7 +238,7 @@ impl RwQueue {
         }
     }
 
-    /// The same after a wait.
+    /// [`RwQueue::begin`] after a wait, which is recorded.
     fn begin_late(
         &self,
         sim: &Inner,
@@ -261,7 +262,8 @@ impl RwQueue {
         stay
     }
 
-    /// Queues until admitted. Returns who was let in last when it came; `None` if it was killed.
+    /// Queues until admitted. Returns the CPU and site that were let in last when the task came, or
+    /// `None` if it was killed.
     #[inline(never)]
     fn wait(
         &self,
@@ -282,24 +284,24 @@ impl RwQueue {
         let is_killed = || {
             killed.is_some_and(|killed| {
                 let is_killed = killed();
-                // To look may take time: those go first who were earlier.
+                // The test may take time, so CPUs with earlier keys go first.
                 sim.order();
                 is_killed
             })
         };
-        // Ends when those before have left, or when it is killed.
+        // This ends when the tasks before have left, or when this task is killed.
         while self.start_of(task) == UNKNOWN {
             if is_killed() && self.withdraw(sim, task) {
                 return None;
             }
-            // It may have been admitted while it looked.
+            // The task may have been admitted during the test.
             if self.start_of(task) == UNKNOWN {
                 self.doze(sim, task, killed.is_some());
             }
         }
         let start = self.start_of(task);
         if sim.clock.get() < start {
-            // It was up to look when it was admitted.
+            // The task was awake to test when it was admitted.
             sim.sleep_until(start);
         }
         self.remove(task);
@@ -311,7 +313,7 @@ impl RwQueue {
         Some(blocker)
     }
 
-    /// Sleeps until admitted, or for a tick at most if it `looks`.
+    /// Sleeps until admitted, or for at most a tick if the waiter `looks`.
     fn doze(&self, sim: &Inner, task: u32, looks: bool) {
         if looks {
             let tick_ns = sim.hz.nanos(Jiffies(1)).0;
@@ -321,7 +323,7 @@ impl RwQueue {
         sim.order();
     }
 
-    /// Stops waiting, unless it has been admitted by then. Returns whether it did.
+    /// Stops waiting, unless the task has been admitted by then. Returns whether it stopped.
     fn withdraw(&self, sim: &Inner, task: u32) -> bool {
         let request = self.request(sim);
         self.bring(sim, &request);
@@ -329,7 +331,7 @@ impl RwQueue {
             return false;
         }
         self.remove(task);
-        // It may have been the writer that kept readers out.
+        // This task may have been the writer that kept readers waiting.
         self.admit(sim);
         true
     }
@@ -344,7 +346,7 @@ impl RwQueue {
         self.waiters.borrow_mut().retain(|it| it.task != task);
     }
 
-    /// Stops being inside, and lets in whose turn it is.
+    /// Leaves the lock, and admits the next waiters.
     fn get_out(&self, sim: &Inner, role: Role) {
         let request = self.request(sim);
         self.bring(sim, &request);
@@ -355,7 +357,7 @@ impl RwQueue {
         self.admit(sim);
     }
 
-    /// Lets in the first who wait, as far as they may be inside together with who is.
+    /// Admits waiters from the front while they are compatible with the holders.
     fn admit(&self, sim: &Inner) {
         let (this, home) = (sim.this_cpu(), self.home.index());
         let mut waiters = self.waiters.borrow_mut();
@@ -373,7 +375,7 @@ impl RwQueue {
                 + u64::from(sim.prices.lock_handover_extra_ns);
             self.line.set(next.cpu);
             self.holder.set((next.cpu, next.site));
-            // Who looks by itself and is not asleep now will see that it was admitted.
+            // A waiter that wakes by itself, and is awake now, will see that it was admitted.
             if !next.looks || sim.forget_sleeper(next.task) {
                 sim.wake_at(next.task, next.start);
             }

@@ -1,15 +1,14 @@
-//! Local work, and what may interrupt it.
+//! Local work, and the events that may interrupt it.
 //!
-//! `spend` adds to the clock and compares with one deadline. Past it, unless the CPU is pinned,
-//! the CPU looks up: timers fire, kernel work and slices preempt, faults strike. A long spend
-//! waits in the tree for its end, so that what others send arrives in the middle of it.
+//! `spend` adds to the clock and compares it with one deadline. Past that, unless the CPU is
+//! pinned, the CPU looks up: timers fire, kernel work and slices preempt, faults strike. A long
+//! spend waits in the tree for its end, so that what other CPUs send arrives in the middle of it.
 
 use plimsoll_mm::site::Work;
 
 use crate::cpu::Cpu;
-use crate::engine::Inner;
 use crate::record::bump;
-use crate::task::Kind;
+use crate::state::{Inner, Kind};
 use crate::tree::{TIME_MAX_NS, key};
 
 impl Inner {
@@ -26,7 +25,7 @@ impl Inner {
         total.set(total.get() + cost);
     }
 
-    /// The same without looking up: for work that cannot be preempted.
+    /// [`Inner::spend`] without looking up, for work that cannot be preempted.
     pub(crate) fn charge(&self, work: Work, n: u32) {
         if self.outside.get() {
             return;
@@ -52,7 +51,7 @@ impl Inner {
             return self.clock.set(self.clock.get() + cost);
         }
         let mut rest = cost;
-        // Ends because every turn either lets time pass or takes something off a queue.
+        // This ends because every turn either lets time pass or takes something off a queue.
         loop {
             rest -= self.pass(rest);
             let (now, reason) = (self.clock.get(), self.next_reason(self.cpu()));
@@ -66,7 +65,8 @@ impl Inner {
         }
     }
 
-    /// Lets up to `rest` pass, less if the CPU has to look up earlier. Returns how much did.
+    /// Lets up to `rest` nanoseconds pass, or fewer if the CPU has to look up earlier. Returns how
+    /// many passed.
     fn pass(&self, rest: u64) -> u64 {
         let index = self.cur.get();
         let cpu = &self.cpus[index];
@@ -83,7 +83,7 @@ impl Inner {
         self.clock.get() - now
     }
 
-    /// When the running, unpinned CPU must next look up.
+    /// The time at which the running, unpinned CPU next has to look up.
     fn next_reason(&self, cpu: &Cpu) -> u64 {
         let mut reason = cpu.looks_up_at();
         let task = self.tasks.get(cpu.current.get());
@@ -101,7 +101,7 @@ impl Inner {
         reason.min(cpu.stall_at.get())
     }
 
-    /// Does what has come due on the running, unpinned CPU.
+    /// Handles all that has come due on the running, unpinned CPU.
     fn look_up(&self) {
         let cpu = self.cpu();
         self.fire_timers(cpu);
@@ -121,7 +121,7 @@ impl Inner {
         }
         let sliced = self.clock.get() >= cpu.slice_end.get() && !cpu.ready.borrow().is_empty();
         if cpu.next_job().is_some() {
-            // Back at the front: kernel work does not cost a task its place.
+            // The task returns to the front of the queue: kernel work does not cost it its place.
             cpu.ready.borrow_mut().push_front(id);
         } else if sliced {
             cpu.ready.borrow_mut().push_back(id);

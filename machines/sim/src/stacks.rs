@@ -1,11 +1,11 @@
-//! How many stacks of tasks this process may have.
+//! The limit on the number of task stacks in this process.
 //!
-//! Each stack takes two mappings of the kernel's, its memory and its guard page, and Linux lets a process
-//! have `vm.max_map_count` of them. At that limit nothing can be mapped any more, not even memory to
-//! unwind: so stacks are counted, and one too many is refused while there is still room.
+//! Each stack takes two kernel mappings, its memory and its guard page, and Linux lets a process
+//! have `vm.max_map_count` mappings. At that limit nothing can be mapped any more, not even memory
+//! to unwind. So stacks are counted, and a stack too many is refused while there is still room.
 //!
-//! The refusal is a panic with a payload that says what to do, [`NoStack`]. It is raised without the
-//! panic hook: the embedder that catches it prints it.
+//! The refusal is a panic whose payload, [`NoStack`], says what to do. It bypasses the panic hook:
+//! the embedder that catches it prints it.
 
 use std::fmt;
 use std::panic;
@@ -13,20 +13,20 @@ use std::sync::OnceLock;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Mappings of one stack.
+/// Number of mappings of one stack.
 const MAPS_OF_A_STACK: usize = 2;
-/// Mappings that everything else in the process may take.
+/// Number of mappings left for everything else in the process.
 const MAPS_OF_OTHERS: usize = 4096;
 
-/// Stacks of all simulated machines of this process.
+/// Number of stacks of all simulated machines in this process.
 static LIVE: AtomicUsize = AtomicUsize::new(0);
 
-/// A task that has no stack: what a panic of [`Sim::spawn`](crate::Sim::spawn) carries then.
+/// The payload of a panic of [`Sim::spawn`](crate::Sim::spawn): the task has no stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoStack {
-    /// Stacks that there are already, or how many there may be, whichever is less.
+    /// Number of stacks that exist, or that may exist, whichever is less.
     pub stacks: usize,
-    /// How many mappings the kernel allows, if it says so.
+    /// The number of mappings that the kernel allows; `None` if it is not known.
     pub maps_max: Option<usize>,
 }
 
@@ -55,7 +55,7 @@ impl fmt::Display for NoStack {
 
 impl std::error::Error for NoStack {}
 
-/// Room for one stack.
+/// Room for one stack, given back when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Room(());
 
@@ -63,7 +63,7 @@ impl Room {
     /// Takes room for a stack.
     ///
     /// # Panics
-    /// With a [`NoStack`], if there is none.
+    /// With a [`NoStack`], if there is no room.
     pub(crate) fn take() -> Self {
         Self::take_of(&LIVE, maps_max()).unwrap_or_else(|why| why.raise())
     }
@@ -90,7 +90,7 @@ impl Drop for Room {
 }
 
 impl NoStack {
-    /// The kernel has refused although there seemed to be room.
+    /// The refusal after the kernel has refused although there seemed to be room.
     pub(crate) fn refused() -> Self {
         Self {
             stacks: LIVE.load(Relaxed),
@@ -98,13 +98,13 @@ impl NoStack {
         }
     }
 
-    /// Unwinds with this as the payload.
+    /// Unwinds with this value as the payload.
     pub(crate) fn raise(self) -> ! {
         panic::resume_unwind(Box::new(self))
     }
 }
 
-/// How many mappings the kernel allows a process, if it says so.
+/// The number of mappings that the kernel allows a process; `None` if it is not known.
 fn maps_max() -> Option<usize> {
     static MAX: OnceLock<Option<usize>> = OnceLock::new();
     *MAX.get_or_init(|| {

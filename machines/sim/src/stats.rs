@@ -1,4 +1,4 @@
-//! What a run has counted: plain data, equal for equal runs.
+//! The statistics of a run: plain data, equal for equal runs.
 
 use std::cmp::Reverse;
 
@@ -6,63 +6,66 @@ use plimsoll_mm::machine::Job;
 use plimsoll_mm::site::{LockClass, Site, Work};
 use plimsoll_mm::units::{CpuId, Nanos};
 
-/// Bins of a histogram: bin `b` counts spans whose binary length is `b`, that is 0, 1, 2–3, 4–7
-/// and so on nanoseconds; the last bin takes all that are longer.
+/// Number of bins of a histogram. Bin `b` counts spans whose binary length is `b`, that is 0, 1,
+/// 2–3, 4–7 and so on nanoseconds. The last bin counts all longer spans too.
 pub const HIST_BINS: usize = 40;
 
-/// All statistics of a machine. Two runs of the same inputs have equal ones.
+/// All statistics of a machine. Two runs with the same inputs have equal statistics.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stats {
-    /// How far the run got.
+    /// The virtual time that the run has reached.
     pub now: Nanos,
-    /// A hash over all ordered events with their time and CPU; the same wherever the run is
-    /// repeated, in whatever build.
+    /// A hash over all ordered events with their time and CPU. It is the same wherever the run is
+    /// repeated, in any build.
     pub hash: u64,
-    /// Events in the hash.
+    /// Number of events in the hash.
     pub hashed_events: u64,
-    /// Resumptions by the scheduler loop: host effort, not part of the simulated machine.
+    /// Number of resumptions by the scheduler loop: effort of the host, not part of the simulated
+    /// machine.
     pub resumptions: u64,
-    /// Virtual time spent per kind of work, indexed by `Work as usize`, all CPUs together.
+    /// Virtual time spent on each kind of work, indexed by `Work as usize`, over all CPUs.
     pub work_ns: [u64; Work::ALL.len()],
-    /// Jobs that ran, indexed by `Job as usize`.
+    /// Number of jobs that ran, indexed by `Job as usize`.
     pub jobs_run: [u64; Job::ALL.len()],
-    /// Jobs deferred to an offline CPU, and ignored.
+    /// Number of jobs that were ignored because they were deferred to an offline CPU.
     pub jobs_ignored: u64,
-    /// Times an idle CPU started to run.
+    /// Number of times an idle CPU started to run.
     pub wakeups: u64,
-    /// Times a task was switched to.
+    /// Number of times a CPU switched to a task.
     pub context_switches: u64,
-    /// Tasks that were taken off a CPU because their slice was over or kernel work came.
+    /// Number of times a task was taken off a CPU because its slice was over or kernel work came.
     pub preemptions: u64,
-    /// Tasks that changed CPU.
+    /// Number of times a task changed its CPU.
     pub migrations: u64,
-    /// Remote accesses to per-CPU data whose owner had run past them. Zero in strict mode.
+    /// Number of remote accesses to per-CPU data whose owner had run past them. Zero in strict
+    /// mode.
     pub causality_slips: u64,
-    /// Stalls injected.
+    /// Number of injected stalls.
     pub stalls: u64,
-    /// Cache lines of shared words and locks that moved between CPUs, indexed by
+    /// Number of cache lines of shared words and locks that moved between CPUs, indexed by
     /// `Distance as usize`.
     pub lines: [u64; 5],
-    /// Per lock class and call site, indexed by `LockClass as usize`, then `Site as usize`.
+    /// Statistics per lock class and call site, indexed by `LockClass as usize`, then `Site as
+    /// usize`.
     pub locks: Vec<Vec<LockStats>>,
     /// Waits per lock class and CPU, indexed by `LockClass as usize`, then CPU.
     pub cpu_waits: Vec<Vec<CpuWaits>>,
 }
 
 impl Stats {
-    /// Everything about locks of `class`.
+    /// The statistics of all locks of `class`.
     #[must_use]
     pub fn class(&self, class: LockClass) -> LockStats {
         LockStats::sum(&self.locks[class as usize])
     }
 
-    /// Everything about locks of `class` taken at `site`.
+    /// The statistics of locks of `class` taken at `site`.
     #[must_use]
     pub fn site(&self, class: LockClass, site: Site) -> &LockStats {
         &self.locks[class as usize][site as usize]
     }
 
-    /// How many CPUs waited at least once for longer than `wait` for a lock of `class`.
+    /// Number of CPUs that waited at least once for longer than `wait` for a lock of `class`.
     #[must_use]
     pub fn cpus_that_waited(&self, class: LockClass, wait: Nanos) -> usize {
         self.cpu_waits[class as usize]
@@ -72,25 +75,25 @@ impl Stats {
     }
 }
 
-/// Acquisitions, waits and holds.
+/// Acquisitions, waits and holds of locks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LockStats {
-    /// Times it was taken.
+    /// Number of times a lock was taken.
     pub acquisitions: u64,
-    /// Acquisitions that waited.
+    /// Number of acquisitions that waited.
     pub contentions: u64,
-    /// Contentions that `perf lock contention` would show: the first waiter of a queued spinlock
-    /// spins on the pending bit and is not traced.
+    /// Number of contentions that `perf lock contention` would show: the first waiter of a queued
+    /// spinlock spins on the pending bit and is not traced.
     pub perf_contentions: u64,
-    /// Attempts that gave up because somebody held it.
+    /// Number of attempts that gave up because the lock was taken.
     pub failed_tries: u64,
-    /// Sum of waits.
+    /// The sum of all waits.
     pub wait_total: Nanos,
     /// Log2 histogram of waits of contentions; see [`HIST_BINS`].
     pub wait_hist: [u64; HIST_BINS],
     /// The longest wait.
     pub wait_max: Option<LongestWait>,
-    /// Sum of holds.
+    /// The sum of all holds.
     pub hold_total: Nanos,
     /// The longest hold.
     pub hold_max: Nanos,
@@ -98,39 +101,39 @@ pub struct LockStats {
     pub hold_hist: [u64; HIST_BINS],
 }
 
-/// The longest wait, the first of equals.
+/// The longest wait; of equal waits the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LongestWait {
-    /// How long.
+    /// The length of the wait.
     pub wait: Nanos,
-    /// When it began.
+    /// The time at which the wait began.
     pub at: Nanos,
-    /// Who waited.
+    /// The CPU that waited.
     pub cpu: CpuId,
-    /// Who held the lock when the wait began.
+    /// The CPU that held the lock when the wait began.
     pub blocker: CpuId,
-    /// What the holder held it for.
+    /// The site at which that CPU had taken the lock.
     pub blocker_site: Site,
 }
 
-/// What one CPU waited for locks of one class.
+/// The waits of one CPU for locks of one class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CpuWaits {
-    /// Sum of waits.
+    /// The sum of all waits.
     pub total: Nanos,
-    /// The longest.
+    /// The longest wait.
     pub max: Nanos,
 }
 
 impl LongestWait {
-    /// Orders waits by length; of equals the earliest is first, then the lowest CPU.
+    /// Orders waits by length. Of equal waits the earliest ranks highest, then the lowest CPU.
     pub(crate) fn rank(&self) -> impl Ord + use<> {
         (self.wait, Reverse((self.at, self.cpu)))
     }
 }
 
 impl LockStats {
-    /// Nothing counted.
+    /// Statistics with nothing counted.
     #[must_use]
     pub const fn zero() -> Self {
         Self {
@@ -147,7 +150,7 @@ impl LockStats {
         }
     }
 
-    /// All of `parts` together.
+    /// The sum of all `parts`.
     #[must_use]
     pub fn sum(parts: &[Self]) -> Self {
         parts.iter().fold(Self::zero(), Self::plus)

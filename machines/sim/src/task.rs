@@ -1,69 +1,26 @@
-//! Tasks, and what a CPU does next.
+//! Tasks, and the choice of what a CPU does next.
 //!
 //! A task is a closure on a coroutine. Kernel work (jobs, the idle hook) borrows a coroutine from
-//! the same pool for as long as it runs, so a CPU that only does short kernel work owns no stack.
-//! A CPU prefers kernel work over tasks, and tasks in the order they became ready.
+//! the same pool for as long as it runs, so a CPU that only does short kernel work owns no stack. A
+//! CPU prefers kernel work to tasks, and takes tasks in the order in which they became ready.
 //!
-//! A task that wakes up always does so through its CPU's list of sleepers, whoever wakes it: so it
-//! never runs at a time before it was woken.
+//! A task that wakes up always does so through its CPU's list of sleepers, whichever CPU wakes it.
+//! So it never runs at a time before it was woken.
 
-use std::cell::{Cell, OnceCell};
 use std::cmp::Reverse;
-use std::fmt;
 
-use plimsoll_mm::machine::Job;
 use plimsoll_mm::site::Work;
 use plimsoll_mm::units::{CpuId, Nanos};
 
 use crate::coroutine::Fiber;
 use crate::cpu::{Cpu, NOBODY};
-use crate::engine::Inner;
-use crate::handle::Sim;
 use crate::record::{MIGRATE, bump};
+use crate::state::{Body, Inner, Kind, Sim, Task};
 use crate::tree::{NEVER, TIME_MAX_NS, key};
 
-/// The number of a task; numbers of ended tasks are used again.
+/// The number of a task. Numbers of ended tasks are used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TaskId(u32);
-
-/// A coroutine and what it is used for.
-#[derive(Default)]
-#[repr(C, align(64))]
-pub(crate) struct Task {
-    fiber: OnceCell<Fiber>,
-    pub(crate) cpu: Cell<usize>,
-    pub(crate) kind: Cell<Kind>,
-    /// Nested sections in which it must stay on its CPU though it may be preempted.
-    pub(crate) stays: Cell<u32>,
-    body: Cell<Option<Body>>,
-}
-
-/// What a coroutine runs.
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// Kernel work: not preempted, does not migrate.
-    #[default]
-    Kernel,
-    /// A task that a run waits for.
-    Program,
-    /// A task that a run does not wait for.
-    Daemon,
-}
-
-/// What a coroutine does next.
-enum Body {
-    Task(Box<dyn FnOnce(&Sim)>),
-    Job(Job),
-    Idle,
-}
-
-impl fmt::Debug for Task {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Task")
-            .field("cpu", &self.cpu)
-            .finish_non_exhaustive()
-    }
-}
 
 impl Sim {
     /// Starts a task on `cpu`. [`Sim::run`] waits for it.
@@ -71,7 +28,7 @@ impl Sim {
     /// # Panics
     /// With a [`NoStack`](crate::NoStack) if there is no room for its stack.
     pub fn spawn(&self, cpu: CpuId, body: impl FnOnce(&Self) + 'static) -> TaskId {
-        self.0.live.set(self.0.live.get() + 1);
+        self.0.run.live.set(self.0.run.live.get() + 1);
         self.start(cpu, Kind::Program, Box::new(body))
     }
 
@@ -87,28 +44,28 @@ impl Sim {
         TaskId(task)
     }
 
-    /// Lets other tasks have the CPU for `span`.
+    /// Gives the CPU to other tasks for `span`.
     ///
     /// # Panics
-    /// In a pinned section.
+    /// If the caller is in a pinned section.
     pub fn sleep(&self, span: Nanos) {
         self.sleep_until(Nanos(self.0.now() + span.0));
     }
 
-    /// Lets other tasks have the CPU until `at`.
+    /// Gives the CPU to other tasks until `at`.
     ///
     /// # Panics
-    /// In a pinned section.
+    /// If the caller is in a pinned section.
     pub fn sleep_until(&self, at: Nanos) {
         if !self.0.outside.get() {
             self.0.sleep_until(at.0);
         }
     }
 
-    /// Moves the calling task to `cpu`, or to another one if `cpu` is offline.
+    /// Moves the calling task to `cpu`, or to another CPU if `cpu` is offline.
     ///
     /// # Panics
-    /// In a pinned section, or in kernel work.
+    /// If the caller is in a pinned section, or is kernel work.
     pub fn migrate(&self, cpu: CpuId) {
         if !self.0.outside.get() && cpu.index() != self.0.cur.get() {
             self.0.migrate(cpu.index());
@@ -117,7 +74,7 @@ impl Sim {
 }
 
 impl Inner {
-    /// A coroutine for `body` on `cpu`.
+    /// A task that runs `body` on `cpu`, with a coroutine from the pool if there is one.
     fn task(&self, cpu: usize, kind: Kind, body: Body) -> u32 {
         let pooled = self.free.borrow_mut().pop();
         let id = pooled.unwrap_or_else(|| self.new_task());
@@ -140,7 +97,7 @@ impl Inner {
             let sim = &resident.0;
             let task = sim.0.tasks.get(id);
             task.fiber().enter(exit);
-            // Ends when the machine is dropped: then `finish` does not return.
+            // This ends when the machine is dropped: then `finish` does not return.
             loop {
                 sim.run_body(task);
                 sim.0.finish(id);
@@ -153,20 +110,21 @@ impl Inner {
         id
     }
 
-    /// The end of what a coroutine was used for: its CPU goes on, and it joins the pool.
+    /// Ends the present use of a coroutine: its CPU goes on, and the coroutine joins the pool.
     fn finish(&self, id: u32) {
         let task = self.tasks.get(id);
         self.free.borrow_mut().push(id);
         if task.kind.get() == Kind::Program {
-            self.live.set(self.live.get() - 1);
-            if self.live.get() == 0 && self.awaits_tasks.get() {
+            self.run.live.set(self.run.live.get() - 1);
+            if self.run.live.get() == 0 && self.run.awaits_tasks.get() {
                 self.stop();
             }
         }
         self.yield_to_next(task);
     }
 
-    /// Gives up the CPU: `task` has ended or is queued somewhere. Returns once it runs again.
+    /// Gives up the CPU, because `task` has ended or is queued somewhere. Returns once the task
+    /// runs again.
     pub(crate) fn yield_to_next(&self, task: &Task) {
         let cpu = self.cpu();
         debug_assert!(self.pins.get() == 0, "a pinned task keeps its CPU");
@@ -175,7 +133,7 @@ impl Inner {
         task.suspend();
     }
 
-    /// An idle CPU has something to do.
+    /// Makes an idle CPU choose what to do, because something has come up.
     pub(crate) fn wake_up(&self, cpu: &Cpu) {
         bump(&self.record.wakeups);
         self.choose_next(cpu);
@@ -208,7 +166,7 @@ impl Inner {
         self.tree.set(index, key(self.clock.get(), index));
     }
 
-    /// A coroutine for the kernel work that waits on this CPU, if any.
+    /// A task for the kernel work that waits on this CPU, if any.
     fn kernel_work(&self, cpu: &Cpu, index: usize) -> Option<u32> {
         if let Some(job) = cpu.next_job() {
             self.begin_job(cpu, job);
@@ -219,7 +177,7 @@ impl Inner {
             return None;
         }
         cpu.quiet.set(true);
-        let hooked = self.on_idle.borrow().is_some();
+        let hooked = self.hooks.on_idle.borrow().is_some();
         hooked.then(|| self.task(index, Kind::Kernel, Body::Idle))
     }
 
@@ -236,7 +194,7 @@ impl Inner {
         self.alert(cpu, at);
     }
 
-    /// Makes sure that `cpu` looks at its queues from `at` on.
+    /// Makes sure that `cpu` looks at its queues from time `at` on.
     pub(crate) fn alert(&self, cpu: usize, at: u64) {
         if cpu == self.cur.get() && !self.outside.get() {
             return self.deadline.set(self.deadline.get().min(at));
@@ -248,7 +206,7 @@ impl Inner {
         }
     }
 
-    /// Takes `task` out of the list of sleepers. Returns whether it was there.
+    /// Removes `task` from the list of sleepers. Returns whether it was there.
     pub(crate) fn forget_sleeper(&self, task: u32) -> bool {
         let cpu = &self.cpus[self.tasks.get(task).cpu.get()];
         let mut sleepers = cpu.sleepers.borrow_mut();
@@ -289,7 +247,8 @@ impl Inner {
         );
     }
 
-    /// Some online CPU, not `cpu`; a different one each time, so that movers spread.
+    /// An online CPU other than `cpu`; a different one each time, so that tasks which move spread
+    /// out.
     pub(crate) fn another_cpu(&self, cpu: usize) -> usize {
         let count = self.cpus.len();
         let offset = usize::try_from(self.next_sequence() % count as u64).expect("below count");
@@ -301,7 +260,7 @@ impl Inner {
 }
 
 impl Sim {
-    /// Runs what the coroutine was given.
+    /// Runs the work that the coroutine was given.
     fn run_body(&self, task: &Task) {
         match task
             .body
@@ -311,7 +270,7 @@ impl Sim {
             Body::Task(body) => body(self),
             Body::Job(job) => self.run_job(job),
             Body::Idle => {
-                let hook = self.0.on_idle.borrow().clone();
+                let hook = self.0.hooks.on_idle.borrow().clone();
                 if let Some(hook) = hook {
                     hook(self);
                 }
@@ -320,19 +279,19 @@ impl Sim {
     }
 }
 
-/// A handle on the stack of a coroutine; it does not keep the machine going.
+/// A handle on the stack of a coroutine, which does not keep the machine alive.
 struct Resident(Sim);
 
 impl Resident {
     fn new(sim: Sim) -> Self {
-        sim.0.residents.set(sim.0.residents.get() + 1);
+        sim.0.run.residents.set(sim.0.run.residents.get() + 1);
         Self(sim)
     }
 }
 
 impl Drop for Resident {
     fn drop(&mut self) {
-        let residents = &self.0.0.residents;
+        let residents = &self.0.0.run.residents;
         residents.set(residents.get() - 1);
     }
 }
@@ -354,12 +313,12 @@ impl Task {
         self.fiber().suspend();
     }
 
-    /// Whether it may run on another CPU.
+    /// Returns whether the task may run on another CPU.
     pub(crate) fn may_move(&self) -> bool {
         self.kind.get() != Kind::Kernel && self.stays.get() == 0
     }
 
-    /// Ends the coroutine for good. A task that was refused a stack has none.
+    /// Ends the coroutine for good. A task that was refused a stack has no coroutine.
     pub(crate) fn end(&self) {
         if let Some(fiber) = self.fiber.get() {
             fiber.end();

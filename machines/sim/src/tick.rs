@@ -1,16 +1,16 @@
 //! Ticks that come before they are counted.
 //!
-//! All CPUs tick at the same moment, and one of them, CPU 0 here, counts the jiffy. A CPU that
-//! gets to its wheel before that still reads the last jiffy, finds nothing due, and fires a tick
-//! later. Which CPUs are early is a matter of the tick: mostly none, at times all but the one that
+//! All CPUs tick at the same moment, and one of them, here CPU 0, counts the jiffy. A CPU that gets
+//! to its wheel before that still reads the last jiffy, finds nothing due, and fires a tick later.
+//! The early CPUs differ from tick to tick: mostly there are none, at times all but the one that
 //! counts. So each tick has a draw of its own: in twice the wanted share of the ticks some CPUs are
-//! early, and how many is spread evenly. A draw is a function of seed, tick and CPU, so it does not
-//! shift what the program or a fault draws.
+//! early, and their number is spread evenly. A draw is a function of seed, tick and CPU, so it does
+//! not shift what the program or a fault draws.
 
 use plimsoll_mm::units::Jiffies;
 
-use crate::engine::Inner;
 use crate::random;
+use crate::state::Inner;
 
 /// The CPU that counts the jiffies (Linux: `tick_do_timer_cpu`).
 const TIMEKEEPER: usize = 0;
@@ -19,7 +19,7 @@ const TIMEKEEPER: usize = 0;
 pub(crate) const PERCENT_MAX: u32 = 50;
 
 impl Inner {
-    /// Whether `cpu` comes to its wheel at `tick` before the tick is counted.
+    /// Returns whether `cpu` gets to its wheel at `tick` before the tick is counted.
     pub(crate) fn comes_before_its_count(&self, cpu: usize, tick: Jiffies) -> bool {
         let (seed, percent) = (self.options.seed, self.options.late_ticks_percent);
         percent > 0 && cpu != TIMEKEEPER && is_early(seed, percent, tick, cpu)
@@ -39,7 +39,7 @@ mod tests {
     const TICKS: u64 = 2000;
     const CPUS: usize = 64;
 
-    /// How many of the CPUs beside the one that counts are early at each tick.
+    /// For each tick, how many CPUs besides the one that counts are early.
     fn early(seed: u64, percent: u32) -> Vec<usize> {
         let at = |tick| {
             let cpus = 1..CPUS;

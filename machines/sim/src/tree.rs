@@ -1,19 +1,19 @@
-//! Who runs next: a binary winner tree over packed `(time, CPU)` keys.
+//! The choice of the next CPU: a binary winner tree over packed `(time, CPU)` keys.
 //!
-//! One leaf per CPU, [`NEVER`] where a CPU has nothing to do; every inner node is the smaller of
-//! its children, so the root is the next CPU. An update touches one path, without branches that
-//! depend on the keys. The leaf of the CPU that runs is stale until it stops: nobody reads it,
-//! because [`Tree::earliest_but`] skips it.
+//! There is one leaf per CPU, which is [`NEVER`] if the CPU has nothing to do. Every inner node is
+//! the smaller of its children, so the root is the next CPU. An update touches one path, without
+//! branches that depend on the keys. The leaf of the running CPU is stale until the CPU stops, and
+//! no code reads it, because [`Tree::earliest_but`] skips it.
 
 use std::cell::Cell;
 
 /// The key of a CPU that has nothing to do.
 pub(crate) const NEVER: u64 = u64::MAX;
-/// Low bits of a key that hold the CPU.
+/// Number of low bits of a key, which hold the CPU.
 const CPU_BITS: u32 = 12;
-/// How many CPUs a machine may have.
+/// The most CPUs of a machine.
 pub(crate) const CPUS_MAX: usize = 1 << CPU_BITS;
-/// Times stay below this, 26 days, so that a key never overflows.
+/// Times in nanoseconds stay below this, which is 26 days, so that a key never overflows.
 pub(crate) const TIME_MAX_NS: u64 = 1 << (63 - CPU_BITS);
 
 /// The key of `cpu` at `time_ns`: ordered by time, then by CPU.
@@ -35,12 +35,13 @@ pub(crate) const fn cpu_of(key: u64) -> usize {
     key as usize & (CPUS_MAX - 1)
 }
 
-/// Nodes of the largest tree. All trees have room for as many, so that an index needs no check.
+/// Number of nodes of the largest tree. All trees have room for as many, so that an index needs no
+/// check.
 const NODES: usize = 2 * CPUS_MAX;
 
-/// See the file's header.
+/// A binary winner tree over the keys of all CPUs.
 pub(crate) struct Tree {
-    /// Node 1 is the root, the children of `i` are `2i` and `2i + 1`.
+    /// Node 1 is the root; the children of `i` are `2i` and `2i + 1`.
     nodes: Box<[Cell<u64>; NODES]>,
     leaves: usize,
 }

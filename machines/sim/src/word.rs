@@ -1,6 +1,6 @@
 //! Simulated shared and per-CPU integers.
 //!
-//! A shared word is alone in its cache line; what that costs is in `line`.
+//! A shared word is alone in its cache line; the module `line` has the cost of that.
 
 use std::cell::Cell;
 use std::fmt;
@@ -8,8 +8,8 @@ use std::sync::atomic::Ordering;
 
 use plimsoll_mm::machine::{Field, LocalWord, Word};
 
-use crate::handle::Sim;
 use crate::line::LineState;
+use crate::state::Sim;
 
 /// A shared integer alone in its cache line, in virtual time.
 pub struct SimWord {
@@ -70,7 +70,8 @@ impl Word<Sim> for SimWord {
     }
 }
 
-/// An integer of one CPU, which costs nothing; what it is part of is priced as work.
+/// An integer of one CPU. Using it costs nothing, because the operation it is part of is priced as
+/// work.
 #[derive(Debug)]
 pub struct SimLocalWord {
     value: Cell<i64>,
@@ -118,7 +119,7 @@ impl LocalWord<Sim> for SimLocalWord {
     }
 }
 
-/// A plain integer; reading and writing it costs nothing.
+/// A plain integer. Reading and writing it costs nothing.
 #[derive(Debug)]
 pub struct SimField(Cell<u64>);
 

@@ -1,4 +1,5 @@
-//! What a virtual CPU takes of the host's memory. Alone in its process: it looks at all of it.
+//! The host memory that a virtual CPU takes. The test is alone in its program, because it measures
+//! the memory of the whole process.
 
 use plimsoll_sim::bench;
 

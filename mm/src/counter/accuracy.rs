@@ -1,4 +1,4 @@
-//! How far an approximate sum may be from the truth.
+//! The bounds within which an approximate sum differs from the truth.
 
 use core::cmp::Ordering;
 use core::iter::Sum;
@@ -6,20 +6,20 @@ use core::ops::Add;
 
 /// The bounds of an approximate sum: `precise − under ≤ approximate ≤ precise + over`.
 ///
-/// Those of several counters add up to those of their sum.
+/// The bounds of several counters add up to those of their sum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Accuracy {
-    /// How much the approximate sum may be too small.
+    /// By how much the approximate sum may be too small.
     pub under: u64,
-    /// How much it may be too large.
+    /// By how much the approximate sum may be too large.
     pub over: u64,
 }
 
 impl Accuracy {
-    /// Never wrong.
+    /// The accuracy of a sum that is never wrong.
     pub const EXACT: Self = Self { under: 0, over: 0 };
 
-    /// Where the precise sum is, given an approximate one.
+    /// Returns the range of the precise sum, given an approximate one.
     #[must_use]
     pub const fn range(self, approximate: i64) -> Range {
         Range {
@@ -28,7 +28,7 @@ impl Accuracy {
         }
     }
 
-    /// Whether `approximate` may be read of a counter whose precise sum is `precise`.
+    /// Returns whether a counter whose precise sum is `precise` may read as `approximate`.
     #[must_use]
     pub const fn allows(self, approximate: i64, precise: i64) -> bool {
         let range = self.range(approximate);
@@ -53,17 +53,17 @@ impl Sum for Accuracy {
     }
 }
 
-/// Where a sum is: at least `min`, at most `max`.
+/// The bounds of a sum: at least `min`, at most `max`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Range {
-    /// The least it can be.
+    /// The least the sum can be.
     pub min: i64,
-    /// The most it can be.
+    /// The most the sum can be.
     pub max: i64,
 }
 
 impl Range {
-    /// A sum that is known.
+    /// Returns the range of a sum that is known to be `value`.
     #[must_use]
     pub const fn exactly(value: i64) -> Self {
         Self {
@@ -72,19 +72,19 @@ impl Range {
         }
     }
 
-    /// How uncertain it is; 0 when it is known.
+    /// Returns the width of the range; 0 when the sum is known.
     #[must_use]
     pub const fn width(self) -> u64 {
         self.max.abs_diff(self.min)
     }
 
-    /// Whether the sum may be `value`.
+    /// Returns whether the sum may be `value`.
     #[must_use]
     pub const fn contains(self, value: i64) -> bool {
         self.min <= value && value <= self.max
     }
 
-    /// How a sum in this range compares with one in `other`: `Equal` unless every value of one is
+    /// Compares a sum in this range with one in `other`: `Equal` unless every value of one range is
     /// beyond every value of the other.
     #[must_use]
     pub const fn compare(self, other: Self) -> Ordering {

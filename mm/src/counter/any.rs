@@ -1,4 +1,4 @@
-//! Counters of whatever variant a design names.
+//! Counters of the variant that a design names.
 
 use alloc::sync::Arc;
 use core::cmp::Ordering;
@@ -12,7 +12,7 @@ use super::precise_totals;
 use super::{Area, Batch, Counters, Flat, Items, OneSidedTree, Shape, Shared, Tree};
 use crate::machine::Machine;
 
-/// How a design counts.
+/// The variant of counter that a design uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Counting {
     /// [`Shared`].
@@ -29,7 +29,7 @@ impl Counting {
     /// Every variant.
     pub const ALL: [Self; 4] = [Self::Shared, Self::Flat, Self::Tree, Self::OneSided];
 
-    /// As designs spell it.
+    /// Returns the variant's name, as designs spell it.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -40,10 +40,11 @@ impl Counting {
         }
     }
 
-    /// How many times cheaper many groups are summed by [`precise_totals`] than one after the other
-    /// in no particular order, where every CPU has added to each: for
+    /// Returns how many times cheaper it is to sum many groups by [`precise_totals`] than one after
+    /// the other in no particular order, where every CPU has added to each group: for
     /// [`Candidates::batch_gain`](crate::oom::Candidates::batch_gain). Measured by `plimsoll bench
-    /// oom`, all in the band and mixed in memory, less the cheap looks; 1 for what gains nothing.
+    /// oom` with all candidates in the band and mixed in memory, less the approximate sums. 1 for
+    /// variants that gain nothing.
     #[must_use]
     pub const fn batch_gain(self) -> u32 {
         match self {
@@ -53,7 +54,7 @@ impl Counting {
     }
 }
 
-/// What all groups of one width on a machine have in common.
+/// The parts that all groups of one width on a machine have in common.
 pub struct Plan<M: Machine> {
     counting: Counting,
     area: Arc<Area<M>>,
@@ -61,7 +62,8 @@ pub struct Plan<M: Machine> {
 }
 
 impl<M: Machine> Plan<M> {
-    /// Groups of `width` counters that count as `counting` says; trees pass `batch` at a time.
+    /// Makes a plan for groups of `width` counters of the variant `counting`; trees carry `batch`
+    /// at a time.
     ///
     /// # Errors
     /// [`InitError::Width`], and [`InitError::Cpus`] if the published tree has no table entry for
@@ -88,28 +90,28 @@ impl<M: Machine> Plan<M> {
         })
     }
 
-    /// How its groups count.
+    /// Returns the variant of its groups.
     #[must_use]
     pub fn counting(&self) -> Counting {
         self.counting
     }
 
-    /// The trees' shape.
+    /// Returns the shape of the trees.
     #[must_use]
     pub fn shape(&self) -> &Arc<Shape> {
         &self.shape
     }
 
-    /// The per-CPU memory.
+    /// Returns the per-CPU memory of the groups.
     #[must_use]
     pub fn area(&self) -> &Arc<Area<M>> {
         &self.area
     }
 
-    /// A group at 0.
+    /// Makes a group of counters at 0.
     ///
     /// # Errors
-    /// [`InitError::OutOfMemory`].
+    /// [`InitError::OutOfMemory`] if there is no memory.
     pub fn init_many(&self, machine: &M) -> Result<AnyCounters<M>, InitError> {
         let (area, shape) = (&self.area, &self.shape);
         Ok(match self.counting {
@@ -126,20 +128,20 @@ impl<M: Machine> Plan<M> {
     }
 }
 
-/// Counters of one of the variants.
+/// A group of counters of one of the variants.
 #[derive(Debug)]
 pub enum AnyCounters<M: Machine> {
     /// One shared line.
     Shared(Shared<M>),
-    /// Parts folded into a shared one.
+    /// A part per CPU, folded into a shared part.
     Flat(Flat<M>),
     /// The published tree.
     Tree(Tree<M>),
-    /// Our tree.
+    /// Our tree, which begins as one line.
     OneSided(OneSidedTree<M>),
 }
 
-/// Does the same on whatever variant it is.
+/// Evaluates one expression on the counters of any variant.
 macro_rules! each {
     ($any:expr, $counters:ident => $do:expr) => {
         match $any {
@@ -152,7 +154,7 @@ macro_rules! each {
 }
 
 impl<M: Machine> AnyCounters<M> {
-    /// Which variant it is.
+    /// Returns the group's variant.
     #[must_use]
     pub const fn counting(&self) -> Counting {
         match self {
@@ -163,8 +165,8 @@ impl<M: Machine> AnyCounters<M> {
         }
     }
 
-    /// Where its per-CPU memory is: groups of a plan that are summed in this order are read in the
-    /// order of memory. 0 if it has none.
+    /// Returns the position of the group's per-CPU memory; 0 if it has none. A caller that sums the
+    /// groups of a plan in this order reads them in the order of memory.
     pub fn position(&self) -> u64 {
         match self {
             Self::Shared(_) => 0,
@@ -174,7 +176,7 @@ impl<M: Machine> AnyCounters<M> {
         }
     }
 
-    /// In two parts, for whoever sums many.
+    /// Returns the group in two parts, for a caller that sums many groups.
     pub(super) fn parts(&self, machine: &M) -> Parts<'_, M> {
         match self {
             Self::Tree(tree) => tree.parts(machine),
@@ -187,7 +189,7 @@ impl<M: Machine> AnyCounters<M> {
         }
     }
 
-    /// Ends them and gives their per-CPU memory back.
+    /// Ends the counters and gives their per-CPU memory back.
     pub fn destroy_many(self, machine: &M) {
         match self {
             Self::Shared(_) => {}

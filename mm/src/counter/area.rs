@@ -1,8 +1,8 @@
 //! Per-CPU memory that groups of counters take and give back (Linux: the percpu allocator).
 //!
-//! Memory comes in chunks. In a chunk each CPU has a row, and each group a place in every row: so
-//! groups share the cache lines of one CPU and nobody shares a line with another CPU, and whoever
-//! wants the sums of many groups reads chunk by chunk and row by row: that is memory in its order.
+//! Memory comes in chunks. In a chunk each CPU has a row, and each group has a place in every row.
+//! So groups share the cache lines of one CPU, and no CPU shares a line with another. A reader of
+//! the sums of many groups goes chunk by chunk and row by row, and so reads memory in its order.
 //!
 //! Lock: one, around the list of free places.
 
@@ -16,16 +16,16 @@ use crate::machine::{Field, LINE_WORDS, LocalWord, Lock, Machine};
 use crate::room::{self, NoRoom};
 use crate::site::{LockClass, Site, Work};
 
-/// Places in a chunk. With four counters a row is 2 KiB on 64-bit hosts.
+/// The number of places in a chunk. With four counters a row is 2 KiB on 64-bit hosts.
 pub(super) const PLACES: usize = 64;
-/// Words of a block, the unit in which rows are aligned.
+/// The words of a block, the unit to which rows are aligned.
 const BLOCK: usize = 16;
-/// Runs of equal length; those that follow have twice as many chunks each.
+/// The number of runs of equal length; each of the runs that follow has twice as many chunks.
 const RUNS_OF_A_LENGTH: usize = 4;
-/// Runs there can be: 16,380 chunks, of a million groups.
+/// The largest number of runs: 16,380 chunks, with room for a million groups.
 const RUNS: usize = 48;
 
-/// A width that is summed without a loop.
+/// A width for which [`Row::total`] sums without a loop.
 const QUAD: usize = 4;
 
 /// Per-CPU memory for groups of one width.
@@ -35,55 +35,60 @@ pub struct Area<M: Machine> {
     free: M::Lock<Free<M>>,
 }
 
-/// The places nobody has.
+/// The places that belong to no group.
 struct Free<M: Machine> {
-    /// All are made with the area, because an `Arc` aborts if there is no memory for it. Only the area
-    /// refers to a run that has no memory yet, so it can give the run some.
+    /// All runs are made with the area, because an `Arc` aborts if there is no memory for it. Only
+    /// the area refers to a run without memory, so it can still give the run its memory.
     runs: Box<[Arc<Run<M>>]>,
-    /// With room for every place there is: giving back needs no memory.
+    /// The free places. The list has room for every place there is, so giving a place back needs no
+    /// memory.
     places: Vec<Place<M>>,
-    /// Runs that have memory or are getting it, a bit each.
+    /// The runs that have memory or are getting it, one bit each.
     taken: u64,
 }
 
-/// A row's words, away from those of its neighbours.
+/// Some words of a row, in cache lines that no neighbouring row uses.
 #[repr(align(128))]
 struct Block<M: Machine>([M::LocalWord; BLOCK]);
 
-/// Chunks that come together. The more there are, the more come at once: at most a fifth of all is
-/// there too early.
+/// Chunks that are allocated together. The more chunks exist, the more are added at once: at most a
+/// fifth of all chunks is allocated too early.
 struct Run<M: Machine> {
-    /// Chunk by chunk, the rows of all CPUs, one after the other; nothing before they are needed.
+    /// Chunk by chunk, the rows of all CPUs, one after the other; empty until the first place is
+    /// needed.
     blocks: Vec<Block<M>>,
-    /// For each place, whether its group was dropped and not ended.
+    /// For each place, 1 if its group was dropped without being ended, else 0.
     lost: Vec<M::Field>,
 }
 
 /// The words of all groups of a chunk on one CPU.
 pub(super) struct Row<'a, M: Machine>(&'a [Block<M>]);
 
-/// A group's words on every CPU. Dropped without [`Area::put`] it is found again when places run out.
+/// A group's words on every CPU. A place that is dropped without [`Area::put`] is found again when
+/// places run out.
 pub(super) struct Place<M: Machine> {
     run: Arc<Run<M>>,
-    /// Its first word on CPU 0, of all words of the run.
+    /// The index of the group's first word on CPU 0, among all words of the run.
     first: usize,
-    /// The same of the words of its chunk.
+    /// The index of the group's first word in its row.
     first_in_row: u32,
-    /// The first block of its chunk.
+    /// The index of the chunk's first block, among all blocks of the run.
     base: u32,
-    /// Counters of the group.
+    /// The number of counters of the group.
     width: u32,
-    /// Here and not behind the pointer: an addition waits for as few loads in a row as can be.
+    /// The number of blocks of a row. It is kept here and not behind the pointer, so that an
+    /// addition waits for as few dependent loads as possible.
     blocks_per_row: u32,
     number: u32,
-    /// 1 if a group has it, else 0. It is no `bool`, because the compiler would keep the variant of
-    /// [`AnyCounters`](super::AnyCounters) in the spare values of one, and an addition would load this word to tell which it is.
+    /// 1 if a group has the place, else 0. A `bool` would offer spare values, in which the compiler
+    /// would keep the variant of [`AnyCounters`](super::AnyCounters), and every addition would load
+    /// this word to find the variant.
     held: u32,
 }
 
 impl<M: Machine> Area<M> {
-    /// Room for groups of `width` counters on every CPU of `machine`. Memory is taken when the
-    /// first group is made.
+    /// Makes an area for groups of `width` counters on every CPU of `machine`. It allocates per-CPU
+    /// memory when the first group is made.
     ///
     /// # Errors
     /// [`InitError::Width`] if `width` is 0 or more than 8.
@@ -112,25 +117,26 @@ impl<M: Machine> Area<M> {
         })
     }
 
-    /// Counters of each group.
+    /// Returns the number of counters of each group.
     #[must_use]
     pub fn width(&self) -> usize {
         self.width
     }
 
-    /// CPUs there is room for.
+    /// Returns the number of CPUs the area has room for.
     #[must_use]
     pub fn cpus(&self) -> u32 {
         self.cpus
     }
 
-    /// Bytes of one group on all CPUs (Linux: what `alloc_percpu` hands out).
+    /// Returns the bytes of one group on all CPUs (Linux: the memory that `alloc_percpu` returns).
     #[must_use]
     pub fn bytes_per_group(&self) -> usize {
         self.width * size_of::<M::LocalWord>() * self.cpus as usize
     }
 
-    /// Groups that have a place now: a one-sided tree has none before it grows.
+    /// Returns the number of groups that have a place now. A one-sided tree has none before it
+    /// grows.
     pub fn groups(&self, machine: &M) -> usize {
         self.free.with(machine, Site::CounterInit, |free| {
             self.recover(free);
@@ -139,7 +145,7 @@ impl<M: Machine> Area<M> {
         })
     }
 
-    /// A place of zeros.
+    /// Takes a place, with all its words 0.
     pub(super) fn take(&self, machine: &M) -> Result<Place<M>, InitError> {
         let found = self.free.with(machine, Site::CounterInit, |free| {
             if free.places.is_empty() {
@@ -159,7 +165,7 @@ impl<M: Machine> Area<M> {
         match found {
             Ok(mut place) => {
                 place.held = 1;
-                // Clean again, by whoever needs it: giving back stays cheap.
+                // The next owner clears the place, so that giving it back stays cheap.
                 self.clear(machine, &place);
                 Ok(place)
             }
@@ -167,8 +173,8 @@ impl<M: Machine> Area<M> {
         }
     }
 
-    /// Makes the memory of a run outside the lock, and a longer list of free places if there has to be
-    /// one; several may do so at once, none is lost.
+    /// Makes the memory of a run outside the lock, and a longer list of free places if the present
+    /// one is too short. Several CPUs may do this at once, each for its own run; no run is lost.
     fn grow(
         &self,
         machine: &M,
@@ -196,20 +202,20 @@ impl<M: Machine> Area<M> {
             let empty = Arc::get_mut(&mut free.runs[run]);
             *empty.expect("nobody has a place in a run without memory") = memory;
             room::replace(&mut free.places, &mut places);
-            // The last one is taken first: groups made in a row have places in a row.
+            // The list is popped from its end, so groups made in a row have places in a row.
             let others = (first + 1..first_of(run + 1)).rev();
             let others = others.map(|number| self.place(&free.runs, number));
             free.places.extend(others);
             self.place(&free.runs, first)
         });
         place.held = 1;
-        // The shorter list is dropped with no lock held.
+        // The shorter list is dropped here, where no lock is held.
         drop(places);
         machine.spend(Work::ScanCpu, self.cpus);
         Ok(place)
     }
 
-    /// A place that nobody has.
+    /// Makes the place with this number; the caller sees to it that no group has it.
     fn place(&self, runs: &[Arc<Run<M>>], number: usize) -> Place<M> {
         let (run, nth) = run_of(number);
         let per_row = blocks_per_row(self.width);
@@ -226,7 +232,7 @@ impl<M: Machine> Area<M> {
         }
     }
 
-    /// Finds the places of groups that were dropped and not ended.
+    /// Makes the places of groups that were dropped without being ended free again.
     fn recover(&self, free: &mut Free<M>) {
         for (run, memory) in free.runs.iter().enumerate() {
             for (number, lost) in (first_of(run)..).zip(&memory.lost) {
@@ -247,7 +253,7 @@ impl<M: Machine> Area<M> {
         }
     }
 
-    /// Takes a place back. Needs no memory.
+    /// Takes back a place that a group has given up. Needs no memory.
     pub(super) fn put(&self, machine: &M, mut place: Place<M>) {
         place.held = 0;
         self.free.with(machine, Site::CounterDestroy, |free| {
@@ -260,26 +266,27 @@ impl<M: Machine> Area<M> {
     }
 }
 
-/// Places of these runs.
+/// Returns the number of places in the runs of the set `runs`.
 fn places_of(runs: u64) -> usize {
     let of = |run: usize| (runs >> run & 1) as usize * chunks_of(run) * PLACES;
     (0..RUNS).map(of).sum()
 }
 
-/// Chunks of a run.
+/// Returns the number of chunks of a run.
 const fn chunks_of(run: usize) -> usize {
     1 << (run / RUNS_OF_A_LENGTH)
 }
 
-/// The number of a run's first place.
+/// Returns the number of a run's first place.
 const fn first_of(run: usize) -> usize {
-    // Runs of a length have as many chunks together as all shorter ones, and those of the first once more.
+    // Runs of one length have as many chunks together as all shorter runs, plus those of the first
+    // length once more.
     let (longer, same) = (run / RUNS_OF_A_LENGTH, run % RUNS_OF_A_LENGTH);
     let chunks = RUNS_OF_A_LENGTH * ((1 << longer) - 1) + same * (1 << longer);
     chunks * PLACES
 }
 
-/// The run of a place, and its number there.
+/// Returns the run of a place, and the number of the place within that run.
 const fn run_of(number: usize) -> (usize, usize) {
     let chunk = number / PLACES;
     let longer = (chunk / RUNS_OF_A_LENGTH + 1).ilog2() as usize;
@@ -288,18 +295,18 @@ const fn run_of(number: usize) -> (usize, usize) {
     (run + same, number - first_of(run + same))
 }
 
-/// The number of a place, or of a block: a run has fewer than four billion.
+/// Converts the number of a place or a block, which fits because a run has fewer than four billion.
 fn small(number: usize) -> u32 {
     u32::try_from(number).expect("a run is as large as memory at most")
 }
 
-/// Blocks of each CPU in a chunk for groups of `width`.
+/// Returns the number of blocks in each CPU's row of a chunk for groups of `width`.
 const fn blocks_per_row(width: usize) -> usize {
     (width * PLACES).div_ceil(BLOCK)
 }
 
 impl<M: Machine> Run<M> {
-    /// One with memory.
+    /// Allocates the memory of a run of `chunks` chunks.
     fn new(machine: &M, width: usize, cpus: u32, chunks: usize) -> Result<Self, InitError> {
         let per_row = blocks_per_row(width);
         let (mut blocks, mut lost) = (Vec::new(), Vec::new());
@@ -319,11 +326,12 @@ impl<M: Machine> Run<M> {
 }
 
 impl<M: Machine> Row<'_, M> {
-    /// The sum of `width` words from `first` on.
+    /// Returns the sum of `width` words from word `first` of the row on.
     #[inline]
     pub(super) fn total(&self, machine: &M, first: usize, width: usize) -> i64 {
         if width == QUAD {
-            // The pages of an address space are counted by four, of which none is cut in two.
+            // Resident pages are counted in groups of four counters, and such a group never crosses
+            // a block.
             let (quads, _) = self.0[first / BLOCK].0.as_chunks::<QUAD>();
             let [a, b, c, d] = &quads[first % BLOCK / QUAD];
             let read = |word: &M::LocalWord| word.read(machine);
@@ -341,7 +349,7 @@ impl<M: Machine> Row<'_, M> {
         };
         match self.0[block].0.get(word..word + width) {
             Some(words) => sum(words),
-            // It goes on in the next block.
+            // The words go on in the next block.
             None => {
                 let here = &self.0[block].0[word..];
                 let there = &self.0[block + 1].0[..width - here.len()];
@@ -352,23 +360,23 @@ impl<M: Machine> Row<'_, M> {
 }
 
 impl<M: Machine> Place<M> {
-    /// The word of `counter` on `cpu`.
+    /// Returns the word of `counter` on `cpu`.
     #[inline]
     pub(super) fn word(&self, cpu: usize, counter: usize) -> &M::LocalWord {
-        // The words behind are another group's.
+        // The words behind these belong to another group.
         assert!(counter < self.width as usize, "no such counter");
         let word = self.first + counter;
         let row = cpu * self.blocks_per_row as usize;
         &self.run.blocks[row + word / BLOCK].0[word % BLOCK]
     }
 
-    /// The sum of the group's words on `cpu`.
+    /// Returns the sum of the group's words on `cpu`.
     #[inline]
     pub(super) fn total(&self, machine: &M, cpu: usize) -> i64 {
         self.row(cpu).total(machine, self.first(), self.width())
     }
 
-    /// The words of all groups of the chunk on `cpu`.
+    /// Returns the words of all groups of the chunk on `cpu`.
     #[inline]
     pub(super) fn row(&self, cpu: usize) -> Row<'_, M> {
         let per_row = self.blocks_per_row as usize;
@@ -376,22 +384,23 @@ impl<M: Machine> Place<M> {
         Row(&self.run.blocks[row..][..per_row])
     }
 
-    /// Counters of the group.
+    /// Returns the number of counters of the group.
     pub(super) fn width(&self) -> usize {
         self.width as usize
     }
 
-    /// Where its words begin in a row.
+    /// Returns the index of the group's first word in a row.
     pub(super) fn first(&self) -> usize {
         self.first_in_row as usize
     }
 
-    /// Whether both are in the same chunk.
+    /// Returns whether both places are in the same chunk.
     pub(super) fn is_beside(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.run, &other.run) && self.base == other.base
     }
 
-    /// Its number among all places of the area, in the order of memory; at least 1.
+    /// Returns the number of the place among all places of the area, in the order of memory; at
+    /// least 1.
     pub(super) fn number(&self) -> u64 {
         u64::from(self.number) + 1
     }
@@ -399,7 +408,8 @@ impl<M: Machine> Place<M> {
 
 impl<M: Machine> Drop for Place<M> {
     fn drop(&mut self) {
-        // No lock can be taken without a machine, so the next owner that finds no free place looks for it.
+        // A drop has no machine and so cannot take the lock. It marks the place, and the next owner
+        // that finds no free place finds the mark.
         if self.held != 0 {
             let (_, nth) = run_of(self.number as usize);
             self.run.lost[nth].set(1);

@@ -1,7 +1,8 @@
-//! What moves up a tree.
+//! The amount that moves up a tree of counters.
 
-/// How a cell that goes from `old` to `new` changes the part of it above `batch`, a power of two:
-/// `batch × (⌊new / batch⌋ − ⌊old / batch⌋)`. What stays below is never negative.
+/// Returns how the multiple of `batch` in a cell changes when the cell goes from `old` to `new`:
+/// `batch × (⌊new / batch⌋ − ⌊old / batch⌋)`. `batch` is a power of two. What stays below that
+/// multiple is never negative.
 #[inline]
 pub(super) const fn carry(old: i64, new: i64, batch: i64) -> i64 {
     let above = !(batch - 1);

@@ -1,34 +1,35 @@
-//! What a group keeps in per-CPU memory, and what it keeps elsewhere.
+//! The parts of a group of counters: those in per-CPU memory, and those elsewhere.
 
 use super::area::Place;
 use super::used::{Used, first_ones, ones};
 use crate::machine::Machine;
 use crate::site::Work;
 
-/// A group in two parts: the sum of all its counters is what both hold.
+/// A group in two parts. The sum of all its counters is the sum of both parts.
 pub(super) struct Parts<'a, M: Machine> {
-    /// What is not in per-CPU memory, all counters together.
+    /// The sum of all counters over everything that is not in per-CPU memory.
     pub(super) elsewhere: i64,
-    /// What is.
+    /// The part in per-CPU memory, if the group has any.
     pub(super) cells: Option<Cells<'a, M>>,
 }
 
 /// The cells of a group.
 pub(super) struct Cells<'a, M: Machine> {
     pub(super) place: &'a Place<M>,
-    /// Those that ever held something; all, if nobody keeps a record.
+    /// The cells that ever held something; all cells, if the group keeps no such record.
     pub(super) used: Option<Used<'a, M>>,
     pub(super) cpus: u32,
-    /// How many of them never held anything, at most.
+    /// At most how many cells never held anything.
     pub(super) unused_max: u32,
 }
 
-/// So many cells of a group are streamed in the time in which one line is fetched, about: four
+/// The number of a group's cells that are streamed in about the time of fetching one line: four
 /// nanoseconds each, against one to two hundred.
 const CELLS_PER_LINE: u32 = 32;
 
 impl<M: Machine> Parts<'_, M> {
-    /// The sum of all counters, each CPU looked at once: counters of a group are neighbours.
+    /// Returns the sum of all counters. Looks at each CPU once, because the counters of a group are
+    /// neighbours.
     pub(super) fn total(&self, machine: &M) -> i64 {
         let cells = self.cells.as_ref();
         let cells = cells.map_or(0, |cells| cells.total(machine));
@@ -37,13 +38,14 @@ impl<M: Machine> Parts<'_, M> {
 }
 
 impl<M: Machine> Cells<'_, M> {
-    /// Whether streaming all cells is cheaper than asking which were used: that is on a line of its own.
-    /// The others are 0.
+    /// Returns whether streaming all cells is cheaper than asking which of them were used. That
+    /// record is on a line of its own, and unused cells are 0, so adding them does no harm.
     pub(super) fn are_nearly_all_used(&self) -> bool {
         self.unused_max <= CELLS_PER_LINE
     }
 
-    /// Which of the 64 CPUs from `64 * nth` on may hold something, a bit each.
+    /// Returns the set of CPUs, among the 64 from `64 * nth` on, whose cells may hold something:
+    /// one bit per CPU.
     #[inline]
     pub(super) fn cpus_of(&self, machine: &M, nth: usize) -> u64 {
         let cpus = self.cpus as usize;

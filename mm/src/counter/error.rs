@@ -1,23 +1,23 @@
-//! What is wrong with what a counter was to be made of. Nothing has been written when one of
-//! these is returned.
+//! The reasons why a counter cannot be made of the given parts. Nothing has been written when one
+//! of these errors is returned.
 
 use core::fmt;
 
-/// Why a shape cannot be.
+/// The reason why a shape cannot be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShapeError {
     /// The batch is not a power of two of at least 2.
     Batch(u32),
-    /// There is nobody to count.
+    /// The number of CPUs is 0.
     NoCpus,
-    /// More CPUs than the tree's table has entries for.
+    /// There are more CPUs than the tree's table has entries for.
     TooManyCpus {
-        /// How many were asked for.
+        /// The number of CPUs asked for.
         cpus: u32,
-        /// How many there may be.
+        /// The largest number of CPUs that is possible.
         max: u32,
     },
-    /// A group of fewer than two CPUs is not a group.
+    /// The fan-in is below 2, so no two CPUs would share an item.
     FanIn(u32),
 }
 
@@ -47,38 +47,38 @@ impl fmt::Display for ShapeError {
 
 impl core::error::Error for ShapeError {}
 
-/// Why counters cannot be made of what was given.
+/// The reason why counters cannot be made of the given parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InitError {
-    /// No counter, or more than fit.
+    /// The group would have no counter, or more than fit.
     Width {
-        /// How many were asked for.
+        /// The number of counters asked for.
         counters: usize,
-        /// How many there may be.
+        /// The largest number of counters that is possible.
         max: usize,
     },
     /// The per-CPU memory is for another number of counters.
     AreaWidth {
-        /// How many were asked for.
+        /// The number of counters asked for.
         counters: usize,
-        /// How many the area has room for in each place.
+        /// The number of counters that the area has room for in each place.
         area: usize,
     },
     /// The shape is for another number of CPUs than the machine or the area has.
     Cpus {
-        /// Those of the shape.
+        /// The number of CPUs of the shape.
         shape: u32,
-        /// Those there are.
+        /// The number of CPUs of the machine or the area.
         machine: u32,
     },
     /// The memory for items is too small.
     Items {
-        /// Lines there must be.
+        /// The number of lines needed.
         needed: usize,
-        /// Lines there are.
+        /// The number of lines given.
         given: usize,
     },
-    /// Memory ran out.
+    /// There is no memory for the counters.
     OutOfMemory,
 }
 

@@ -1,7 +1,7 @@
-//! A part per CPU, folded into a shared one when it is full (Linux: `percpu_counter`).
+//! A part per CPU, folded into a shared part when it reaches the batch (Linux: `percpu_counter`).
 //!
-//! The batch grows with the number of CPUs, and so does the number of parts: the error grows with
-//! its square, to 1.15 GB of 4 KiB pages on 384 CPUs.
+//! The batch grows with the number of CPUs, and so does the number of parts. So the error grows
+//! with the square of the number of CPUs, to 1.15 GB of 4 KiB pages on 384 CPUs.
 //!
 //! Lock: one per counter, around the shared part, for folding, summing and setting.
 
@@ -17,7 +17,7 @@ use super::error::InitError;
 use crate::machine::{LocalWord, Lock, Machine};
 use crate::site::{LockClass, Site, Work};
 
-/// The batch of a machine of `cpus` CPUs (Linux: `compute_batch_value`).
+/// Returns the batch of a machine of `cpus` CPUs (Linux: `compute_batch_value`).
 #[must_use]
 pub fn flat_batch(cpus: u32) -> i64 {
     i64::from(cpus).saturating_mul(2).max(32)
@@ -31,18 +31,18 @@ pub struct Flat<M: Machine> {
     batch: i64,
 }
 
-/// The shared part, written under the lock and read without it. In Linux both are in one cache
-/// line, so the value has no price of its own beside the lock's.
+/// The shared part, written under the lock and read without it. In Linux the value and the lock are
+/// in one cache line, so the value has no price besides the lock's.
 struct SharedPart<M: Machine> {
     lock: M::Lock<()>,
     value: M::LocalWord,
 }
 
 impl<M: Machine> Flat<M> {
-    /// As many counters at 0 as `area` has room for in each place.
+    /// Makes as many counters at 0 as `area` has room for in each place.
     ///
     /// # Errors
-    /// [`InitError::OutOfMemory`].
+    /// [`InitError::OutOfMemory`] if there is no memory.
     pub fn init_many(machine: &M, area: &Arc<Area<M>>) -> Result<Self, InitError> {
         let home = machine.this_cpu();
         let shared = |_| SharedPart {
@@ -62,7 +62,8 @@ impl<M: Machine> Flat<M> {
         })
     }
 
-    /// Gives the per-CPU memory back (Linux: `percpu_counter_destroy_many`).
+    /// Ends the counters and gives their per-CPU memory back (Linux:
+    /// `percpu_counter_destroy_many`).
     pub fn destroy_many(self, machine: &M) {
         self.area.put(machine, self.parts);
     }
@@ -117,7 +118,8 @@ impl<M: Machine> Counters<M> for Flat<M> {
         self.sum(machine, counter)
     }
 
-    /// Counter by counter, each under its lock; from the second one on, the lines are near.
+    /// Sums counter by counter, each under its lock; from the second counter on, the lines have
+    /// been fetched already.
     fn precise_total(&self, machine: &M) -> i64 {
         machine.spend(Work::ScanCpu, self.area.cpus());
         let sums = (0..self.width()).map(|counter| self.sum(machine, counter));
@@ -154,5 +156,17 @@ impl<M: Machine> fmt::Debug for Flat<M> {
         f.debug_struct("Flat")
             .field("batch", &self.batch)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_batch_is_that_of_linux() {
+        let cpus = [0, 1, 15, 16, 17, 72, 384, u32::MAX];
+        let batches = [32, 32, 32, 32, 34, 144, 768, 2 * i64::from(u32::MAX)];
+        assert_eq!(cpus.map(flat_batch), batches);
     }
 }

@@ -8,15 +8,15 @@ use super::error::InitError;
 use crate::machine::{LINE_WORDS, Line, Machine};
 use core::sync::atomic::Ordering::Relaxed;
 
-/// Cache lines for the items of one group of counters. Made once, lent to one group after the
-/// other.
+/// Cache lines for the items of one group of counters. They are made once and lent to one group
+/// after the other.
 pub struct Items<M: Machine>(Box<[M::Line]>);
 
 impl<M: Machine> Items<M> {
-    /// `lines` lines of zeros.
+    /// Makes `lines` lines of zeros.
     ///
     /// # Errors
-    /// [`InitError::OutOfMemory`].
+    /// [`InitError::OutOfMemory`] if there is no memory.
     pub fn new(machine: &M, lines: usize) -> Result<Self, InitError> {
         let mut all = Vec::new();
         all.try_reserve_exact(lines)
@@ -25,25 +25,25 @@ impl<M: Machine> Items<M> {
         Ok(Self(all.into()))
     }
 
-    /// How many lines there are.
+    /// Returns the number of lines.
     #[must_use]
     pub fn lines(&self) -> usize {
         self.0.len()
     }
 
-    /// Bytes of memory.
+    /// Returns the bytes of memory that the lines occupy.
     #[must_use]
     pub fn bytes(&self) -> usize {
         size_of_val(&*self.0)
     }
 
-    /// Line `index`.
+    /// Returns line `index`.
     #[inline]
     pub(super) fn line(&self, index: usize) -> &M::Line {
         &self.0[index]
     }
 
-    /// All zeros again.
+    /// Sets every word to 0 again.
     pub(super) fn clear(&self, machine: &M) {
         for line in &self.0 {
             for word in 0..LINE_WORDS {

@@ -1,8 +1,8 @@
 //! Precise sums of many groups together, CPU by CPU.
 //!
-//! One group's cells are as many cache lines as CPUs, far apart. Those of its neighbours in the same
-//! [`Area`](super::Area) are beside them: who wants all of them reads each chunk once, from its
-//! beginning to its end, which is what memory does best.
+//! The cells of one group are on as many cache lines as there are CPUs, far apart. The cells of its
+//! neighbours in the same [`Area`](super::Area) lie beside them. So a reader of all groups reads
+//! each chunk once, from its beginning to its end, which is the fastest way to read memory.
 
 use super::any::AnyCounters;
 use super::area::PLACES;
@@ -11,15 +11,16 @@ use super::used::ones;
 use crate::machine::Machine;
 use crate::site::Work;
 
-/// Adds up all counters of many groups: calls `add` for each of `items`, once or more, with parts of
-/// what `group` says it counts. Nothing is added for one that has no group.
+/// Adds up all counters of many groups. Calls `add` for each of `items`, once or more, with parts
+/// of the sum of the group that `group` returns for the item. An item without a group gets no call.
 ///
-/// Each total is as by [`Counters::precise_total`](super::Counters::precise_total): every addition
-/// that has returned is in it, those under way are or are not, each as a whole.
+/// Each total is as by [`Counters::precise_total`](super::Counters::precise_total): it includes
+/// every addition that has returned, and each addition under way as a whole or not at all.
 ///
-/// Fast if items are in the order of [`AnyCounters::position`]; right in any order. A group that
-/// keeps nothing in per-CPU memory costs its line. Flat counters gain nothing: what is folded
-/// while others are summed would be missed, so each is summed under its own lock.
+/// This is fast if items are in the order of [`AnyCounters::position`], and right in any order. A
+/// group that keeps nothing in per-CPU memory costs a read of its line. Flat counters gain nothing:
+/// each is summed under its own lock, because the sum would miss a part that is folded while other
+/// parts are read.
 pub fn precise_totals<'g, M: Machine, T>(
     machine: &M,
     items: &mut [T],
@@ -44,20 +45,20 @@ pub fn precise_totals<'g, M: Machine, T>(
     run.sum(machine, |at, pages| add(&mut items[at], pages));
 }
 
-/// Groups of one chunk.
+/// Groups of one chunk, which are summed together.
 struct Run<'g, M: Machine> {
     members: [Option<Member<'g, M>>; PLACES],
     len: usize,
 }
 
 struct Member<'g, M: Machine> {
-    /// Whose cells these are.
+    /// The index of the item whose cells these are.
     item: usize,
     cells: Cells<'g, M>,
 }
 
-/// A row is read in the order of memory if this many of its groups are wanted, a quarter; of fewer,
-/// every line is waited for.
+/// A row is read in the order of memory if at least this many of its groups are wanted, a quarter
+/// of them. With fewer, the reader waits for every line.
 const DENSE: u32 = 16;
 
 const _: () = assert!(4 * DENSE as usize == PLACES, "a quarter of a row");
@@ -91,7 +92,7 @@ impl<'g, M: Machine> Run<'g, M> {
         self.members[..self.len].iter().flatten()
     }
 
-    /// Sums what was pushed, and forgets it.
+    /// Sums the groups that were pushed, and forgets them.
     fn sum(&mut self, machine: &M, mut add: impl FnMut(usize, i64)) {
         let Some(first) = self.first() else {
             return;
@@ -122,8 +123,8 @@ impl<'g, M: Machine> Run<'g, M> {
         self.len = 0;
     }
 
-    /// Members that are read on every CPU, a bit each, because nearly every one has added to them: if they
-    /// are enough to make each row worth streaming.
+    /// Returns the members to read on every CPU, one bit each, because nearly every CPU has added
+    /// to them. Returns none if they are too few to make each row worth streaming.
     fn everywhere(&self) -> u64 {
         let members = self.members().zip(0..PLACES);
         let nearly = members.filter(|(member, _)| member.cells.are_nearly_all_used());
@@ -135,8 +136,8 @@ impl<'g, M: Machine> Run<'g, M> {
         }
     }
 
-    /// For each of the 64 CPUs from `64 * nth` on, which members may have something there; those of
-    /// `everywhere` are not asked.
+    /// Returns, for each of the 64 CPUs from `64 * nth` on, the members whose cells may hold
+    /// something there. Does not look up which CPUs used the members of `everywhere`.
     fn rows(&self, machine: &M, nth: usize, mut everywhere: u64) -> [u64; 64] {
         let mut rows = [0; 64];
         for (member, bit) in self.members().zip((0..PLACES).map(|at| 1 << at)) {
@@ -157,7 +158,7 @@ impl<'g, M: Machine> Run<'g, M> {
     }
 }
 
-/// The price of reading these rows.
+/// Spends the work of reading these rows.
 fn spend<M: Machine>(machine: &M, rows: &[u64; 64]) {
     let (mut streamed, mut scanned) = (0, 0);
     for groups in rows.iter().map(|row| row.count_ones()) {

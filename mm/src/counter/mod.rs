@@ -1,26 +1,29 @@
 //! Counting on many CPUs without sharing a cache line.
 //!
-//! Counters come in groups: those of one owner, such as a process's resident pages by kind, are
-//! made, laid out and given back together. Each can be read in two ways. The *approximate* sum is
-//! cheap and wrong by at most what [`Counters::accuracy`] says; the *precise* sum looks at every
-//! CPU's part. The comparisons use the first and take the second only where the first cannot tell.
+//! Counters come in groups: the counters of one owner, such as a process's resident pages by kind,
+//! are made, laid out and given back together. Each counter can be read in two ways. The
+//! *approximate* sum is cheap and wrong by at most what [`Counters::accuracy`] says; the *precise*
+//! sum looks at every CPU's part. The comparisons use the approximate sum, and take the precise one
+//! only where the approximate one cannot decide.
 //!
 //! | variant | an addition touches | the approximate sum is wrong by |
 //! |---|---|---|
 //! | [`Shared`] | one line that all CPUs share | nothing |
-//! | [`Flat`], Linux's `percpu_counter` | this CPU's part; each `2 × CPUs` a lock | `(batch − 1) × CPUs` either way |
-//! | [`Tree`], the proposed `percpu_counter_tree` | this CPU's part; each `batch` an item, and so on up | about `levels × batch × CPUs` either way |
-//! | [`OneSidedTree`], ours | the same, along the machine's topology | at most `T`, on one side, and only for CPUs that ever added |
+//! | [`Flat`], Linux's `percpu_counter` | this CPU's part; a lock once per `2 × CPUs` | `(batch − 1) × CPUs` either way |
+//! | [`Tree`], the proposed `percpu_counter_tree` | this CPU's part; an item once per `batch`, and so on up | about `levels × batch × CPUs` either way |
+//! | [`OneSidedTree`], ours | as [`Tree`], along the machine's topology | at most `T`, on one side, and only for CPUs that ever added |
 //!
 //! What a reader may rely on while additions are under way: an addition takes effect on the precise
-//! sum in one step, and on the approximate one somewhat later. Accuracy is promised for additions
-//! that have returned; each one still under way may add [`Shape::in_flight`] to the error.
-//! Both sums are made of several reads, so additions that start meanwhile may be in or not.
+//! sum in one step, and on the approximate sum somewhat later. The accuracy is promised for
+//! additions that have returned; each addition still under way may add [`Shape::in_flight`] to the
+//! error. Both sums are made of several reads, so they may or may not include additions that start
+//! meanwhile.
 //!
-//! Counters need no CPU hotplug: a CPU that goes offline leaves its part where it is, and it counts.
+//! Counters need no CPU hotplug: when a CPU goes offline, its part stays where it is and still
+//! counts.
 //!
-//! Locks: [`Flat`] has one per counter; [`Area`] has one, taken when a group is made and given
-//! back. The others take none.
+//! Locks: [`Flat`] has one per counter; [`Area`] has one, taken when a group is made and when it is
+//! given back. [`Shared`] and the trees take no other lock.
 
 mod accuracy;
 mod any;
@@ -54,73 +57,76 @@ use crate::machine::Machine;
 
 /// A group of counters: signed 64-bit sums that wrap, numbered from 0.
 ///
-/// Every method panics when there is no such counter.
+/// Every method that takes a counter's number panics if the group has no such counter.
 pub trait Counters<M: Machine> {
-    /// How many counters there are.
+    /// Returns the number of counters in the group.
     fn width(&self) -> usize;
 
-    /// Adds `delta` to a counter, on this CPU. A stale CPU number costs speed, nothing else. Never
-    /// allocates: may be called with locks held, and when memory is out.
+    /// Adds `delta` to a counter, on this CPU. A stale CPU number costs speed, never correctness.
+    /// Never allocates: a caller may hold locks, and memory may be out.
     fn add(&self, machine: &M, counter: usize, delta: i64);
 
-    /// The same where memory may be taken, so with no spinlock held: makes what additions by many CPUs
-    /// need, if it is due and there is memory for it. An owner that only ever calls
-    /// [`Counters::add`] has right sums too, but its CPUs go on sharing a line.
+    /// As [`Counters::add`], for callers that may allocate and therefore hold no spinlock. Also
+    /// makes the structure for additions by many CPUs, if that is due and there is memory. The sums
+    /// are also right for an owner that only ever calls [`Counters::add`], but its CPUs go on
+    /// sharing a line.
     #[inline]
     fn add_growing(&self, machine: &M, counter: usize, delta: i64) {
         self.add(machine, counter, delta);
     }
 
-    /// The sum, within [`Counters::accuracy`] of the truth, without looking at every CPU.
+    /// Returns the sum, within [`Counters::accuracy`] of the truth, without looking at every CPU.
     fn approximate_sum(&self, machine: &M, counter: usize) -> i64;
 
-    /// The sum of every addition that has returned. Looks at every CPU that ever added.
+    /// Returns the sum of every addition that has returned. Looks at every CPU that ever added.
     fn precise_sum(&self, machine: &M, counter: usize) -> i64;
 
-    /// The precise sums of all counters together, which costs no more looks at other CPUs than one:
-    /// a group's counters are neighbours. For many groups see [`precise_totals`].
+    /// Returns the precise sums of all counters, added up. This looks at no more CPUs than one
+    /// precise sum does, because a group's counters lie side by side. For many groups see
+    /// [`precise_totals`].
     fn precise_total(&self, machine: &M) -> i64;
 
-    /// How far an approximate sum taken now may be from the precise one when no addition is under
-    /// way.
+    /// Returns how far an approximate sum taken now may be from the precise one while no addition
+    /// is under way.
     fn accuracy(&self, machine: &M, counter: usize) -> Accuracy;
 
-    /// Makes the precise sum `value`. Additions that are under way may be lost or kept.
+    /// Sets the precise sum to `value`. Additions that are under way may be lost or kept.
     fn set(&self, machine: &M, counter: usize, value: i64);
 
-    /// Bytes of memory the group occupies now, its part of what groups share included.
+    /// Returns the bytes of memory the group occupies now, including its part of what groups share.
     fn bytes(&self) -> usize;
 
-    /// [`Counters::approximate_sum`], or 0 if that is less: for what cannot be negative.
+    /// [`Counters::approximate_sum`], or 0 if that is less: for counts that cannot be negative.
     fn approximate_sum_positive(&self, machine: &M, counter: usize) -> u64 {
         u64::try_from(self.approximate_sum(machine, counter)).unwrap_or(0)
     }
 
-    /// [`Counters::precise_sum`], or 0 if that is less: additions under way on different CPUs may
-    /// be seen in part, so even a sum that is never negative may read so for a moment.
+    /// [`Counters::precise_sum`], or 0 if that is less. A reader may see only some of the additions
+    /// under way on different CPUs, so even a count that is never negative may read as negative for
+    /// a moment.
     fn precise_sum_positive(&self, machine: &M, counter: usize) -> u64 {
         u64::try_from(self.precise_sum(machine, counter)).unwrap_or(0)
     }
 
-    /// Where the precise sum is, as far as a cheap look can tell (Linux:
+    /// Returns the range that must hold the precise sum, found without looking at every CPU (Linux:
     /// `percpu_counter_tree_approximate_min_max_range`).
     fn min_max(&self, machine: &M, counter: usize) -> Range {
         let approximate = self.approximate_sum(machine, counter);
         self.accuracy(machine, counter).range(approximate)
     }
 
-    /// How this counter compares with `value`, as far as a cheap look can tell: `Equal` means that
-    /// it cannot.
+    /// Compares this counter with `value` by [`Counters::min_max`] alone: `Equal` means that the
+    /// range cannot decide.
     ///
-    /// This is `counter.cmp(value)`. The sign is the opposite of the proposed Linux function, which
-    /// says how the value compares with the counter.
+    /// This is `counter.cmp(value)`. The sign is the opposite of that of the proposed Linux
+    /// function, which compares the value with the counter.
     fn approximate_compare_value(&self, machine: &M, counter: usize, value: i64) -> Ordering {
         self.min_max(machine, counter)
             .compare(Range::exactly(value))
     }
 
-    /// How this counter compares with `value`. Takes the precise sum only if a cheap look cannot
-    /// tell.
+    /// Compares this counter with `value`. Takes the precise sum only if the approximate one cannot
+    /// decide.
     fn precise_compare_value(&self, machine: &M, counter: usize, value: i64) -> Ordering {
         match self.approximate_compare_value(machine, counter, value) {
             Ordering::Equal => self.precise_sum(machine, counter).cmp(&value),
@@ -128,8 +134,8 @@ pub trait Counters<M: Machine> {
         }
     }
 
-    /// How this counter compares with one of `others`, as far as a cheap look can tell: `Equal`
-    /// means that it cannot.
+    /// Compares this counter with counter `other` of `others` by their ranges alone: `Equal` means
+    /// that the ranges cannot decide.
     fn approximate_compare<C: Counters<M> + ?Sized>(
         &self,
         machine: &M,
@@ -141,8 +147,8 @@ pub trait Counters<M: Machine> {
         range.compare(others.min_max(machine, other))
     }
 
-    /// How this counter compares with one of `others`. Takes precise sums only where a cheap look
-    /// cannot tell: first of the one that is less certain, then, if need be, of both.
+    /// Compares this counter with counter `other` of `others`. Takes precise sums only where the
+    /// ranges cannot decide: first of the counter with the wider range, then, if need be, of both.
     fn precise_compare<C: Counters<M> + ?Sized>(
         &self,
         machine: &M,

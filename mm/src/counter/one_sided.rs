@@ -1,19 +1,21 @@
-//! Ours: a tree whose error has one side, that follows the machine and grows when it is needed.
+//! Our tree of counters: its error has one side, it follows the machine, and it grows when needed.
 //!
-//! - What a tree has not carried yet is never negative, so the roots' sum `R` is never ahead:
-//!   the precise sum is in `[R, R + T]`. The approximate sum is the middle of that.
-//! - `T` counts only CPUs that ever added: an owner that ran on eight CPUs is known to eight CPUs'
-//!   worth, whatever the machine has. The precise sum looks at those only.
-//! - Items are shared by neighbours, and each socket has a root: an addition never crosses.
-//! - Counters of one owner share each item's line.
-//! - It begins as one line of plain integers, exact and shared. Each time another CPU than the
-//!   last one adds, the line moves. When it has moved as often as making a tree costs, the tree is made:
-//!   so an owner that stays on one CPU never pays for it, and no owner pays more than twice what
-//!   knowing its future would have cost. If there is no memory for the tree, it stays a line.
-//! - An addition never makes the tree and never allocates: it may be made with a page table locked, or
-//!   by the reaper when memory is out. [`Counters::add_growing`] is for where memory may be taken.
+//! - What a tree has not carried yet is never negative, so the roots' sum `R` is never ahead: the
+//!   precise sum is in `[R, R + T]`. The approximate sum is the middle of that range.
+//! - `T` counts only CPUs that ever added. So an owner that ran on eight CPUs has the error of
+//!   eight CPUs, however many the machine has. The precise sum looks at those CPUs only.
+//! - Neighbours share an item, and each socket has a root: no addition crosses sockets.
+//! - The counters of one owner share each item's line.
+//! - A group begins as one line of plain integers, exact and shared. Each time another CPU than the
+//!   last one adds, the line moves. When it has moved as often as making a tree costs, the tree is
+//!   made. So an owner that stays on one CPU never pays for a tree, and no owner pays more than
+//!   twice what it would have paid knowing its future. If there is no memory for the tree, the
+//!   group stays a line.
+//! - [`Counters::add`] never makes the tree and never allocates, so a caller may hold a page-table
+//!   lock, and the reaper may call it when memory is out. [`Counters::add_growing`] is for callers
+//!   that may allocate.
 //!
-//! Locks: none of its own; making the tree takes that of the area.
+//! Locks: none of its own; making the tree takes the lock of the area.
 
 use alloc::sync::Arc;
 use core::fmt;
@@ -33,25 +35,25 @@ use crate::machine::{LINE_WORDS, Line, LocalWord, Machine, Once};
 use crate::site::Work;
 use crate::units::CpuId;
 
-/// The most counters of a group: their line has two more words.
+/// The largest number of counters of a group: their line has two more words.
 pub(super) const WIDTH_MAX: usize = LINE_WORDS - 2;
-/// The word of the first line that says how much the tree may be behind.
+/// The word of the first line that holds `T`: how much the tree may be behind.
 const BEHIND: usize = WIDTH_MAX;
-/// The word of the first line that says which CPU added last, and how often that changed.
+/// The word of the first line that holds the CPU that added last, and how often that CPU changed.
 const HOME: usize = WIDTH_MAX + 1;
-/// Bits of [`HOME`] for the CPU, plus one; the number of changes is above.
+/// The low bits of [`HOME`], which hold the CPU's number plus one; the number of changes is above.
 const CPU_BITS: u32 = 32;
-/// Clearing so many CPUs' words costs about as much as moving one line: a few nanoseconds each,
-/// streamed, against one to two hundred.
+/// The number of CPUs whose words are cleared in about the time of moving one line: a few
+/// nanoseconds each, streamed, against one to two hundred.
 const CPUS_PER_MOVE: i64 = 16;
 
-/// Counters that begin as a line and become a tree.
+/// Counters that begin as one line and become a tree.
 pub struct OneSidedTree<M: Machine> {
-    /// Counters; here, so that asking for one looks behind no pointer.
+    /// The number of counters. It is kept here so that reading it follows no pointer.
     width: usize,
     area: Arc<Area<M>>,
     shape: Arc<Shape>,
-    /// What was added before there was a tree, and two words of book-keeping.
+    /// The sums of all additions made before there was a tree, and two words of book-keeping.
     first: M::Line,
     grown: M::Once<Grown<M>>,
 }
@@ -63,36 +65,38 @@ enum Growth {
     Refused,
 }
 
-/// The tree.
+/// The tree that a group becomes.
 struct Grown<M: Machine> {
     cells: Place<M>,
-    /// Which cells and items were ever used; then a line per item and root, a word per counter.
+    /// First the marks of the cells and items that were ever used; then a line per item and root,
+    /// with a word per counter.
     items: Items<M>,
-    /// Where the lines of the items begin.
+    /// The index of the first line of an item.
     above: usize,
 }
 
 impl<M: Machine> OneSidedTree<M> {
-    /// CPUs that share an item by default: those of one last-level cache, on most machines.
+    /// The most CPUs that share an item by default: on most machines, those of one last-level
+    /// cache.
     pub const FAN_IN: u32 = 16;
 
-    /// Lines that `shape` needs once there is a tree, for all counters of a group: one for each item
-    /// and root, and a bit for each CPU and item.
+    /// Returns the number of lines that `shape` needs once there is a tree, for all counters of a
+    /// group: one for each item and root, and those for a bit per CPU and item.
     #[must_use]
     pub fn items_lines(shape: &Shape) -> usize {
         marks(shape) + shape.items()
     }
 
-    /// Bytes of those lines.
+    /// Returns the bytes of [`OneSidedTree::items_lines`] lines.
     #[must_use]
     pub fn items_size(shape: &Shape) -> usize {
         Self::items_lines(shape) * size_of::<M::Line>()
     }
 
-    /// As many counters at 0 as `area` has room for in each place. There is no tree yet.
+    /// Makes as many counters at 0 as `area` has room for in each place. There is no tree yet.
     ///
     /// # Errors
-    /// If `shape` and `area` do not belong together, or are for more than 6 counters.
+    /// If `shape` and `area` do not belong together, or if they are for more than 6 counters.
     pub fn init_many(
         machine: &M,
         area: &Arc<Area<M>>,
@@ -119,12 +123,13 @@ impl<M: Machine> OneSidedTree<M> {
         Ok(())
     }
 
-    /// The same with the tree made at once, of memory supplied by the caller: for an owner that
-    /// is known to run on many CPUs, and where additions must not allocate.
+    /// As [`OneSidedTree::init_many`], but makes the tree at once, in memory that the caller
+    /// supplies: for an owner that is known to run on many CPUs and whose additions must not
+    /// allocate.
     ///
     /// # Errors
-    /// As [`OneSidedTree::init_many`], and if `items` has too few lines, before anything is
-    /// written; if there is no memory.
+    /// As [`OneSidedTree::init_many`]; if `items` has too few lines, before anything is written;
+    /// and if there is no memory.
     pub fn init_many_grown(
         machine: &M,
         area: &Arc<Area<M>>,
@@ -148,22 +153,22 @@ impl<M: Machine> OneSidedTree<M> {
         })
     }
 
-    /// Ends them and returns the memory of their items, if there was a tree.
+    /// Ends the counters and returns the memory of their items, if there was a tree.
     pub fn destroy_many(self, machine: &M) -> Option<Items<M>> {
         let grown = self.grown.into_inner()?;
         self.area.put(machine, grown.cells);
         Some(grown.items)
     }
 
-    /// Whether there is a tree.
+    /// Returns whether there is a tree.
     pub fn is_grown(&self) -> bool {
         self.grown.get().is_some()
     }
 
     /// Makes the tree now, if there is none: for an owner that is about to run on many CPUs.
-    ///
+    /// Makes the tree now, if there is none: for an owner that is about to run on many CPUs.
     /// # Errors
-    /// [`InitError::OutOfMemory`].
+    /// [`InitError::OutOfMemory`] if there is no memory.
     pub fn grow(&self, machine: &M) -> Result<(), InitError> {
         if self.is_grown() {
             return Ok(());
@@ -175,20 +180,20 @@ impl<M: Machine> OneSidedTree<M> {
             above: marks(&self.shape),
         };
         if let Err(late) = self.grown.set(grown) {
-            // Somebody else was first.
+            // Another CPU was first, and its tree is kept.
             self.area.put(machine, late.cells);
         }
         Ok(())
     }
 
-    /// The words of the first line behind the counters are book-keeping. A tree's cells check for
-    /// themselves.
+    /// Panics if the group has no such counter: the words of the first line behind the counters are
+    /// book-keeping. A tree's cells do their own check.
     #[inline]
     fn check_counter(&self, counter: usize) {
         assert!(counter < self.width, "no such counter");
     }
 
-    /// Adds to the line, unless the line has moved.
+    /// Adds to the line if this CPU added last; otherwise the line moves, see [`Self::add_moved`].
     #[inline]
     fn add_to_line(&self, machine: &M, cpu: CpuId, counter: usize, delta: i64, may: Growth) {
         self.check_counter(counter);
@@ -200,15 +205,15 @@ impl<M: Machine> OneSidedTree<M> {
         }
     }
 
-    /// Notes that the line moves to this CPU, and grows when it has moved often enough, if it may:
-    /// otherwise the tree is left to an addition that may take memory. Then adds.
+    /// Notes that the line moves to this CPU. If it has moved often enough, makes the tree, unless
+    /// `may` refuses that: a later addition that may allocate will make it. Then adds.
     #[cold]
     #[inline(never)]
     fn add_moved(&self, machine: &M, (counter, delta): (usize, i64), (home, may): (i64, Growth)) {
         let cpu = machine.this_cpu();
         let moves = (home >> CPU_BITS) + i64::from(home != 0);
         let next = moves << CPU_BITS | home_of(cpu);
-        // Lost to another CPU's, a move goes uncounted.
+        // If another CPU changes the word first, this move goes uncounted.
         let _ = self
             .first
             .compare_exchange(machine, HOME, home, next, Relaxed);
@@ -218,7 +223,7 @@ impl<M: Machine> OneSidedTree<M> {
             && self.grow(machine).is_ok()
             && let Some(grown) = self.grown.get()
         {
-            // Making it took a while: perhaps this is another CPU by now.
+            // Making the tree took a while, and the task may have migrated meanwhile.
             let cpu = machine.this_cpu();
             return self.add_to_tree(machine, grown, cpu, counter, delta);
         }
@@ -227,7 +232,8 @@ impl<M: Machine> OneSidedTree<M> {
 
     #[inline]
     fn add_to_tree(&self, machine: &M, grown: &Grown<M>, cpu: CpuId, counter: usize, delta: i64) {
-        // The price of a local addition; that of the first line is the line's own.
+        // This is the price of a local addition; an addition to the first line has the line's own
+        // price.
         machine.spend(Work::Count, 1);
         if grown.used().has(machine, cpu.index()) {
             self.add_to_cell(machine, grown, cpu.index(), counter, delta);
@@ -236,11 +242,11 @@ impl<M: Machine> OneSidedTree<M> {
         }
     }
 
-    /// The first addition on `cpu`.
+    /// Makes the first addition on `cpu`.
     #[cold]
     #[inline(never)]
     fn add_first(&self, machine: &M, grown: &Grown<M>, cpu: usize, counter: usize, delta: i64) {
-        // Before the cell holds anything: who looks for used cells must find it.
+        // Mark the CPU before its cell holds anything: a reader of the used cells must find it.
         self.use_cpu(machine, grown, cpu);
         self.add_to_cell(machine, grown, cpu, counter, delta);
     }
@@ -255,7 +261,7 @@ impl<M: Machine> OneSidedTree<M> {
         }
     }
 
-    /// Carries from the cell of `cpu` up.
+    /// Carries `carried` from the cell of `cpu` upwards.
     #[cold]
     #[inline(never)]
     fn carry_up(
@@ -282,7 +288,7 @@ impl<M: Machine> OneSidedTree<M> {
         grown.item(root).add(machine, counter, carried, Relaxed);
     }
 
-    /// Widens the bound by what the cell and items of `cpu` may keep, once for each.
+    /// Widens the bound by what the cell and the items of `cpu` may keep, once for each of them.
     #[cold]
     fn use_cpu(&self, machine: &M, grown: &Grown<M>, cpu: usize) {
         let cells = self.shape.cpus() as usize;
@@ -315,8 +321,8 @@ impl<M: Machine> OneSidedTree<M> {
         }
     }
 
-    /// How many CPUs have never added, at most: each would have widened the bound. That is on the line
-    /// that every reader needs.
+    /// Returns at most how many CPUs have never added: each of them would have widened the bound,
+    /// which is on the line that every reader needs anyway.
     fn unused_max(&self, machine: &M) -> u32 {
         let cell = u64::from(self.shape.batch().get() - 1);
         let narrower = self
@@ -326,7 +332,7 @@ impl<M: Machine> OneSidedTree<M> {
         u32::try_from(narrower / cell).unwrap_or(u32::MAX)
     }
 
-    /// `R`: what has arrived at the roots, and was added before there was a tree.
+    /// Returns `R`: what has arrived at the roots, plus what was added before there was a tree.
     #[inline]
     fn settled(&self, machine: &M, counter: usize) -> i64 {
         self.check_counter(counter);
@@ -342,7 +348,7 @@ impl<M: Machine> OneSidedTree<M> {
         roots.fold(first, i64::wrapping_add)
     }
 
-    /// `T` of the CPUs that ever added.
+    /// Returns `T`, counted over the CPUs that ever added.
     #[inline]
     fn behind(&self, machine: &M) -> i64 {
         self.first.load(machine, BEHIND, Relaxed)
@@ -361,19 +367,19 @@ impl<M: Machine> Grown<M> {
     }
 }
 
-/// Lines with a bit for each cell and item.
+/// Returns the number of lines that hold a bit for each cell and item.
 fn marks(shape: &Shape) -> usize {
     used::lines(shape.cpus() as usize + shape.items())
 }
 
-/// `cpu` as [`HOME`] says it: nobody is 0.
+/// Returns `cpu` as [`HOME`] encodes it; 0 there means that no CPU has added yet.
 #[inline]
 fn home_of(cpu: CpuId) -> i64 {
     i64::from(cpu.0) + 1
 }
 
-// Relaxed throughout: sums order nothing else. A cell is marked before it is added to by the same
-// CPU, so whoever learns of an addition in some other way finds the mark too.
+// Relaxed throughout: a sum orders no other memory access. A CPU marks its cell before it adds to
+// it, so a reader that has learnt of an addition in some other way finds the mark too.
 impl<M: Machine> Counters<M> for OneSidedTree<M> {
     fn width(&self) -> usize {
         self.width
@@ -397,7 +403,7 @@ impl<M: Machine> Counters<M> for OneSidedTree<M> {
         }
     }
 
-    /// The middle of where the sum is.
+    /// The middle of the range that holds the precise sum.
     #[inline]
     fn approximate_sum(&self, machine: &M, counter: usize) -> i64 {
         let middle = self.behind(machine) / 2;

@@ -1,10 +1,10 @@
-//! What a tree of counters looks like: who shares an item, and when it carries.
+//! The shape of a tree of counters: which CPUs share an item, and when an item carries.
 //!
-//! A cell per CPU is level 0. It carries to an item when its value passes a multiple of the batch,
-//! an item to one of the next level, the last to a root. Carries are floors, so what a cell or
-//! item has not carried yet is never negative: at most `batch − 1` in a cell and, since an item
-//! receives multiples of the batch below, `batch − batch below` in an item. The sum of these is
-//! `T`, [`Shape::error_max`]; it is attained.
+//! Level 0 is a cell per CPU. When a cell's value passes a multiple of the batch, the cell carries
+//! to an item; an item carries to one of the next level, and an item of the last level to a root.
+//! Carries are floors, so what a cell or item has not carried yet is never negative: at most `batch
+//! − 1` in a cell and, since an item receives multiples of the batch below, at most `batch − batch
+//! below` in an item. The sum of these maxima is `T`, [`Shape::error_max`]; it is attained.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -13,17 +13,17 @@ use alloc::vec::Vec;
 use super::accuracy::Accuracy;
 use super::error::ShapeError;
 use crate::topology::{CpuPlace, Topology};
-use crate::units::CpuId;
+use crate::units::{CpuId, count_of};
 
-/// What passes from a CPU's cell at a time: a power of two of at least 2.
+/// The amount that a CPU's cell carries upwards at a time: a power of two of at least 2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Batch(u32);
 
 impl Batch {
-    /// That of resident pages in the proposed change to Linux: 32.
+    /// The batch that the proposed change to Linux uses for resident pages: 32.
     pub const RSS: Self = Self(32);
 
-    /// A batch of `size`.
+    /// Makes a batch of `size`.
     ///
     /// # Errors
     /// [`ShapeError::Batch`] unless it is a power of two of at least 2.
@@ -35,7 +35,7 @@ impl Batch {
         }
     }
 
-    /// How many.
+    /// Returns the size of the batch.
     #[must_use]
     pub const fn get(self) -> u32 {
         self.0
@@ -45,8 +45,9 @@ impl Batch {
 /// The most CPUs of [`Shape::published`].
 pub(super) const PUBLISHED_CPUS_MAX: u32 = 1 << 20;
 
-/// Bits by which each level of the published tree is narrower than the one below, per order: the
-/// binary logarithm of the CPUs, rounded up. From the proposed `percpu_counter_tree`.
+/// Per order, the number of bits by which each level of the published tree is narrower than the
+/// level below. The order is the binary logarithm of the number of CPUs, rounded up. From the
+/// proposed `percpu_counter_tree`.
 #[rustfmt::skip]
 const ARITIES: [&[u32]; 21] = [
     &[], &[1], &[1, 1], &[1, 1, 1], &[2, 1, 1], &[2, 2, 1], &[2, 2, 2], &[3, 2, 2], &[3, 3, 2],
@@ -55,15 +56,15 @@ const ARITIES: [&[u32]; 21] = [
     &[4, 4, 4, 4, 4],
 ];
 
-/// Who shares what, for a number of CPUs.
+/// The items of a tree, level by level, and which CPUs share each, for a given number of CPUs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shape {
     batch: Batch,
     cpus: u32,
     levels: Box<[Level]>,
-    /// For each CPU, level by level, the number of its item; then that of its root.
+    /// For each CPU, level by level, the number of its item; then the number of its root.
     paths: Box<[u32]>,
-    /// Items of all levels, roots last.
+    /// The number of items of all levels, roots included; roots have the last numbers.
     items: u32,
     roots: u32,
 }
@@ -71,23 +72,24 @@ pub struct Shape {
 /// The items that one level carries to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Level {
-    /// What the level below carries: all that arrives is a multiple of it.
+    /// The batch of the level below: every amount that arrives is a multiple of it.
     pub(super) step: i64,
-    /// What its items carry.
+    /// The amount that an item of this level carries upwards at a time.
     pub(super) batch: i64,
-    /// How many items it has.
+    /// The number of items of this level.
     pub(super) items: u32,
 }
 
 impl Level {
-    /// The most that one of its items keeps.
+    /// The most that an item of this level keeps without carrying it.
     pub(super) const fn kept_max(&self) -> u64 {
         self.batch.abs_diff(self.step)
     }
 }
 
 impl Shape {
-    /// The proposed tree for `cpus` CPUs: item `cpu mod items` on every level, one root.
+    /// Makes the proposed tree for `cpus` CPUs: on every level a CPU uses item `cpu mod items`, and
+    /// there is one root.
     ///
     /// # Errors
     /// [`ShapeError::NoCpus`], or [`ShapeError::TooManyCpus`] above 2²⁰.
@@ -105,7 +107,7 @@ impl Shape {
         let arities = ARITIES[order as usize];
         let mut levels = Vec::new();
         let (mut width, mut step) = (order, i64::from(batch.get()));
-        // The last arity leads to the root.
+        // The last arity leads to the root, which is no level.
         for arity in &arities[..arities.len().saturating_sub(1)] {
             width -= arity;
             let batch = step << arity;
@@ -136,10 +138,9 @@ impl Shape {
         })
     }
 
-    /// A tree along `topology`: at most `fan_in` neighbours share an item and never across a
-    /// last-level cache, at most `fan_in` of those items share one of the next level and never
-    /// across a socket, and so on up to one root per socket. So nothing that is added crosses
-    /// sockets.
+    /// Makes a tree along `topology`. At most `fan_in` neighbouring CPUs share an item, and never
+    /// across a last-level cache; at most `fan_in` of those items share one of the next level, and
+    /// never across a socket; and so on up to one root per socket. So no addition crosses sockets.
     ///
     /// # Errors
     /// [`ShapeError::FanIn`] below 2.
@@ -154,26 +155,27 @@ impl Shape {
         cpus.sort_by_key(|(place, cpu)| (place.socket, place.node, place.llc, place.core, *cpu));
         let socket = |nth: usize| cpus[nth].0.socket;
         let llc = |nth: usize| cpus[nth].0.llc;
-        // Where, along the sorted CPUs, each group of the current level begins.
+        // The positions, along the sorted CPUs, at which the groups of the current level begin.
         let mut levels: Vec<Level> = Vec::new();
         let mut of_level: Vec<Vec<u32>> = Vec::new();
         let mut starts: Vec<usize> = (0..cpus.len()).collect();
         let mut step = i64::from(batch.get());
         let mut within_caches = true;
-        // Ends: once groups may cross caches, each round at least halves their number.
+        // The loop ends: once groups may cross caches, each round at least halves a socket's
+        // groups, rounded up.
         while most_per(&starts, socket) > fan_in {
             let same =
                 |a: usize, b: usize| socket(a) == socket(b) && (!within_caches || llc(a) == llc(b));
             let (next, fullest) = grouped(&starts, same, fan_in);
             within_caches = false;
             if fullest == 1 {
-                continue; // Every cache has one CPU.
+                continue; // Every cache has one CPU, so this level would join nothing.
             }
             let batch = step << fullest.next_power_of_two().ilog2();
             levels.push(Level {
                 step,
                 batch,
-                items: u32::try_from(next.len()).unwrap_or(u32::MAX),
+                items: count_of(next.len()),
             });
             of_level.push(owners(&next, cpus.len()));
             step = batch;
@@ -203,37 +205,37 @@ impl Shape {
         })
     }
 
-    /// What passes from a CPU's cell at a time.
+    /// Returns the amount that a CPU's cell carries upwards at a time.
     #[must_use]
     pub fn batch(&self) -> Batch {
         self.batch
     }
 
-    /// For how many CPUs it is.
+    /// Returns the number of CPUs the shape is for.
     #[must_use]
     pub fn cpus(&self) -> u32 {
         self.cpus
     }
 
-    /// Roots: an approximate sum reads that many lines.
+    /// Returns the number of roots, which is the number of lines that an approximate sum reads.
     #[must_use]
     pub fn roots(&self) -> u32 {
         self.roots
     }
 
-    /// Items of all levels and roots (Linux: `percpu_counter_tree_items_size` has a line for each
-    /// of these and each counter).
+    /// Returns the number of items of all levels, roots included (Linux:
+    /// `percpu_counter_tree_items_size` has a line for each of these and each counter).
     #[must_use]
     pub fn items(&self) -> usize {
         self.items as usize
     }
 
-    /// `T`: the most by which the roots' sum is behind the precise one, when all CPUs have added and
-    /// no addition is under way. It is never ahead.
+    /// Returns `T`: the most by which the roots' sum is behind the precise one, when all CPUs have
+    /// added and no addition is under way. The roots' sum is never ahead.
     #[must_use]
     pub fn error_max(&self) -> u64 {
         if self.cpus == 1 {
-            return 0; // Its cell is the sum.
+            return 0; // The only cell is the sum.
         }
         let cells = u64::from(self.cpus) * u64::from(self.batch.get() - 1);
         let kept = self
@@ -243,8 +245,8 @@ impl Shape {
         cells + kept.sum::<u64>()
     }
 
-    /// By how much one addition of `delta` that is under way may move the error of an approximate
-    /// sum beyond its accuracy: its own size and what it picks up on its way.
+    /// Returns how far one addition of `delta` that is under way may move the error of an
+    /// approximate sum beyond its accuracy: by its own size and by what it picks up on its way.
     #[must_use]
     pub fn in_flight(&self, delta: i64) -> u64 {
         let top = self.levels.last().map_or_else(
@@ -254,7 +256,7 @@ impl Shape {
         delta.unsigned_abs().saturating_add(top - 1)
     }
 
-    /// The accuracy that the proposed tree documents: `levels × 2^order` times the batch.
+    /// Returns the accuracy that the proposed tree documents: `levels × 2^order` times the batch.
     pub(super) fn published_accuracy(&self) -> Accuracy {
         let levels = if self.cpus == 1 {
             0
@@ -273,28 +275,29 @@ impl Shape {
         &self.levels
     }
 
-    /// The items of `cpu`, level by level, then its root.
+    /// Returns the numbers of the items of `cpu`, level by level, then that of its root.
     #[inline]
     pub(super) fn path(&self, cpu: usize) -> &[u32] {
         let width = self.levels.len() + 1;
         &self.paths[cpu * width..][..width]
     }
 
-    /// The roots' numbers among the items.
+    /// Returns the roots' numbers among the items.
     pub(super) fn root_items(&self) -> core::ops::Range<usize> {
         self.items() - self.roots as usize..self.items()
     }
 }
 
-/// The most of `starts` that share a `key`; equal keys are neighbours.
+/// Returns the largest number of `starts` that share a `key`. Equal keys must be neighbours.
 fn most_per<K: PartialEq>(starts: &[usize], key: impl Fn(usize) -> K) -> u32 {
     let runs = starts.chunk_by(|&a, &b| key(a) == key(b));
     let most = runs.map(<[usize]>::len).max().unwrap_or(0);
     u32::try_from(most).unwrap_or(u32::MAX)
 }
 
-/// Joins neighbouring `starts` that are the `same` into groups of at most `fan_in`, all groups of
-/// a run as equal as can be. Returns where each begins, and the size of the largest.
+/// Joins neighbouring `starts` that are the `same` into groups of at most `fan_in`, and makes the
+/// groups of one run as equal in size as possible. Returns where each group begins, and the size of
+/// the largest.
 fn grouped(
     starts: &[usize],
     same: impl Fn(usize, usize) -> bool,
@@ -311,14 +314,14 @@ fn grouped(
     (groups, fullest)
 }
 
-/// Where each run of equal keys among `0..count` begins.
+/// Returns where each run of equal keys among `0..count` begins.
 fn grouped_by<K: PartialEq>(count: usize, key: impl Fn(usize) -> K) -> Vec<usize> {
     (0..count)
         .filter(|&nth| nth == 0 || key(nth - 1) != key(nth))
         .collect()
 }
 
-/// For each of `0..count`, the number of the group it is in.
+/// Returns, for each of `0..count`, the number of the group it is in.
 fn owners(starts: &[usize], count: usize) -> Vec<u32> {
     let mut owners = Vec::with_capacity(count);
     let mut group = 0;

@@ -1,4 +1,4 @@
-//! What shapes look like, on paper and along machines.
+//! Tests of the published shape and of shapes along machines.
 
 use super::*;
 use crate::units::NodeId;
@@ -7,7 +7,8 @@ fn published(cpus: u32) -> Shape {
     Shape::published(cpus, Batch::RSS).expect("in the table")
 }
 
-/// Sockets of last-level caches of cores of SMT siblings, numbered as Linux does: siblings last.
+/// Makes `sockets` sockets of `llcs` last-level caches of `cores` cores with `smt` siblings each.
+/// CPUs are numbered as Linux does: siblings last.
 fn machine(sockets: u32, llcs: u32, cores: u32, smt: u32) -> Topology {
     let total = sockets * llcs * cores;
     let place = |cpu: u32| {

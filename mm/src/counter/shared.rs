@@ -1,4 +1,4 @@
-//! One line that all CPUs write: exact, and as slow as the line is far.
+//! One line that all CPUs write: its sums are exact, and each addition may have to fetch the line.
 
 use core::fmt;
 use core::sync::atomic::Ordering::Relaxed;
@@ -15,10 +15,10 @@ pub struct Shared<M: Machine> {
 }
 
 impl<M: Machine> Shared<M> {
-    /// `width` counters at 0.
+    /// Makes `width` counters at 0.
     ///
     /// # Errors
-    /// [`InitError::Width`] unless there are 1 to 8.
+    /// [`InitError::Width`] unless `width` is 1 to 8.
     pub fn init_many(machine: &M, width: usize) -> Result<Self, InitError> {
         if !(1..=LINE_WORDS).contains(&width) {
             return Err(InitError::Width {
@@ -41,7 +41,7 @@ impl<M: Machine> Shared<M> {
     }
 }
 
-// Relaxed: a sum orders nothing else.
+// Relaxed: a sum orders no other memory access.
 impl<M: Machine> Counters<M> for Shared<M> {
     fn width(&self) -> usize {
         self.width

@@ -1,10 +1,10 @@
 //! The proposed `percpu_counter_tree`, as published.
 //!
 //! Each CPU's cell keeps the full value; what passes a multiple of the batch is carried to an item,
-//! and from there up to one root. Items are shared by CPUs with equal low bits, which are far
-//! apart on most machines. The documented accuracy is about twice as wide as need be, and its two
-//! sides are swapped where values are compared; both are kept here as they were published, for
-//! comparison. [`OneSidedTree`](super::OneSidedTree) has neither fault.
+//! and from there up to one root. Items are shared by CPUs with equal low bits of their number,
+//! which are far apart on most machines. The documented accuracy is about twice as wide as it needs
+//! to be, and its two sides are swapped where values are compared. Both faults are kept here as
+//! they were published, for comparison. [`OneSidedTree`](super::OneSidedTree) has neither.
 //!
 //! Locks: none.
 
@@ -24,38 +24,38 @@ use super::shape::Shape;
 use crate::machine::{LINE_WORDS, Line, LocalWord, Machine};
 use crate::site::Work;
 
-/// Counters with a cell per CPU, items of their own, and a root each.
+/// Counters that each have a cell per CPU, items of their own and a root.
 pub struct Tree<M: Machine> {
-    /// Counters; here, so that asking for one looks behind no pointer.
+    /// The number of counters. It is kept here so that reading it follows no pointer.
     width: usize,
     shape: Arc<Shape>,
     area: Arc<Area<M>>,
     cells: Place<M>,
-    /// One counter's items after the other's, each alone in its line.
+    /// The items of one counter after those of the other, each alone in its line.
     items: Items<M>,
-    /// What [`Counters::set`] has added to each sum.
+    /// For each counter, the difference that [`Counters::set`] has added to its sum.
     bias: M::Line,
 }
 
 impl<M: Machine> Tree<M> {
-    /// Lines of items that `counters` counters of `shape` need.
+    /// Returns the number of lines of items that `counters` counters of `shape` need.
     #[must_use]
     pub fn items_lines(shape: &Shape, counters: usize) -> usize {
         shape.items() * counters
     }
 
-    /// Bytes of those lines (Linux: `percpu_counter_tree_items_size`).
+    /// Returns the bytes of [`Tree::items_lines`] lines (Linux: `percpu_counter_tree_items_size`).
     #[must_use]
     pub fn items_size(shape: &Shape, counters: usize) -> usize {
         Self::items_lines(shape, counters) * size_of::<M::Line>()
     }
 
-    /// As many counters at 0 as `area` has room for in each place, with `items` for their upper
-    /// levels (Linux: `percpu_counter_tree_init_many`).
+    /// Makes as many counters at 0 as `area` has room for in each place, with `items` for their
+    /// upper levels (Linux: `percpu_counter_tree_init_many`).
     ///
     /// # Errors
-    /// If `shape`, `area` and `items` do not belong together, before anything is written; if there
-    /// is no memory.
+    /// [`InitError`], before anything is written: if `shape`, `area` and `items` do not belong
+    /// together, or if there is no memory.
     pub fn init_many(
         machine: &M,
         area: &Arc<Area<M>>,
@@ -82,7 +82,7 @@ impl<M: Machine> Tree<M> {
         })
     }
 
-    /// Ends them and returns the memory of their items (Linux:
+    /// Ends the counters and returns the memory of their items (Linux:
     /// `percpu_counter_tree_destroy_many`).
     pub fn destroy_many(self, machine: &M) -> Items<M> {
         self.area.put(machine, self.cells);
@@ -94,18 +94,19 @@ impl<M: Machine> Tree<M> {
         self.items.line(counter * self.shape.items() + item)
     }
 
-    /// Items that were lent may be more than these counters need. Cells check for themselves.
+    /// Panics if the group has no such counter. The items do not check this, because a caller may
+    /// have lent more of them than these counters need; the cells do.
     fn check_counter(&self, counter: usize) {
         assert!(counter < self.width, "no such counter");
     }
 
-    /// Carries from the cell of `cpu` up.
+    /// Carries `carried` from the cell of `cpu` upwards.
     #[cold]
     #[inline(never)]
     fn carry_up(&self, machine: &M, cpu: usize, counter: usize, mut carried: i64) {
         let path = self.shape.path(cpu);
         for (level, &item) in self.shape.levels().iter().zip(path) {
-            // What an item would pass on whole need not touch it.
+            // If an item would pass the whole carry on, the carry skips that item.
             if carried & (level.batch - 1) == 0 {
                 continue;
             }
@@ -146,7 +147,7 @@ impl<M: Machine> Tree<M> {
     }
 }
 
-/// Whether a shape, an area and a number of lines go together.
+/// Checks that a shape, an area and a number of lines fit together.
 pub(super) fn check<M: Machine>(
     area: &Area<M>,
     shape: &Shape,
@@ -165,7 +166,7 @@ pub(super) fn check<M: Machine>(
     Ok(())
 }
 
-// Relaxed throughout: sums order nothing else, and what is carried belongs to nobody.
+// Relaxed throughout: a sum orders no other memory access, and no CPU relies on where a carry is.
 impl<M: Machine> Counters<M> for Tree<M> {
     fn width(&self) -> usize {
         self.width
@@ -203,7 +204,7 @@ impl<M: Machine> Counters<M> for Tree<M> {
         self.parts(machine).total(machine)
     }
 
-    /// As documented by its authors.
+    /// The accuracy that the authors document.
     fn accuracy(&self, _machine: &M, counter: usize) -> Accuracy {
         self.check_counter(counter);
         self.shape.published_accuracy()
@@ -218,8 +219,8 @@ impl<M: Machine> Counters<M> for Tree<M> {
         self.items.bytes() + self.area.bytes_per_group() + size_of::<M::Line>()
     }
 
-    /// As published, with the two sides of the accuracy swapped: with small batches on many CPUs
-    /// a counter may compare greater or less than its own value.
+    /// As published, with the two sides of the accuracy swapped: with small batches on many CPUs a
+    /// counter may compare greater or less than its own value.
     fn approximate_compare_value(&self, machine: &M, counter: usize, value: i64) -> Ordering {
         let Accuracy { under, over } = self.accuracy(machine, counter);
         let ahead = value.wrapping_sub(self.approximate_sum(machine, counter));

@@ -1,6 +1,6 @@
-//! Which cells and items of a tree were ever used: a bit each, cells first.
+//! The cells and items of a tree that were ever used: a bit each, cells first.
 //!
-//! A bit is set before what it stands for holds anything, and never cleared.
+//! A bit is set before its cell or item holds anything, and is never cleared.
 //!
 //! Locks: none.
 
@@ -9,18 +9,18 @@ use core::sync::atomic::Ordering::Relaxed;
 use super::items::Items;
 use crate::machine::{LINE_WORDS, Line, Machine};
 
-/// Bits in a line.
+/// The number of bits in a line.
 const LINE_BITS: usize = LINE_WORDS * 64;
 
-/// Lines that hold so many bits.
+/// Returns the number of lines that hold `bits` bits.
 pub(super) const fn lines(bits: usize) -> usize {
     bits.div_ceil(LINE_BITS)
 }
 
-/// A set of cells and items, in the first of a tree's lines.
+/// The set of used cells and items, in the first lines of a tree.
 pub(super) struct Used<'a, M: Machine>(pub(super) &'a Items<M>);
 
-// Relaxed: a cell is marked before it is added to by the same CPU; see the one-sided tree.
+// Relaxed: a CPU marks its cell before it adds to it; see the one-sided tree.
 impl<'a, M: Machine> Used<'a, M> {
     #[inline]
     fn word_of(&self, bit: usize) -> (&'a M::Line, usize, i64) {
@@ -37,11 +37,11 @@ impl<'a, M: Machine> Used<'a, M> {
         line.load(machine, word, Relaxed) & mask != 0
     }
 
-    /// Sets a bit; whether it was not set before.
+    /// Sets a bit. Returns whether this call set it.
     pub(super) fn mark(&self, machine: &M, bit: usize) -> bool {
         let (line, word, mask) = self.word_of(bit);
         let mut seen = line.load(machine, word, Relaxed);
-        // Ends: an exchange fails only if another bit was set, of which there are 64.
+        // The loop ends: an exchange fails only if another of the word's 64 bits was set.
         while seen & mask == 0 {
             match line.compare_exchange(machine, word, seen, seen | mask, Relaxed) {
                 Ok(_) => return true,
@@ -51,7 +51,7 @@ impl<'a, M: Machine> Used<'a, M> {
         false
     }
 
-    /// The CPUs that ever added, in order.
+    /// Returns the CPUs that ever added, in ascending order.
     pub(super) fn cpus(self, machine: &'a M, cpus: usize) -> impl Iterator<Item = usize> + 'a {
         (0..cpus.div_ceil(64)).flat_map(move |nth| {
             let set = ones(self.cpus_of(machine, nth, cpus));
@@ -59,16 +59,17 @@ impl<'a, M: Machine> Used<'a, M> {
         })
     }
 
-    /// Which of the 64 CPUs from `64 * nth` on ever added, a bit each; of `cpus` in all.
+    /// Returns the set of CPUs, among the 64 from `64 * nth` on, that ever added: one bit per CPU.
+    /// The machine has `cpus` CPUs in all.
     #[inline]
     pub(super) fn cpus_of(&self, machine: &M, nth: usize, cpus: usize) -> u64 {
         let (line, word, _) = self.word_of(nth * 64);
-        // Behind the CPUs' bits are those of the items.
+        // The bits of the items follow those of the CPUs.
         line.load(machine, word, Relaxed).cast_unsigned() & first_ones(cpus - nth * 64)
     }
 }
 
-/// The lowest `count` bits, 64 at most.
+/// Returns a word with the lowest `count` bits set; all 64 if `count` is larger.
 pub(super) const fn first_ones(count: usize) -> u64 {
     if count >= 64 {
         u64::MAX
@@ -77,7 +78,7 @@ pub(super) const fn first_ones(count: usize) -> u64 {
     }
 }
 
-/// The numbers of the bits that are set, in order.
+/// Returns the numbers of the bits that are set, in ascending order.
 #[inline]
 pub(super) fn ones(mut bits: u64) -> impl Iterator<Item = usize> {
     core::iter::from_fn(move || {

@@ -1,7 +1,7 @@
-//! What several who are charged to budgets at once may rely on.
+//! What budgets promise while several CPUs charge them at once.
 //!
-//! Two budgets under a third. Each body counts what it was let in with, and looks whether all
-//! together are ever beyond a limit.
+//! Two budgets stand under a third. Each body counts the pages it was charged with, and asserts
+//! that all bodies together are never beyond the root's limit.
 
 use alloc::sync::Arc;
 use alloc::vec;
@@ -12,21 +12,21 @@ use super::{Body, Law};
 use crate::machine::{Machine, Word};
 use crate::space::budget::Budget;
 
-/// Pages the root may have: enough for one body, not for two.
+/// The limit of the root, in pages: enough for one body, not for two.
 const ROOT_LIMIT: u64 = 4;
-/// Pages the tight one may have.
+/// The limit of the tight budget, in pages.
 const TIGHT_LIMIT: u64 = 3;
-/// Pages a body wants.
+/// Number of pages that a body asks for.
 const WANTED: u64 = 3;
 
-/// A root, one without a limit under it, and one with a tight limit.
+/// A root budget, and under it one without a limit of its own and one with a tight limit.
 pub struct FewBudgets<M: Machine> {
     root: Arc<Budget<M>>,
     wide: Arc<Budget<M>>,
     tight: Arc<Budget<M>>,
-    /// Pages that bodies were let in with and have not left with.
+    /// Pages that bodies have charged and not yet given back.
     held: M::Word,
-    /// What one who leaves has done before.
+    /// Set to 1 by a body before it leaves, for the one that follows it.
     done: M::Word,
 }
 
@@ -49,7 +49,7 @@ impl<M: Machine> FewBudgets<M> {
         }
     }
 
-    /// Comes in with `pages`, if there is room.
+    /// Charges `pages` to `budget`. Returns whether there was room.
     fn enters(&self, machine: &M, budget: &Budget<M>, pages: u64) -> bool {
         let let_in = budget.charge(machine, pages).is_ok();
         if let_in {
@@ -65,7 +65,7 @@ impl<M: Machine> FewBudgets<M> {
         budget.uncharge(machine, pages);
     }
 
-    /// Comes in, leaves, and comes in again to stay with one page.
+    /// Charges, gives back, and charges one page for good.
     fn churns(&self, machine: &M) {
         if self.enters(machine, &self.wide, WANTED) {
             self.leaves(machine, &self.wide, WANTED);
@@ -73,8 +73,8 @@ impl<M: Machine> FewBudgets<M> {
         self.enters(machine, &self.wide, 1);
     }
 
-    /// Comes in with a page, and then is refused: by its own budget, and by the root after its own
-    /// has let it in.
+    /// Charges a page, and then is refused twice: by its own budget, and by the root after its own
+    /// budget has let it in.
     fn squeezes(&self, machine: &M) {
         if self.enters(machine, &self.tight, 1) {
             let too_many = self.enters(machine, &self.tight, TIGHT_LIMIT);
@@ -84,21 +84,21 @@ impl<M: Machine> FewBudgets<M> {
         assert!(!too_many, "the root's limit is less");
     }
 
-    /// One that somebody is in already.
+    /// A root in which one body has charged already.
     fn with_one_in(machine: &M) -> Self {
         let budgets = Self::new(machine);
         assert!(budgets.enters(machine, &budgets.wide, WANTED));
         budgets
     }
 
-    /// Does something, and leaves.
+    /// Stores a mark, and gives its pages back.
     fn does_and_leaves(&self, machine: &M) {
-        // Relaxed: published by leaving.
+        // Relaxed: published by giving back the charge.
         self.done.store(machine, 1, Relaxed);
         self.leaves(machine, &self.wide, WANTED);
     }
 
-    /// Comes in once the other one has left, and sees what it did.
+    /// Charges once the other body has left, and then sees that body's mark.
     fn follows(&self, machine: &M) {
         if self.wide.charge(machine, WANTED).is_ok() {
             let done = self.done.load(machine, Relaxed);
@@ -107,7 +107,7 @@ impl<M: Machine> FewBudgets<M> {
         }
     }
 
-    /// What is charged is what is held, on every level.
+    /// Asserts that the charge equals the pages held, on every level.
     fn is_exact(&self, machine: &M) {
         let held = self.held.load(machine, Acquire).cast_unsigned();
         let [root, wide, tight] = [&self.root, &self.wide, &self.tight].map(|it| it.used(machine));
@@ -117,7 +117,7 @@ impl<M: Machine> FewBudgets<M> {
     }
 }
 
-/// Two who want more than there is together.
+/// Two CPUs together want more than there is.
 #[must_use]
 pub fn charging_at_once<M: Machine>() -> Law<M, FewBudgets<M>> {
     let churns: Body<M, FewBudgets<M>> = |machine, budgets| budgets.churns(machine);
@@ -129,7 +129,7 @@ pub fn charging_at_once<M: Machine>() -> Law<M, FewBudgets<M>> {
     }
 }
 
-/// The same while one is refused on its way up.
+/// [`charging_at_once`], with one body that is refused on its way up.
 #[must_use]
 pub fn refused_on_the_way_up<M: Machine>() -> Law<M, FewBudgets<M>> {
     Law {
@@ -143,7 +143,7 @@ pub fn refused_on_the_way_up<M: Machine>() -> Law<M, FewBudgets<M>> {
     }
 }
 
-/// One who leaves makes room for one who comes.
+/// A body that leaves makes room for another, which sees its earlier stores.
 #[must_use]
 pub fn following<M: Machine>() -> Law<M, FewBudgets<M>> {
     Law {

@@ -1,7 +1,9 @@
-//! CPUs that allocate and free at once, with batches of several pages and with blocks that no list holds.
+//! CPUs that allocate and free at once, with batches of several pages and with blocks that no list
+//! holds.
 //!
-//! A batch is taken as whole blocks that are cut up later, and given back as blocks that were joined
-//! before: what tells a block's neighbours whether it is free has to change under the zone lock.
+//! A batch is taken as whole blocks that are cut up later, and given back as blocks that were
+//! joined before. The tags that tell a block's neighbours whether it is free have to change under
+//! the zone lock.
 
 use alloc::vec;
 
@@ -13,10 +15,10 @@ use crate::page::sizing::Sizes;
 use crate::page::watermark::Watermarks;
 use crate::units::{CpuId, Order, Pages};
 
-/// Pages that one refill takes.
+/// Number of pages that one refill takes.
 const BATCH: Pages = Pages(4);
 
-/// As few pages as laws have, with lists that move several at a time.
+/// The pages of most laws, but with lists that move several pages at a time.
 fn batched<M: Machine>(machine: &M, holds: &'static dyn Holds) -> FewPages<M> {
     let design = Design {
         holds,
@@ -36,13 +38,13 @@ fn batched<M: Machine>(machine: &M, holds: &'static dyn Holds) -> FewPages<M> {
     few
 }
 
-/// Takes and gives back, and then gives back what is on this CPU's list too.
+/// Takes and gives back pages, and then drains this CPU's list.
 fn churn_and_drain<M: Machine>(machine: &M, few: &FewPages<M>) {
     few.churn(machine);
     few.pages.drain_cpu(machine, machine.this_cpu());
 }
 
-/// Two CPUs with bounded holds of several pages, each taken as blocks.
+/// Two CPUs with bounded holds of several pages, which are taken as blocks.
 #[must_use]
 pub fn bounded_churn<M: Machine>() -> Law<M, FewPages<M>> {
     Law {
@@ -53,7 +55,7 @@ pub fn bounded_churn<M: Machine>() -> Law<M, FewPages<M>> {
     }
 }
 
-/// The same page by page, with a third CPU that drains the others.
+/// [`bounded_churn`] page by page, with a third CPU that drains the other two.
 #[must_use]
 pub fn bounded_pages_churn<M: Machine>() -> Law<M, FewPages<M>> {
     Law {
@@ -67,7 +69,7 @@ pub fn bounded_pages_churn<M: Machine>() -> Law<M, FewPages<M>> {
     }
 }
 
-/// A block of an order that no list holds, taken and given back.
+/// Takes a block of an order that no list holds, and gives it back.
 fn churn_directly<M: Machine>(machine: &M, few: &FewPages<M>) {
     let order = Order::new(4).expect("at most 10");
     if let Some(pfn) = few.take(machine, order) {

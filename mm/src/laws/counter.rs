@@ -1,8 +1,8 @@
-//! What counters promise while several CPUs use them.
+//! The promises of counters while several CPUs use them.
 //!
-//! Three CPUs, since that is where the trees get a level below their roots; a batch of 2, so that
-//! almost every addition carries. Sums are checked against every subset of the additions that a
-//! reader could have missed.
+//! The machine has three CPUs, because from three on the trees have a level below their roots. The
+//! batch is 2, so that almost every addition carries. Sums are checked against every subset of the
+//! additions that a reader could have missed.
 
 use alloc::sync::Arc;
 use alloc::vec;
@@ -17,18 +17,18 @@ use crate::counter::{
 };
 use crate::machine::{Machine, Word};
 
-/// CPUs that a machine needs for these laws.
+/// The number of CPUs that a machine needs for these laws.
 pub const CPUS: u32 = 3;
 
-/// What each CPU adds, one after the other. The reader is in the middle. Enough for a flat counter
-/// to fold.
+/// The additions of each CPU, in order. The reader is the CPU in the middle. They suffice to make a
+/// flat counter fold.
 const ADDED: [&[i64]; CPUS as usize] = [&[41], &[], &[-34]];
-/// What is added before anybody runs.
+/// The amount added before any body runs.
 const BEFORE: i64 = 5;
-/// What one CPU sets while others add.
+/// The value that one CPU sets while others add.
 const SET: i64 = 10;
 
-/// A counter, what it was made of, and which additions have returned.
+/// A counter, the parts it was made of, and for each CPU how many of its additions have returned.
 pub struct Counted<M: Machine> {
     how: Start,
     area: Arc<Area<M>>,
@@ -37,7 +37,7 @@ pub struct Counted<M: Machine> {
     returned: Vec<M::Word>,
 }
 
-/// How a counter begins.
+/// The variant of a counter, and whether it has grown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Start {
     As(Counting),
@@ -45,10 +45,10 @@ enum Start {
     Grown,
 }
 
-/// Makes a counter for a law.
+/// A function that makes a counter for a law.
 pub type Setup<M> = fn(&M) -> Counted<M>;
 
-/// Each variant, and a one-sided tree that has grown.
+/// A set-up for each variant, and one for a one-sided tree that has grown.
 #[must_use]
 pub fn setups<M: Machine>() -> [Setup<M>; 5] {
     [
@@ -106,24 +106,24 @@ impl<M: Machine> Counted<M> {
         })
     }
 
-    /// Adds what this CPU is to add.
+    /// Makes this CPU's additions.
     fn count(&self, machine: &M) {
         let cpu = machine.this_cpu().index();
         for &delta in ADDED[cpu] {
             self.counters.add_growing(machine, 0, delta);
-            // Release pairs with the Acquire of `returned`: a reader that sees the number sees the
+            // Release pairs with the Acquire in `returned`: a reader that sees the number sees the
             // additions.
             self.returned[cpu].add(machine, 1, Release);
         }
     }
 
-    /// The sum of the additions that have returned, and those that have not, as far as this CPU
-    /// knows.
+    /// The sum of the additions that have returned, and a list of those that have not, as far as
+    /// this CPU knows.
     fn returned(&self, machine: &M) -> (i64, Vec<i64>) {
         let (mut sum, mut late) = (BEFORE, Vec::new());
         for (deltas, returned) in ADDED.iter().zip(&self.returned) {
             if deltas.is_empty() {
-                continue; // Not a step more than there must be.
+                continue; // This keeps the number of steps for the checker small.
             }
             let returned = usize::try_from(returned.load(machine, Acquire)).unwrap_or(0);
             sum += deltas[..returned].iter().sum::<i64>();
@@ -150,7 +150,7 @@ impl<M: Machine> Counted<M> {
         );
     }
 
-    /// The sum as it is taken for many groups together.
+    /// The sum as taken by [`precise_totals`] for many groups together.
     fn total(&self, machine: &M) -> i64 {
         let mut totals = [0];
         let group = |_: &i64| Some(&self.counters);
@@ -180,7 +180,8 @@ impl<M: Machine> Counted<M> {
         );
     }
 
-    /// Adds and takes back what an item in the middle of a tree keeps; on two CPUs that share one.
+    /// Adds and takes back an amount that an item in the middle of a tree keeps. Only the two CPUs
+    /// that share an item do so.
     fn go_and_return(&self, machine: &M) {
         let neighbour = u32::from(self.how == Start::Grown);
         if [neighbour, 2].contains(&machine.this_cpu().0) {
@@ -189,7 +190,7 @@ impl<M: Machine> Counted<M> {
         }
     }
 
-    /// What has been taken back has left no item, and is under way to none.
+    /// Asserts that amounts taken back have left every item, and that no carry is under way.
     fn is_back(&self, machine: &M) {
         self.is_exactly(machine, BEFORE);
         let arrived = match self.how {
@@ -202,7 +203,7 @@ impl<M: Machine> Counted<M> {
         assert_eq!(arrived, expected, "{self:?}: a carry is lost");
     }
 
-    /// By how much these additions may move an approximate sum while they are under way.
+    /// The distance by which the additions in `late` may move an approximate sum while under way.
     fn slack(&self, late: &[i64]) -> Accuracy {
         let slack = late.iter().map(|&delta| self.shape.in_flight(delta)).sum();
         Accuracy {
@@ -211,7 +212,7 @@ impl<M: Machine> Counted<M> {
         }
     }
 
-    /// Nothing is under way, and the sum is `sum`.
+    /// Asserts that no addition is under way and that the sum is `sum`.
     fn is_exactly(&self, machine: &M, sum: i64) {
         assert_eq!(self.counters.precise_sum(machine, 0), sum, "{self:?}");
         assert_eq!(self.total(machine), sum, "{self:?}, CPU by CPU");
@@ -257,7 +258,7 @@ impl<M: Machine> Counted<M> {
         own.destroy_many(machine);
     }
 
-    /// Only its own group has a place.
+    /// Asserts that no other group holds a place in the area.
     fn is_alone(&self, machine: &M) {
         self.is_exactly(machine, BEFORE);
         let has_none =
@@ -271,7 +272,7 @@ impl<M: Machine> Counted<M> {
     }
 }
 
-/// `sum` with every subset of `late` added.
+/// All results of adding a subset of `late` to `sum`.
 fn sums(sum: i64, late: &[i64]) -> impl Iterator<Item = i64> {
     (0..1_u32 << late.len()).map(move |subset| {
         let chosen = (0..late.len()).filter(|nth| subset >> nth & 1 != 0);
@@ -306,10 +307,10 @@ pub fn nothing_is_lost<M: Machine>(setup: Setup<M>) -> Law<M, Counted<M>> {
     }
 }
 
-/// Two CPUs add and take back, through an item they share.
+/// Two CPUs add and take back the same amount, through an item they share.
 ///
-/// For what carries the same whatever the order: not for flat counters, and not for a tree that
-/// has still to grow.
+/// This law is only for counters that carry the same in every order: not for flat counters, and not
+/// for a tree that has still to grow.
 #[must_use]
 pub fn going_and_returning<M: Machine>() -> [Law<M, Counted<M>>; 3] {
     let [shared, _, tree, _, grown] = setups();
@@ -321,7 +322,7 @@ pub fn going_and_returning<M: Machine>() -> [Law<M, Counted<M>>; 3] {
     })
 }
 
-/// One CPU looks while two add: one law for each way of looking.
+/// One CPU reads while two add: one law for each way of reading.
 #[must_use]
 pub fn looking_while_adding<M: Machine>(setup: Setup<M>) -> [Law<M, Counted<M>>; 4] {
     let law = |name, look| Law {

@@ -1,6 +1,6 @@
-//! What a drain that waits promises: blocks that were on a list when it began are back.
+//! The promise of a drain that waits: blocks that were on a list when it began are back.
 //!
-//! Locks: those of a free and of a drain. Nothing else runs.
+//! Locks: those of a free and of a drain. No other work runs.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -14,7 +14,7 @@ use crate::page::{Config, Layout, PageAllocator, Request};
 use crate::tunables::Knob;
 use crate::units::{CpuId, Order, Pages, Pfn};
 
-/// Pages of the zone. An eighth of them may be on lists, which is more than three frees put there.
+/// Number of pages of the zone. An eighth of them may be on lists, more than three frees put there.
 const PAGES: u32 = 128;
 
 /// A pair of pages on the list of CPU 0, and two single pages that it is about to free.
@@ -97,7 +97,7 @@ pub fn waiting_drain_against_frees<M: Machine>() -> Law<M, Listed<M>> {
     )
 }
 
-/// The same with Linux's holds.
+/// [`waiting_drain_against_frees`] with the holds of Linux.
 #[must_use]
 pub fn linux_drain_against_frees<M: Machine>() -> Law<M, Listed<M>> {
     law("the same with the holds of Linux", |machine| {

@@ -1,8 +1,9 @@
-//! An address space that is about to end, small enough for every checker, and what has to be true once
-//! it has: nothing is lost, nothing went back twice.
+//! An address space that is about to end, small enough for every checker, and the conditions that
+//! must hold once it has ended: nothing is lost, and nothing went back twice.
 //!
-//! Two page tables with two pages each, one of them in swap, a shared page, and a mapping without
-//! pages; memory for just that. A page that goes back twice is noticed by the zone.
+//! It has two page tables with two pages each, one of them in swap, a shared page, and a mapping
+//! without pages; the machine has memory for just that. The zone notices a page that goes back
+//! twice.
 
 use alloc::sync::Arc;
 use core::fmt;
@@ -25,22 +26,22 @@ use crate::units::{Pages, Vpn};
 use crate::vmstat::Manager;
 use crate::vmstat::counters::{NodeItem, ZoneItem};
 
-/// Pages of the machine: tags of so many are part of every model.
+/// Pages of the machine, few enough for a model checker to include all their tags.
 const ARENA: u32 = 64;
-/// The same where huge pages fit.
+/// Pages of a machine on which huge pages fit.
 const ARENA_OF_HUGE: u32 = 4096;
-/// A whole table, away from the others.
+/// A range of one whole table, away from the others.
 pub(super) const WHOLE: Range<u64> = 6 * TABLE..7 * TABLE;
-/// Entries of a page table.
+/// Number of entries of a page table.
 pub(super) const TABLE: u64 = 512;
-/// Two pages in each of two tables.
+/// Two pages in each of two neighbouring tables.
 pub(super) const FILLED: Range<u64> = TABLE - 2..TABLE + 2;
-/// Nothing resident, in a table of their own.
+/// A mapping without resident pages, in a table of its own.
 pub(super) const BARE: Range<u64> = 3 * TABLE..3 * TABLE + 4;
-/// Shared memory, in a table with `FILLED`.
+/// Shared memory, in the upper table of `FILLED`.
 pub(super) const SHARED: Range<u64> = TABLE + 8..TABLE + 10;
 
-/// An address space, and what a machine with it has.
+/// An address space, and all that a machine needs for it.
 pub struct Dying<M: Machine> {
     manager: Manager<M>,
     spaces: Spaces<M>,
@@ -48,9 +49,9 @@ pub struct Dying<M: Machine> {
     budget: Arc<Budget<M>>,
     shared: Arc<Object<M>>,
     file: Arc<Object<M>>,
-    /// How many calls of `exit` were let in.
+    /// Number of calls of `exit` that were let in.
     exits: M::Word,
-    /// How many helpers found everything done.
+    /// Number of helpers that found everything done.
     reaps: M::Word,
 }
 
@@ -60,7 +61,7 @@ impl<M: Machine> fmt::Debug for Dying<M> {
     }
 }
 
-/// Refuses whatever is in the upper of the two filled tables.
+/// A notifier that refuses all pages in the upper of the two filled tables.
 pub(super) struct Stubborn;
 
 impl<M: Machine> Notified<M> for Stubborn {
@@ -78,12 +79,12 @@ impl<M: Machine> Notified<M> for Stubborn {
 }
 
 impl<M: Machine> Dying<M> {
-    /// As the file's header says.
+    /// The address space that the file's header describes.
     pub(super) fn new(machine: &M, reaping: Reaping) -> Self {
         Self::with(machine, reaping, |space| space)
     }
 
-    /// The same, with `more` done to the address space first.
+    /// [`Dying::new`], with `more` done to the address space first.
     pub(super) fn with(
         machine: &M,
         reaping: Reaping,
@@ -94,14 +95,14 @@ impl<M: Machine> Dying<M> {
         dying
     }
 
-    /// Only the mapping without pages.
+    /// An address space with only the mapping without pages.
     pub(super) fn bare(machine: &M, reaping: Reaping) -> Self {
         let dying = Self::empty(machine, reaping, |space| space);
         dying.map(machine, &BARE, Backing::Anonymous { huge: false });
         dying
     }
 
-    /// Only a mapping of a file, without pages.
+    /// An address space with only a mapping of a file, without pages.
     pub(super) fn bare_file(machine: &M, reaping: Reaping) -> Self {
         let dying = Self::empty(machine, reaping, |space| space);
         let file = Arc::clone(&dying.file);
@@ -109,8 +110,8 @@ impl<M: Machine> Dying<M> {
         dying
     }
 
-    /// Only a mapping in which a huge page fits, and memory for it: tags of so many pages are not part
-    /// of a model.
+    /// An address space with only a mapping in which a huge page fits, and memory for that page.
+    /// Model checkers do not include the tags of that many pages.
     pub(super) fn bare_huge(machine: &M, reaping: Reaping) -> Self {
         let dying = Self::empty_of(machine, ARENA_OF_HUGE, reaping, |space| space);
         dying.map(machine, &WHOLE, Backing::Anonymous { huge: true });
@@ -184,7 +185,7 @@ impl<M: Machine> Dying<M> {
         mapped.expect("nothing is in the way");
     }
 
-    /// Maps shared memory, in place of what is there.
+    /// Maps shared memory, replacing the mappings that were there.
     pub(super) fn share(&self, machine: &M, pages: Range<u64>) {
         let object = Arc::clone(&self.shared);
         self.map(machine, &pages, Backing::Shared { object, offset: 0 });
@@ -198,13 +199,13 @@ impl<M: Machine> Dying<M> {
         gone.expect("nothing is in the way");
     }
 
-    /// Moves a page to swap, if it is there.
+    /// Moves a page to swap, if the page is present.
     pub(super) fn swap_out(&self, machine: &M, page: u64) {
         let pages = Vpn(page)..Vpn(page + 1);
         self.space.swap_out(self.memory(machine), pages);
     }
 
-    /// Ends it, if nobody has.
+    /// Ends the space as its last user, if no other body has.
     pub(super) fn exit(&self, machine: &M) {
         match self.space.exit(self.memory(machine)) {
             Ok(Exited::Finished) => assert!(self.space.has(machine, Flag::Ended)),
@@ -214,19 +215,19 @@ impl<M: Machine> Dying<M> {
         self.exits.add(machine, 1, AcqRel);
     }
 
-    /// Helps, if nobody is in the way.
+    /// Helps as the reaper does: only if no other CPU is changing the mappings.
     pub(super) fn reap(&self, machine: &M) {
         let reaped = self.space.try_reap(self.memory(machine));
         self.note(machine, reaped);
     }
 
-    /// Helps in its turn.
+    /// Helps as `process_mrelease` does: waits for its turn.
     pub(super) fn release(&self, machine: &M) {
         let reaped = self.space.release(self.memory(machine), || false);
         self.note(machine, reaped.expect("nobody killed it"));
     }
 
-    /// How many helpers found everything done.
+    /// Number of helpers that found everything done.
     pub(super) fn reaps(&self, machine: &M) -> i64 {
         self.reaps.load(machine, Acquire)
     }
@@ -237,12 +238,12 @@ impl<M: Machine> Dying<M> {
         }
     }
 
-    /// Touches a page; whether it is there now.
+    /// Touches a page for writing. Returns whether the page is present now.
     pub(super) fn touch(&self, machine: &M, page: u64) -> bool {
         self.touch_for(machine, page, Access::Write)
     }
 
-    /// The same for one access or the other.
+    /// Touches a page for `access`. Returns whether the page is present now.
     pub(super) fn touch_for(&self, machine: &M, page: u64, access: Access) -> bool {
         let page = Vpn(page);
         match self.space.fault(self.memory(machine), page, access) {
@@ -261,13 +262,13 @@ impl<M: Machine> Dying<M> {
         }
     }
 
-    /// Pages of a kind, exactly.
+    /// The exact number of pages of a kind.
     pub(super) fn counted(&self, machine: &M, kind: RssKind) -> i64 {
         let counters = self.space.rss().counters();
         counters.precise_sum(machine, kind as usize)
     }
 
-    /// Whatever is left goes, and everything is back as it was before.
+    /// Ends the space if no body has, and asserts that everything is back as it was before.
     pub(super) fn ends_whole(&self, machine: &M) {
         self.exit(machine);
         assert_eq!(self.exits.load(machine, Acquire), 1, "it was ended once");

@@ -1,7 +1,7 @@
-//! What those who empty an address space from both ends may rely on, on their meeting place alone.
+//! The promises of a frontier to the walkers that empty an address space from both ends.
 //!
-//! The work is a mark per table, left by whoever claimed it, in a plain way: nothing but the
-//! frontier itself puts the marks in order.
+//! The work on a table is a mark, which the walker that claimed the table makes by relaxed loads
+//! and stores: only the frontier orders the marks.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -15,18 +15,18 @@ use crate::machine::{Machine, Word};
 use crate::site::Site;
 use crate::space::frontier::{Claim, End, Frontier, Left, NotJoined, Walker};
 
-/// A few tables to be emptied.
+/// A few tables that walkers empty.
 pub struct FewTables<M: Machine> {
     frontier: Frontier<M>,
-    /// How many tables are claimed at a time when others are at work too.
+    /// Number of tables claimed at a time when other walkers are at work too.
     share: u64,
-    /// For each table, how often it was emptied.
+    /// For each table, the number of times it was emptied.
     emptied: Box<[M::Word]>,
-    /// For each table, how often what begins in it was forgotten.
+    /// For each table, the number of times the mappings that begin in it were forgotten.
     forgotten: Box<[M::Word]>,
-    /// For each walker, whether it has work of its own.
+    /// For each CPU, 1 while its walker is at work.
     at_work: Box<[M::Word]>,
-    /// How often somebody was told to finish.
+    /// Number of times a walker was told to finish.
     finished: M::Word,
 }
 
@@ -49,7 +49,7 @@ impl<M: Machine> FewTables<M> {
         }
     }
 
-    /// The last user: upwards, then what was handed back.
+    /// Walks as the last user: upwards, then what was handed back.
     fn exit(&self, machine: &M) {
         let mut walker = self.frontier.join_last_user(machine);
         self.begin(machine);
@@ -65,7 +65,8 @@ impl<M: Machine> FewTables<M> {
         self.leave(machine);
     }
 
-    /// A helper: what was handed back, then downwards. It hands back what it `refuses`.
+    /// Walks as a helper: what was handed back, then downwards. The helper hands back the tables
+    /// that it `refuses`.
     fn help(&self, machine: &M, refuses: impl Fn(u64) -> bool) {
         let Ok(mut walker) = self.frontier.join(machine) else {
             return;
@@ -94,7 +95,7 @@ impl<M: Machine> FewTables<M> {
         self.emptied.len() as u64
     }
 
-    /// A helper that gives way after its first table, whatever else it has claimed.
+    /// Walks as a helper that gives way after its first table and leaves the rest of its claim.
     fn help_a_little(&self, machine: &M) {
         let Ok(mut walker) = self.frontier.join(machine) else {
             return;
@@ -109,7 +110,7 @@ impl<M: Machine> FewTables<M> {
         self.leave(machine);
     }
 
-    /// Two tables as long as nobody else is at work, then `share` at a time.
+    /// Claims two tables while no other walker is at work, and `share` tables otherwise.
     fn claim(&self, machine: &M, walker: &mut Walker) -> Option<Claim> {
         let share = |at_work| if at_work == 1 { 2 } else { self.share };
         let end = walker.end();
@@ -120,7 +121,7 @@ impl<M: Machine> FewTables<M> {
         self.frontier.claim(machine, walker, share, beyond)
     }
 
-    /// Those of `tables` that are looked at.
+    /// The part of `tables` that exists.
     fn few(&self, tables: &Range<u64>) -> Range<u64> {
         tables.start..tables.end.min(self.tables())
     }
@@ -134,7 +135,7 @@ impl<M: Machine> FewTables<M> {
         self.mark(machine, &self.emptied, tables);
     }
 
-    /// What begins in `tables` is forgotten.
+    /// Records that the mappings which begin in `tables` are forgotten.
     fn forget(&self, machine: &M, tables: &Range<u64>) {
         self.mark(machine, &self.forgotten, tables);
     }
@@ -142,7 +143,7 @@ impl<M: Machine> FewTables<M> {
     fn mark(&self, machine: &M, marks: &[M::Word], tables: &Range<u64>) {
         for table in self.few(tables) {
             let mark = &marks[usize::try_from(table).expect("few tables")];
-            // A load and a store: whoever has a claim is alone.
+            // A load and a store suffice, because only the walker that has the claim does this.
             let before = mark.load(machine, Relaxed);
             mark.store(machine, before + 1, Relaxed);
         }
@@ -155,7 +156,8 @@ impl<M: Machine> FewTables<M> {
         }
     }
 
-    /// Nobody is at work, now or later, and all their work is seen; what is left is done.
+    /// Finishes, as the last walker to leave: no other is at work, now or later, and all their
+    /// stores are visible. Does the work that is left.
     fn finish(&self, machine: &M) {
         assert_eq!(self.finished.add(machine, 1, Relaxed), 1, "one finishes");
         for emptied in &self.emptied {
@@ -208,7 +210,7 @@ pub fn meeting_in_the_middle<M: Machine>() -> Law<M, FewTables<M>> {
     )
 }
 
-/// The last user against one helper who hands a table back.
+/// The last user against one helper, which hands a table back.
 #[must_use]
 pub fn handing_back<M: Machine>() -> Law<M, FewTables<M>> {
     law(
@@ -218,7 +220,7 @@ pub fn handing_back<M: Machine>() -> Law<M, FewTables<M>> {
     )
 }
 
-/// The last user against one helper who leaves before it has begun all that it has claimed.
+/// The last user against one helper, which leaves before it has begun all that it has claimed.
 #[must_use]
 pub fn leaving_a_rest<M: Machine>() -> Law<M, FewTables<M>> {
     law(
@@ -231,7 +233,7 @@ pub fn leaving_a_rest<M: Machine>() -> Law<M, FewTables<M>> {
     )
 }
 
-/// The same, and the helper comes back.
+/// [`leaving_a_rest`], and the helper comes back.
 #[must_use]
 pub fn coming_back_to_a_rest<M: Machine>() -> Law<M, FewTables<M>> {
     law(
@@ -258,7 +260,7 @@ pub fn two_helpers<M: Machine>() -> Law<M, FewTables<M>> {
     )
 }
 
-/// The last user against helpers who come and go, one of whom hands a table back.
+/// The last user against helpers that come and go, one of which hands a table back.
 #[must_use]
 pub fn helpers_come_and_go<M: Machine>() -> Law<M, FewTables<M>> {
     let helper: Body<M, FewTables<M>> = |machine, few| few.help(machine, |_| false);

@@ -1,4 +1,5 @@
-//! Pages of two mobilities, by CPUs at once: blocks change their type while another CPU reads it.
+//! CPUs that use pages of two mobilities at once: blocks change their type while another CPU reads
+//! it.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -13,10 +14,10 @@ use crate::page::{Config, Grouping, Layout, Mobility, PageAllocator, Request};
 use crate::tunables::Knob;
 use crate::units::{CpuId, Order, Pages, Pfn};
 
-/// How many pages a body takes of each mobility.
+/// The number of pages of each mobility that a body takes.
 const EACH: usize = 2;
 
-/// A grouped arena, and how many pages are held.
+/// A grouped arena, and the number of pages that bodies hold.
 pub struct TwoTypes<M: Machine> {
     pages: PageAllocator<M>,
     size: Pages,
@@ -46,7 +47,8 @@ impl<M: Machine> TwoTypes<M> {
         }
     }
 
-    /// Takes pages of both mobilities by turns, no page twice, and gives them back in that order.
+    /// Takes pages of both mobilities by turns, asserts that no page comes twice, and frees them in
+    /// the order taken.
     fn churn(&self, machine: &M) {
         let mut taken: Vec<Pfn> = Vec::new();
         for mobility in [Mobility::Unmovable, Mobility::Movable].repeat(EACH) {
@@ -69,7 +71,8 @@ impl<M: Machine> TwoTypes<M> {
         }
     }
 
-    /// Every page is back, counted, and merged with its neighbours whatever their types were.
+    /// Asserts that every page is back, counted, and merged with its neighbours whatever their
+    /// types were.
     fn is_whole(&self, machine: &M) {
         self.pages.drain_all_sync(machine);
         let zone = &self.pages.view(machine)[0];
@@ -84,7 +87,7 @@ impl<M: Machine> TwoTypes<M> {
 }
 
 /// Two CPUs take and free pages of both mobilities, and one of them drains the other's lists. The
-/// pages are too few for a block, so one type steals from the other.
+/// pages are too few for a page block each, so one type steals from the other.
 #[must_use]
 pub fn stealing_against_freeing<M: Machine>() -> Law<M, TwoTypes<M>> {
     Law {
@@ -98,7 +101,7 @@ pub fn stealing_against_freeing<M: Machine>() -> Law<M, TwoTypes<M>> {
     }
 }
 
-/// The same with two blocks, which change their types.
+/// [`stealing_against_freeing`] with two page blocks, which change their types.
 #[must_use]
 pub fn claiming_against_freeing<M: Machine>() -> Law<M, TwoTypes<M>> {
     Law {

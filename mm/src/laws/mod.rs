@@ -1,9 +1,9 @@
 //! Contracts that every implementation obeys on every machine.
 //!
 //! A [`Law`] sets something up, lets one body run on each of a few CPUs at the same time, and
-//! checks what is left. Each machine crate has a runner: real threads many times, every
-//! interleaving under loom, random ones under shuttle, virtual CPUs under many seeds. Set-ups
-//! are tiny, because loom visits every interleaving.
+//! checks the result. Each machine crate has a runner: `host` uses real threads many times, loom
+//! every interleaving, shuttle random ones, and `sim` virtual CPUs under many seeds. Set-ups are
+//! tiny, because loom visits every interleaving.
 
 pub mod budget;
 pub mod churn;
@@ -40,7 +40,7 @@ pub use self::vma::{
     FewVmas, cursors_against_splits, readers_against_additions, readers_against_moves,
 };
 
-/// What one CPU does in a [`Law`].
+/// The part of a [`Law`] that one CPU runs.
 pub type Body<M, S> = fn(&M, &S);
 
 /// A contract on the state `S` under concurrent bodies on machine `M`.
@@ -50,7 +50,7 @@ pub struct Law<M, S> {
     pub name: &'static str,
     /// Makes the state, before any body runs.
     pub setup: fn(&M) -> S,
-    /// What runs at the same time: entry `i` on CPU `i`.
+    /// The bodies that run at the same time: entry `i` on CPU `i`.
     pub bodies: Vec<Body<M, S>>,
     /// Asserts the contract once every body has returned.
     pub check: Body<M, S>,
@@ -64,7 +64,7 @@ impl<M, S> fmt::Debug for Law<M, S> {
     }
 }
 
-/// A few pages, and how many hold each of them.
+/// A few pages, with the number of holders of each.
 pub struct FewPages<M: Machine> {
     pages: PageAllocator<M>,
     holders: Box<[M::Word]>,
@@ -82,7 +82,7 @@ fn few_pages<M: Machine>(machine: &M, design: Design) -> FewPages<M> {
     few_pages_of(machine, design, FEW)
 }
 
-/// `count` pages, a power of two.
+/// An allocator of `count` pages, which must be a power of two.
 fn few_pages_of<M: Machine>(machine: &M, design: Design, count: u32) -> FewPages<M> {
     let mut config = Config::new(Layout::arena(Pages(count)));
     config.design = design;
@@ -118,7 +118,7 @@ impl<M: Machine> FewPages<M> {
             .expect("it was handed out with this order");
     }
 
-    /// Takes two pages and a pair, and gives all back.
+    /// Takes two pages and a pair, and gives all of them back.
     fn churn(&self, machine: &M) {
         let pair = Order::new(1).expect("small");
         let held: Vec<(Pfn, Order)> = [Order::ZERO, Order::ZERO, pair]
@@ -130,7 +130,7 @@ impl<M: Machine> FewPages<M> {
         }
     }
 
-    /// Every page is back, counted, and part of one block.
+    /// Asserts that every page is back, counted, and part of one block.
     fn is_whole(&self, machine: &M) {
         self.pages.drain_all_sync(machine);
         let zone = &self.pages.view(machine)[0];
@@ -151,7 +151,7 @@ impl<M: Machine> FewPages<M> {
     }
 }
 
-/// A drain of all CPUs while another allocates and frees.
+/// One CPU drains the lists of another, which allocates and frees meanwhile.
 #[must_use]
 pub fn drain_against_local<M: Machine>() -> Law<M, FewPages<M>> {
     Law {
@@ -164,7 +164,7 @@ pub fn drain_against_local<M: Machine>() -> Law<M, FewPages<M>> {
     }
 }
 
-/// The same under Linux's unbounded holds, and with the draining CPU allocating as well.
+/// [`drain_against_local`] under Linux' unbounded holds, with the draining CPU allocating as well.
 #[must_use]
 pub fn churn_against_churn<M: Machine>() -> Law<M, FewPages<M>> {
     Law {
@@ -236,7 +236,7 @@ pub fn double_free_is_refused<M: Machine>() -> Law<M, Contested<M>> {
     }
 }
 
-/// Counters with a small threshold.
+/// Zone counters with a small threshold.
 pub struct FewCounts<M: Machine>(Counters<M>);
 
 impl<M: Machine> fmt::Debug for FewCounts<M> {

@@ -1,6 +1,6 @@
-//! What kills, exits and the reaper promise each other when they meet.
+//! The promises of kills, exits and the reaper to each other when they meet.
 //!
-//! Two processes share an address space. Delays are 0, so whoever is queued is due.
+//! Two processes share an address space. Delays are 0, so a queued victim is due at once.
 
 use alloc::sync::Arc;
 use alloc::vec;
@@ -20,7 +20,7 @@ use crate::space::{AddressSpace, Backing, Flag, MapRequest, Memory, Place, Space
 use crate::units::{Nanos, Pages, ProcessId, Vpn};
 use crate::vmstat::Manager;
 
-/// Memory of the machine: some for the page tables.
+/// Memory of the machine; some of it is for page tables.
 const PAGES: Pages = Pages(64);
 
 /// Two processes with one address space, and an OOM killer.
@@ -32,7 +32,7 @@ pub struct TwoProcesses<M: Machine> {
     processes: Vec<Arc<Process<M>>>,
 }
 
-/// How often somebody was told something.
+/// The number of times that each signal was received.
 struct Heard<M: Machine> {
     kills: M::Word,
     due: M::Word,
@@ -50,7 +50,7 @@ impl<M: Machine> Heard<M> {
 impl<M: Machine> Signals<M> for Heard<M> {
     fn kill(&self, machine: &M, process: &Arc<Process<M>>) {
         assert!(process.is(machine, State::Killed), "it is dying");
-        // Relaxed: counts, looked at when all have ended.
+        // Relaxed: counts, read when all bodies have ended.
         self.kills.add(machine, 1, Relaxed);
     }
 
@@ -68,7 +68,7 @@ impl<M: Machine> fmt::Debug for TwoProcesses<M> {
 }
 
 impl<M: Machine> TwoProcesses<M> {
-    /// With `users` of the space.
+    /// An address space with `users` processes.
     fn new(machine: &M, users: u32) -> Self {
         let manager = Manager::new(machine, Config::new(Layout::arena(PAGES)));
         let manager = manager.expect("a small arena is a layout");
@@ -96,7 +96,7 @@ impl<M: Machine> TwoProcesses<M> {
         }
     }
 
-    /// With one user of the space, and a page in it.
+    /// An address space with one user and one page.
     fn with_a_page(machine: &M) -> Self {
         let two = Self::new(machine, 1);
         let start = Vpn(512);
@@ -135,7 +135,7 @@ impl<M: Machine> TwoProcesses<M> {
         [&heard.kills, &heard.due].map(|word| word.load(machine, Relaxed))
     }
 
-    /// Both were told, and their space was handed over, once.
+    /// Asserts that both processes were told to die, and that their space was handed over, once.
     fn is_queued_once(&self, machine: &M) {
         assert_eq!(self.heard(machine), [2, 1], "kills, hand-overs");
         assert_eq!(self.killer.reaper().queued(machine), 1);
@@ -143,7 +143,7 @@ impl<M: Machine> TwoProcesses<M> {
         assert!(self.space.has(machine, Flag::Killed));
     }
 
-    /// Nobody waits, lives, or has kept anything.
+    /// Asserts that no victim waits or lives, and that none has kept any memory.
     fn is_over(&self, machine: &M) {
         let [kills, due] = self.heard(machine);
         assert!(kills <= 1 && due <= 1, "{kills} kills, {due} hand-overs");
@@ -159,13 +159,13 @@ impl<M: Machine> TwoProcesses<M> {
     }
 }
 
-/// Two processes under a budget that has no room, and who kills for it.
+/// Two processes under a budget that has no room, and the OOM killer for that budget.
 pub struct PressedGroup<M: Machine> {
     oom: OutOfMemory<M, Heard<M>, Listed<M>>,
     group: Arc<Budget<M>>,
 }
 
-/// Owns processes that never change.
+/// An owner whose processes never change.
 struct Listed<M: Machine>(Vec<Arc<Process<M>>>);
 
 impl<M: Machine> Owner<M> for Listed<M> {
@@ -203,7 +203,7 @@ impl<M: Machine> PressedGroup<M> {
         Self { oom, group }
     }
 
-    /// Somebody wants a page.
+    /// Asks for room for a page under the budget.
     fn press(&self, machine: &M) {
         let relief = self.oom.relieve_group(machine, &self.group, 1);
         assert_eq!(relief, Relief::Retry, "somebody is dying");
@@ -221,7 +221,7 @@ impl<M: Machine> fmt::Debug for PressedGroup<M> {
     }
 }
 
-/// Two want memory at once of which there is none.
+/// Two CPUs want memory under a full budget at once.
 #[must_use]
 pub fn two_shortages_at_once<M: Machine>() -> Law<M, PressedGroup<M>> {
     Law {
@@ -232,7 +232,7 @@ pub fn two_shortages_at_once<M: Machine>() -> Law<M, PressedGroup<M>> {
     }
 }
 
-/// Two kill at once what shares an address space.
+/// Two CPUs at once kill two processes that share an address space.
 #[must_use]
 pub fn two_kills_at_once<M: Machine>() -> Law<M, TwoProcesses<M>> {
     Law {
@@ -253,6 +253,26 @@ pub fn kill_against_exit<M: Machine>() -> Law<M, TwoProcesses<M>> {
         setup: |machine| TwoProcesses::new(machine, 1),
         bodies: vec![|machine, two| two.kill(machine, 0), |machine, two| {
             two.exit(machine, 0);
+        }],
+        check: |machine, two| two.is_over(machine),
+    }
+}
+
+/// A victim exits while another CPU asks whether a victim is left.
+#[must_use]
+pub fn exit_against_look<M: Machine>() -> Law<M, TwoProcesses<M>> {
+    Law {
+        name: "whoever sees that no victim is left sees that what it had is back",
+        setup: |machine| {
+            let two = TwoProcesses::with_a_page(machine);
+            two.kill(machine, 0);
+            two
+        },
+        bodies: vec![|machine, two| two.exit(machine, 0), |machine, two| {
+            if two.killer.victims(machine) == 0 {
+                assert!(two.space.has(machine, Flag::Ended), "it is empty");
+                assert_eq!(two.space.table_pages(machine), 0, "so are its tables");
+            }
         }],
         check: |machine, two| two.is_over(machine),
     }

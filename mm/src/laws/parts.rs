@@ -1,4 +1,5 @@
-//! What address spaces share: pages of an object, swap slots, and the lists of used pages.
+//! The parts that address spaces share: pages of an object, swap slots, and the lists of used
+//! pages.
 
 use alloc::vec;
 use core::array;
@@ -19,7 +20,7 @@ use crate::units::{Order, Pfn};
 pub struct Touched<M: Machine> {
     few: FewPages<M>,
     object: Object<M>,
-    /// The frame that each CPU was given.
+    /// The frame that each CPU was given; −1 before.
     seen: [M::Word; 2],
 }
 
@@ -49,7 +50,7 @@ impl<M: Machine> Touched<M> {
         self.seen[machine.this_cpu().index()].swap(machine, i64::from(pfn.0), AcqRel);
     }
 
-    /// Both have the same page, and no second one is lost.
+    /// Asserts that both CPUs got the same page, and that no second one is lost.
     fn is_one_page(&self, machine: &M) {
         let [first, second] = self.seen.each_ref().map(|word| word.load(machine, Acquire));
         assert!(first >= 0 && first == second, "{first} and {second}");
@@ -72,7 +73,7 @@ pub fn touching_at_once<M: Machine>() -> Law<M, Touched<M>> {
     }
 }
 
-/// Three slots, one of them taken, and how many have each.
+/// Three swap slots, one of which is taken from the start, with the number of holders of each.
 pub struct FewSlots<M: Machine> {
     area: SwapArea<M>,
     holders: [M::Word; 3],
@@ -90,7 +91,7 @@ impl<M: Machine> FewSlots<M> {
     fn new(machine: &M) -> Self {
         let area = SwapArea::new(machine, 3).expect("memory for three slots");
         let [contested, given @ ..] = [(); 3].map(|()| area.take(machine).expect("one of three"));
-        // So that both find the same first one on the list of free slots.
+        // Both CPUs then find the same slot first on the list of free slots.
         area.give_back(machine, &given).expect("they were taken");
         Self {
             area,
@@ -113,7 +114,7 @@ impl<M: Machine> FewSlots<M> {
         self.area.give_back(machine, &[slot]).expect("it was taken");
     }
 
-    /// Gives back what the other one gives back too.
+    /// Gives back the slot that the other CPU gives back too.
     fn gives(&self, machine: &M) {
         if self.area.give_back(machine, &[self.contested]).is_ok() {
             self.accepted.add(machine, 1, AcqRel);
@@ -155,7 +156,7 @@ pub fn slot_given_back_twice<M: Machine>() -> Law<M, FewSlots<M>> {
     }
 }
 
-/// Lists of used pages.
+/// The lists of used pages, with a batch on CPU 0 that is nearly full.
 pub struct Aged<M: Machine> {
     few: FewPages<M>,
     lru: Lru<M>,
@@ -173,7 +174,7 @@ impl<M: Machine> Aged<M> {
             few: few_pages(machine, Design::OURS),
             lru: Lru::new(machine),
         };
-        // One short of a batch, on CPU 0.
+        // This leaves the batch of CPU 0 one page short of full.
         (0..30).for_each(|_| aged.add(machine));
         aged
     }
@@ -182,13 +183,13 @@ impl<M: Machine> Aged<M> {
         self.lru.add(machine, &self.few.pages, Pfn(0));
     }
 
-    /// Adds two, the first of which fills the batch.
+    /// Adds two pages, the first of which fills the batch.
     fn adds(&self, machine: &M) {
         self.add(machine);
         self.add(machine);
     }
 
-    /// Moves what it has, and removes more than that.
+    /// Adds a page, moves this CPU's batch to the lists, and removes more pages than it added.
     fn drains(&self, machine: &M) {
         self.add(machine);
         self.lru.drain(machine);
@@ -196,7 +197,7 @@ impl<M: Machine> Aged<M> {
             .remove(machine, &self.few.pages, &[Pfn(0), Pfn(1), Pfn(2)]);
     }
 
-    /// What was added and not removed, before and after all batches are moved.
+    /// Asserts the number of pages added and not removed, before and after all batches are moved.
     fn is_exact(&self, machine: &M, expected: i64) {
         assert_eq!(self.lru.total(machine), expected);
         self.lru.drain(machine);
@@ -204,7 +205,7 @@ impl<M: Machine> Aged<M> {
     }
 }
 
-/// A CPU's batch is full while another CPU moves its own and removes pages.
+/// One CPU fills its batch while another moves its own batch and removes pages.
 #[must_use]
 pub fn aging_at_once<M: Machine>() -> Law<M, Aged<M>> {
     Law {

@@ -1,5 +1,5 @@
-//! What holds when a whole address space is emptied by several at once: every page is back, once, and
-//! somebody says so.
+//! The promises when several CPUs empty one whole address space: every page is back exactly once,
+//! and a walker reports the end.
 
 use super::dying::{Dying, Stubborn};
 use super::{Body, Law};
@@ -37,7 +37,7 @@ pub fn exit_against_reaper<M: Machine>() -> Law<M, Dying<M>> {
     )
 }
 
-/// The last user against three helpers, one of whom waits for its turn.
+/// The last user against three helpers, one of which waits for its turn.
 #[must_use]
 pub fn exit_against_helpers<M: Machine>() -> Law<M, Dying<M>> {
     law(
@@ -52,7 +52,7 @@ pub fn exit_against_helpers<M: Machine>() -> Law<M, Dying<M>> {
     )
 }
 
-/// The same as Linux does it: all go through everything.
+/// The last user against two helpers as in Linux, where each goes through everything.
 #[must_use]
 pub fn exit_past_helpers<M: Machine>() -> Law<M, Dying<M>> {
     law(
@@ -66,7 +66,7 @@ pub fn exit_past_helpers<M: Machine>() -> Law<M, Dying<M>> {
     )
 }
 
-/// Two who take themselves for the last user.
+/// Two CPUs both end the space as its last user.
 #[must_use]
 pub fn two_exits<M: Machine>() -> Law<M, Dying<M>> {
     let exit: Body<M, Dying<M>> = |machine, dying| dying.exit(machine);
@@ -77,7 +77,7 @@ pub fn two_exits<M: Machine>() -> Law<M, Dying<M>> {
     )
 }
 
-/// Somebody with translations of its own does not let go of one table.
+/// A notifier with translations of its own does not let go of one table.
 #[must_use]
 pub fn exit_against_refusal<M: Machine>() -> Law<M, Dying<M>> {
     law(

@@ -1,7 +1,7 @@
-//! What the lock that readers share promises on every machine.
+//! The promises of the lock that readers share, on every machine.
 //!
-//! It guards two words that are equal whenever nobody writes. A change is a look and two steps, so
-//! that whoever should not be inside meanwhile is noticed, or undoes it.
+//! It guards two words that are equal whenever no writer is inside. A change is a load and two
+//! stores, so that a CPU that is wrongly inside at the same time is noticed, or undoes the change.
 
 use alloc::vec;
 use core::cell::Cell;
@@ -16,9 +16,9 @@ use crate::units::CpuId;
 /// Two words behind a lock.
 pub struct Guarded<M: Machine> {
     twins: M::RwLock<Twins<M>>,
-    /// Changes that were made.
+    /// Number of changes that were made.
     changes: M::Word,
-    /// One who waits was killed.
+    /// 1 once a waiting CPU has been killed.
     killed: M::Word,
 }
 
@@ -33,23 +33,23 @@ impl<M: Machine> fmt::Debug for Guarded<M> {
     }
 }
 
-/// Nobody is killed.
+/// The `killed` test of a caller that is never killed.
 fn never() -> bool {
     false
 }
 
 impl<M: Machine> Twins<M> {
-    /// Adds one to both, as only somebody alone may. Returns what they are then.
+    /// Adds one to both words; the caller must be alone inside. Returns their new value.
     fn change(&mut self, machine: &M) -> i64 {
-        // Relaxed: the lock orders; another writer's steps are behind it. A load that acquires is
-        // an order point in the simulator.
+        // Relaxed stores suffice, because the lock orders this writer after all earlier ones. The
+        // load is an acquire because that is an order point in the simulator.
         let changed = self.first.load(machine, Acquire) + 1;
         self.first.store(machine, changed, Relaxed);
         self.second.store(machine, changed, Relaxed);
         changed
     }
 
-    /// Both are the same, and stay so. Returns what they are.
+    /// Asserts that both words are equal and stay so. Returns their value.
     fn look(&self, machine: &M) -> i64 {
         let first = self.first.load(machine, Acquire);
         let second = self.second.load(machine, Acquire);
@@ -73,7 +73,7 @@ impl<M: Machine> Guarded<M> {
     }
 
     fn note_change(&self, machine: &M) {
-        // Relaxed: a sum that is looked at when all have ended.
+        // Relaxed: a sum that is read when all bodies have ended.
         self.changes.add(machine, 1, Relaxed);
     }
 
@@ -84,7 +84,7 @@ impl<M: Machine> Guarded<M> {
         self.note_change(machine);
     }
 
-    /// The same as somebody who may be killed, but is not.
+    /// [`Guarded::change`] by a caller that may be killed, but is not.
     fn change_patiently(&self, machine: &M) {
         assert_eq!(self.change_unless(machine, never), Some(()), "it gets in");
     }
@@ -93,7 +93,7 @@ impl<M: Machine> Guarded<M> {
         self.change_unless_then(machine, killed, || ())
     }
 
-    /// The same; calls `inside` when it is in.
+    /// [`Guarded::change_unless`], which calls `inside` while it holds the lock.
     fn change_unless_then(
         &self,
         machine: &M,
@@ -119,13 +119,14 @@ impl<M: Machine> Guarded<M> {
         self.twins.try_read(machine, Site::Fault, look)
     }
 
-    /// Looks while there is one change at most, if that takes no waiting.
+    /// Looks if that takes no waiting. At most one change may have been made.
     fn look_if_free(&self, machine: &M) {
         let seen = self.try_look(machine);
         assert!(matches!(seen, None | Some(0 | 1)), "{seen:?}");
     }
 
-    /// The same as somebody who waits and may be killed, but is not.
+    /// Looks as a caller that waits and may be killed, but is not. At most one change may have been
+    /// made.
     fn look_patiently(&self, machine: &M) {
         let look = |twins: &Twins<M>| twins.look(machine);
         let twins = &self.twins;
@@ -133,7 +134,7 @@ impl<M: Machine> Guarded<M> {
         assert!(matches!(seen, Some(0 | 1)), "{seen:?}");
     }
 
-    /// Changes them and goes on looking, if `keeps`.
+    /// Changes both words, and then goes on as a reader that looks, if `keeps`.
     fn change_and_look(&self, machine: &M, keeps: bool) {
         let change = |twins: &mut Twins<M>| {
             let changed = twins.change(machine);
@@ -148,7 +149,8 @@ impl<M: Machine> Guarded<M> {
         assert_eq!(outcome, Some(keeps.then_some(())), "it gets in, and looks");
     }
 
-    /// Asks by `ask` as somebody who was killed already: lets in who need not wait, no others.
+    /// Asks by `ask` as a caller that was killed already. The lock must let it in if it need not
+    /// wait, and only then.
     fn ask_when_killed<R>(ask: impl FnOnce(&dyn Fn() -> bool) -> Option<R>) {
         let waited = Cell::new(false);
         let let_in = ask(&|| {
@@ -162,16 +164,16 @@ impl<M: Machine> Guarded<M> {
         );
     }
 
-    /// Gets in by `enter`, unless somebody who was inside meanwhile has killed it. `enter` is given
-    /// what says so and what to call inside.
+    /// Gets in by `enter`, unless a CPU that was inside meanwhile has killed the caller. `enter` is
+    /// passed the `killed` test and a function to call inside.
     fn unless_killed(
         &self,
         machine: &M,
         enter: impl FnOnce(&dyn Fn() -> bool, &dyn Fn()) -> Option<()>,
     ) {
         let waited = Cell::new(false);
-        // Relaxed: what is asserted was written inside, so the lock orders. Acquire is an order
-        // point in the simulator.
+        // Relaxed would do, because what is asserted was written inside, so the lock orders it.
+        // Acquire is an order point in the simulator.
         let is_killed = || self.killed.load(machine, Acquire) == 1;
         let killed = || {
             waited.set(true);
@@ -185,7 +187,7 @@ impl<M: Machine> Guarded<M> {
         );
     }
 
-    /// All changes are there, nothing else is, and nobody is left inside.
+    /// Asserts that all changes and nothing else are there, and that the lock is free.
     fn is_whole(&self, machine: &M) {
         let changes = self.changes.load(machine, Relaxed);
         assert_eq!(self.try_look(machine), Some(changes), "changes");
@@ -194,7 +196,7 @@ impl<M: Machine> Guarded<M> {
     }
 }
 
-/// Two write while one reads.
+/// Two CPUs write while one reads.
 #[must_use]
 pub fn writers_are_alone<M: Machine>() -> Law<M, Guarded<M>> {
     Law {
@@ -209,7 +211,7 @@ pub fn writers_are_alone<M: Machine>() -> Law<M, Guarded<M>> {
     }
 }
 
-/// One writes while two read, one of whom only tries.
+/// One CPU writes while two read, one of which only tries.
 #[must_use]
 pub fn readers_against_a_writer<M: Machine>() -> Law<M, Guarded<M>> {
     Law {
@@ -224,7 +226,7 @@ pub fn readers_against_a_writer<M: Machine>() -> Law<M, Guarded<M>> {
     }
 }
 
-/// Two that were killed want to get in while one writes.
+/// Two killed callers want to get in while a third CPU writes.
 #[must_use]
 pub fn the_killed_give_up<M: Machine>() -> Law<M, Guarded<M>> {
     Law {
@@ -247,7 +249,7 @@ pub fn the_killed_give_up<M: Machine>() -> Law<M, Guarded<M>> {
     }
 }
 
-/// One that waits is killed by who is inside.
+/// The writer that is inside kills the callers that wait.
 #[must_use]
 pub fn the_killed_look_again<M: Machine>() -> Law<M, Guarded<M>> {
     Law {
@@ -282,7 +284,7 @@ pub fn the_killed_look_again<M: Machine>() -> Law<M, Guarded<M>> {
     }
 }
 
-/// One goes on as a reader while another wants to write.
+/// A writer goes on as a reader while another CPU wants to write.
 #[must_use]
 pub fn no_writer_between<M: Machine>() -> Law<M, Guarded<M>> {
     Law {

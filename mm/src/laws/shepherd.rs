@@ -1,4 +1,4 @@
-//! Where the shepherd is while CPUs come to their end.
+//! The CPU that runs the shepherd, while CPUs go offline and come back.
 
 use alloc::vec;
 use core::fmt;
@@ -24,7 +24,7 @@ impl<M: Machine> Watched<M> {
         Self(Manager::new(machine, config).expect("one page is a layout"))
     }
 
-    /// Nobody has deferred the shepherd.
+    /// Asserts that no CPU has deferred the shepherd.
     fn has_no_shepherd(&self, machine: &M) {
         let is_dormant = |cpu| machine.job_state(cpu, Job::Shepherd) == JobState::Dormant;
         assert!(
@@ -33,7 +33,7 @@ impl<M: Machine> Watched<M> {
         );
     }
 
-    /// One CPU that is online waits for the shepherd's time, and no other.
+    /// Asserts that the shepherd is pending on exactly one online CPU.
     fn has_one_shepherd(&self, machine: &M) {
         let cpus = self.0.pages().cpus();
         let waits = |cpu: &CpuId| machine.job_state(*cpu, Job::Shepherd) == JobState::Pending;
@@ -50,7 +50,7 @@ pub fn shepherd_moves_on<M: Machine>() -> Law<M, Watched<M>> {
         setup: Watched::new,
         bodies: vec![
             |machine, watched| {
-                // Its time has come: it is not pending while it runs.
+                // The shepherd's timer has fired: the job is not pending while it runs.
                 machine.cancel(CpuId(0), Job::Shepherd);
                 watched.0.run(machine, Job::Shepherd);
             },
@@ -60,7 +60,7 @@ pub fn shepherd_moves_on<M: Machine>() -> Law<M, Watched<M>> {
     }
 }
 
-/// Where the shepherd is goes offline, and so does where it would go next.
+/// The shepherd's CPU goes offline, and so does the CPU to which the shepherd would move.
 #[must_use]
 pub fn shepherd_moves_twice<M: Machine>() -> Law<M, Watched<M>> {
     Law {
@@ -91,7 +91,7 @@ pub fn shepherd_waits_for_a_cpu<M: Machine>() -> Law<M, Watched<M>> {
     }
 }
 
-/// The only CPU that is online goes offline while another comes.
+/// The only online CPU goes offline while another comes online.
 #[must_use]
 pub fn shepherd_is_relieved<M: Machine>() -> Law<M, Watched<M>> {
     Law {
@@ -112,7 +112,7 @@ pub fn shepherd_is_relieved<M: Machine>() -> Law<M, Watched<M>> {
     }
 }
 
-/// No CPU starts the shepherd before the embedder does.
+/// A CPU that comes online does not start the shepherd before the embedder does.
 #[must_use]
 pub fn shepherd_waits_for_its_start<M: Machine>() -> Law<M, Watched<M>> {
     Law {

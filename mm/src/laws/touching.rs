@@ -1,7 +1,7 @@
-//! What holds when pages are touched that are about to go, because they are unmapped or reaped.
+//! The promises when pages are touched that are about to go, because they are unmapped or reaped.
 //!
-//! Where a page table comes only with the touch, its place has to be found as well: those laws are
-//! small enough for loom.
+//! Where the touch itself makes the page table, the CPU that empties the space has to find that
+//! table too. Those laws are small enough for loom.
 
 use alloc::vec;
 
@@ -24,20 +24,20 @@ fn touch_bare<M: Machine>(machine: &M, dying: &Dying<M>) {
     dying.touch(machine, BARE.start);
 }
 
-/// Nothing private is resident, and the rest goes.
+/// Asserts that no private page is resident, and ends the space.
 fn nothing_is_left<M: Machine>(machine: &M, dying: &Dying<M>) {
     assert_eq!(dying.counted(machine, RssKind::Anon), 0, "a page is left");
     dying.ends_whole(machine);
 }
 
-/// The same, and nothing may be touched after a helper has been there.
+/// Asserts that no private page is resident, and that none may be touched after a helper has run.
 fn nothing_comes_back<M: Machine>(machine: &M, dying: &Dying<M>) {
     assert_eq!(dying.reaps(machine), 1, "nobody was in the way");
     assert!(!dying.touch(machine, BARE.start), "it is gone for good");
     nothing_is_left(machine, dying);
 }
 
-/// As [`nothing_comes_back`] of a huge page.
+/// [`nothing_comes_back`] for a huge page.
 fn nothing_huge_comes_back<M: Machine>(machine: &M, dying: &Dying<M>) {
     assert_eq!(dying.reaps(machine), 1, "nobody was in the way");
     assert!(
@@ -47,7 +47,7 @@ fn nothing_huge_comes_back<M: Machine>(machine: &M, dying: &Dying<M>) {
     nothing_is_left(machine, dying);
 }
 
-/// No page of a file is mapped after a helper has been there, and the rest goes.
+/// Asserts that no page of a file is mapped after a helper has run, and ends the space.
 fn no_file_page_is_left<M: Machine>(machine: &M, dying: &Dying<M>) {
     assert_eq!(dying.reaps(machine), 1, "nobody was in the way");
     assert_eq!(dying.counted(machine, RssKind::File), 0, "a page is left");
@@ -64,7 +64,7 @@ fn both_are_there<M: Machine>(machine: &M, dying: &Dying<M>) {
     dying.ends_whole(machine);
 }
 
-/// A first page is touched while a helper is at it.
+/// A page is touched for the first time while a helper empties its space.
 #[must_use]
 pub fn touched_while_reaped<M: Machine>() -> Law<M, Dying<M>> {
     Law {
@@ -75,7 +75,7 @@ pub fn touched_while_reaped<M: Machine>() -> Law<M, Dying<M>> {
     }
 }
 
-/// A first page is touched while its mapping goes.
+/// A page is touched for the first time while its mapping is removed.
 #[must_use]
 pub fn touched_while_unmapped<M: Machine>() -> Law<M, Dying<M>> {
     Law {
@@ -86,7 +86,7 @@ pub fn touched_while_unmapped<M: Machine>() -> Law<M, Dying<M>> {
     }
 }
 
-/// A first page is touched while shared memory takes the place of its mapping.
+/// A page is touched for the first time while shared memory replaces its mapping.
 #[must_use]
 pub fn touched_while_replaced<M: Machine>() -> Law<M, Dying<M>> {
     Law {
@@ -101,7 +101,7 @@ fn bare_huge<M: Machine>(machine: &M) -> Dying<M> {
     Dying::bare_huge(machine, Reaping::MeetInTheMiddle)
 }
 
-/// A huge page is touched for the first time while a helper is at it.
+/// A huge page is touched for the first time while a helper empties its space.
 #[must_use]
 pub fn huge_touched_while_reaped<M: Machine>() -> Law<M, Dying<M>> {
     Law {
@@ -117,7 +117,7 @@ pub fn huge_touched_while_reaped<M: Machine>() -> Law<M, Dying<M>> {
     }
 }
 
-/// A huge page is touched for the first time while its mapping goes.
+/// A huge page is touched for the first time while its mapping is removed.
 #[must_use]
 pub fn huge_touched_while_unmapped<M: Machine>() -> Law<M, Dying<M>> {
     Law {
@@ -133,7 +133,7 @@ pub fn huge_touched_while_unmapped<M: Machine>() -> Law<M, Dying<M>> {
     }
 }
 
-/// A page of a file is looked at for the first time while a helper is at it.
+/// A page of a file is read for the first time while a helper empties its space.
 #[must_use]
 pub fn file_touched_while_reaped<M: Machine>() -> Law<M, Dying<M>> {
     let look: Body<M, Dying<M>> = |machine, dying| {
@@ -147,7 +147,8 @@ pub fn file_touched_while_reaped<M: Machine>() -> Law<M, Dying<M>> {
     }
 }
 
-/// A page is touched while others map and unmap beside it, more often than a fault tries again.
+/// A page is touched while another CPU maps and unmaps beside it, more often than a fault tries
+/// again.
 #[must_use]
 pub fn touched_while_others_map<M: Machine>() -> Law<M, Dying<M>> {
     Law {
@@ -182,7 +183,7 @@ pub fn many_touched_while_reaped<M: Machine>() -> Law<M, Dying<M>> {
     }
 }
 
-/// Pages are touched, and another goes to swap, while their mappings go one after the other.
+/// Pages are touched, and another goes to swap, while their mappings are removed one by one.
 #[must_use]
 pub fn many_touched_while_unmapped<M: Machine>() -> Law<M, Dying<M>> {
     let touch: Body<M, Dying<M>> = |machine, dying| {
@@ -196,7 +197,7 @@ pub fn many_touched_while_unmapped<M: Machine>() -> Law<M, Dying<M>> {
             touch,
             |machine, dying| {
                 dying.unmap(machine, BARE);
-                // In two parts, so that the rest has to be told from what goes.
+                // Two parts, so that the first call has to tell pages that go from pages that stay.
                 dying.unmap(machine, FILLED.start..FILLED.start + 1);
                 dying.unmap(machine, FILLED);
             },

@@ -1,7 +1,8 @@
-//! What an addition on its way up a tree does to the bound.
+//! The effect on the bound of an addition that is on its way up a tree.
 //!
-//! The tree keeps as much as it can without a carry to the root: it is behind by exactly `T`. One
-//! more, and four set out for the root; until they arrive the roots are behind by `T` + 1.
+//! The tree keeps as much as it can without a carry to the root, so the roots are behind by exactly
+//! `T`. One more addition sends a carry of four to the root. Until that arrives, the roots are
+//! behind by `T` + 1.
 
 use alloc::sync::Arc;
 use alloc::vec;
@@ -11,7 +12,7 @@ use super::Law;
 use crate::counter::{Area, Batch, Counters, Items, OneSidedTree, Shape};
 use crate::machine::Machine;
 
-/// A tree that is as far behind as it can be.
+/// A tree whose roots are as far behind as they can be.
 pub struct Full<M: Machine> {
     tree: OneSidedTree<M>,
     shape: Arc<Shape>,
@@ -27,12 +28,13 @@ impl<M: Machine> Full<M> {
         let items = items.expect("there is memory");
         let tree = OneSidedTree::init_many_grown(machine, &area, &shape, items);
         let tree = tree.expect("there is memory");
-        // 2 in the item, 1 in the cell.
+        // This leaves 2 in the item and 1 in the cell.
         tree.add(machine, 0, 3);
         Self { tree, shape }
     }
 
-    /// Looks at what is there, then at where it should be, `allowed` added.
+    /// Asserts that the precise sum is at most the maximum of the range, read later, plus
+    /// `allowed`.
     fn look(&self, machine: &M, allowed: u64) {
         let precise = self.tree.precise_sum(machine, 0);
         let range = self.tree.min_max(machine, 0);
@@ -50,7 +52,7 @@ fn law<M: Machine>(name: &'static str, look: fn(&M, &Full<M>)) -> Law<M, Full<M>
     }
 }
 
-/// The bound holds with what one addition under way may add to it.
+/// The bound holds if it is widened by what one addition under way may add.
 #[must_use]
 pub fn one_under_way<M: Machine>() -> Law<M, Full<M>> {
     law(
@@ -59,13 +61,33 @@ pub fn one_under_way<M: Machine>() -> Law<M, Full<M>> {
     )
 }
 
-/// The same without it: broken, as a checker has to find.
+/// [`one_under_way`] without that allowance. This law is broken, and a checker has to find that.
 #[must_use]
 pub fn one_under_way_forgotten<M: Machine>() -> Law<M, Full<M>> {
     law(
         "a tree is behind by its bound, no more, whatever is under way",
         |machine, full| full.look(machine, 0),
     )
+}
+
+/// A CPU adds for the first time while another CPU reads. This law holds only on machines that keep the
+/// order of stores and of loads: elsewhere the reader may see a carry at the root before it sees that
+/// the adding CPU has a cell.
+#[must_use]
+pub fn first_addition<M: Machine>() -> Law<M, Full<M>> {
+    Law {
+        name: "a precise sum has all that had arrived at the roots before it",
+        setup: Full::new,
+        bodies: vec![
+            |machine, full| {
+                let arrived = full.tree.min_max(machine, 0).min;
+                let precise = full.tree.precise_sum(machine, 0);
+                assert!(arrived <= precise, "{arrived} arrived, {precise} in all");
+            },
+            |machine, full| full.tree.add(machine, 0, 41),
+        ],
+        check: |machine, full| full.look(machine, 0),
+    }
 }
 
 impl<M: Machine> fmt::Debug for Full<M> {

@@ -1,7 +1,7 @@
-//! What readers of a tree of mappings may rely on while somebody changes it.
+//! The promises of a tree of mappings to its readers while another CPU changes it.
 //!
-//! Mappings have numbers: where one begins, ends and its id all follow from its number, so that one
-//! put together from two is noticed. Even ones are there from the beginning to the end, odd ones
+//! Mappings have numbers. A mapping's start, end and id all follow from its number, so a mapping
+//! put together from two is noticed. Even mappings exist from the beginning to the end; odd ones
 //! are added and removed.
 
 use alloc::vec;
@@ -18,9 +18,9 @@ use crate::units::{CpuId, Vpn};
 pub struct FewVmas<M: Machine> {
     tree: VmaTree<M>,
     editor: M::Lock<Editor>,
-    /// The last odd mapping that has been added.
+    /// 1 once an odd mapping has been added.
     added: M::Word,
-    /// How many numbers are in use. Odd, so that the highest is even.
+    /// How many numbers are in use: an odd number, so that the highest number is even.
     numbers: u64,
 }
 
@@ -30,7 +30,7 @@ impl<M: Machine> fmt::Debug for FewVmas<M> {
     }
 }
 
-/// Pages from one mapping's first to the next one's.
+/// Pages from the start of one mapping to the start of the next.
 const APART: u64 = 16;
 
 fn vma(number: u64) -> Vma {
@@ -64,7 +64,7 @@ impl<M: Machine> FewVmas<M> {
                 .insert(machine, editor, vma(number))
                 .expect("nothing is in the way");
         });
-        // Pairs with the Acquire in `sees_what_was_added`.
+        // Release pairs with the Acquire in `sees_what_was_added`.
         self.added.store(machine, 1, Release);
     }
 
@@ -75,7 +75,7 @@ impl<M: Machine> FewVmas<M> {
         });
     }
 
-    /// An even mapping is found, whole. A reader may always be told to take the lock.
+    /// Asserts that an even mapping is found, whole. A reader may always be told to take the lock.
     fn finds_even(&self, number: u64) {
         let found = self.tree.find(vma(number).start);
         assert!(
@@ -85,9 +85,10 @@ impl<M: Machine> FewVmas<M> {
         );
     }
 
-    /// An odd mapping that is only added: found if that was said before, and again once found.
+    /// Asserts that an odd mapping is found if its addition was published before, and is found
+    /// again once it was found.
     fn sees_what_was_added(&self, machine: &M, number: u64) {
-        // Pairs with the Release in `add`.
+        // Acquire pairs with the Release in `add`.
         let was_added = self.added.load(machine, Acquire) == 1;
         let first = self.tree.find(vma(number).start);
         let again = self.tree.find(vma(number).start);
@@ -102,27 +103,29 @@ impl<M: Machine> FewVmas<M> {
         );
     }
 
-    /// Going up meets every even mapping, in order, and nothing that never was.
+    /// Asserts that a walk upwards meets every even mapping, in order, and none that never existed.
     fn goes_up(&self) {
         let mut cursor = Cursor::at(&self.tree, Vpn(0));
         self.meets_all(|| cursor.forward(), |number| number);
     }
 
-    /// The same downwards.
+    /// Asserts that a walk downwards meets every even mapping, in order, and none that never
+    /// existed.
     fn goes_down(&self) {
         let mut cursor = Cursor::end(&self.tree);
         let highest = self.numbers - 1;
         self.meets_all(|| cursor.backward(), |number| highest.abs_diff(number));
     }
 
-    /// `turn` says the how-manieth a number would be if all were there; even for even ones.
+    /// `turn` returns the position that a number would have if all mappings existed. It is even for
+    /// even numbers.
     fn meets_all(
         &self,
         mut step: impl FnMut() -> Result<Option<Vma>, Busy>,
         turn: impl Fn(u64) -> u64,
     ) {
         let mut next = 0;
-        // Ends: each round but the last gets behind another mapping.
+        // This ends: every round but the last passes another mapping.
         loop {
             let met = match step() {
                 Ok(Some(met)) => met,
@@ -138,7 +141,7 @@ impl<M: Machine> FewVmas<M> {
         }
     }
 
-    /// All even mappings and only those, in a whole tree.
+    /// Asserts that the tree is whole and holds all even mappings, those in `odd`, and no others.
     fn is_whole(&self, machine: &M, odd: &[u64]) {
         self.editor.with(machine, Site::Mmap, |editor| {
             self.tree.assert_whole(editor);
@@ -179,7 +182,7 @@ pub fn readers_against_additions<M: Machine>() -> Law<M, FewVmas<M>> {
     }
 }
 
-/// Enough for a leaf that has only even mappings to be split when odd ones come.
+/// Enough mappings that a leaf with only even ones is split when odd ones are added.
 const SPLITS: u64 = 63;
 
 /// Leaves are split and joined while other CPUs go up and down.

@@ -1,44 +1,43 @@
-//! How much is gained by killing a process, in points: the pages it occupies, shifted by its
-//! adjustment.
+//! The gain of killing a process, in points: the pages it occupies, shifted by its adjustment.
 //!
-//! Linux computes in `long` and trusts that nothing overflows; here everything is clamped, so the
-//! points of more memory are never fewer.
+//! Linux computes in `long` and relies on nothing overflowing. Here every step is clamped, so more
+//! memory never means fewer points.
 
 use core::fmt;
 use core::num::NonZeroU64;
 
-use super::candidate::{Facts, Kind, Memory, ScoreAdj};
+use super::facts::{Facts, Kind, Memory, ScoreAdj};
 use crate::units::PAGE_SIZE;
 
-/// The fewest points a candidate can have. One less is Linux's mark for "never".
+/// The fewest points a candidate can have. Linux uses the value one below as its mark for "never".
 pub const POINTS_MIN: i64 = i64::MIN + 1;
-/// The most points a candidate can have by its memory. One more is an origin's.
+/// The most points a candidate can have by its memory. An origin has one more.
 pub const POINTS_MAX: i64 = i64::MAX - 1;
 /// The points of a candidate that asked to be killed first.
 pub(super) const POINTS_OF_ORIGIN: i64 = i64::MAX;
 
-/// The pages a shortage is about (Linux: `totalpages`): memory and swap of the machine, of the allowed
-/// nodes, or the limit of a group.
+/// The number of pages a shortage is about, at least 1 (Linux: `totalpages`): memory and swap of
+/// the machine or of the allowed nodes, or the limit of a memory group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TotalPages(NonZeroU64);
 
 impl TotalPages {
-    /// So many pages.
+    /// A total of `pages`.
     ///
     /// # Errors
-    /// None at all.
+    /// [`NoPages`] if `pages` is 0.
     pub fn new(pages: u64) -> Result<Self, NoPages> {
         NonZeroU64::new(pages).map(Self).ok_or(NoPages)
     }
 
-    /// At least 1.
+    /// The number of pages, at least 1.
     #[must_use]
     pub const fn get(self) -> u64 {
         self.0.get()
     }
 }
 
-/// There is no memory that could be short.
+/// The error for a total of 0 pages: points are shares of all pages, so there must be some.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoPages;
 
@@ -50,19 +49,19 @@ impl fmt::Display for NoPages {
 
 impl core::error::Error for NoPages {}
 
-/// What of a process counts as its memory.
+/// The parts of a process's memory that count towards its points.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Resident pages: of files, anonymous, of shared memory.
+    /// Resident pages: of files, anonymous, and of shared memory.
     pub resident_pages: u64,
-    /// Pages it has in swap.
+    /// Pages that the process has in swap.
     pub swap_pages: u64,
     /// Bytes of its page tables.
     pub table_bytes: u64,
 }
 
 impl Usage {
-    /// The pages that come back: page tables count in whole pages.
+    /// The number of pages a kill would bring back. Page tables count in whole pages, rounded down.
     #[must_use]
     pub fn pages(self) -> i64 {
         let pages = self.resident_pages.saturating_add(self.swap_pages);
@@ -72,27 +71,27 @@ impl Usage {
 }
 
 /// The points of a process that occupies `pages`; `None` if it must not be killed (Linux:
-/// `oom_badness`, whose `LONG_MIN` that is). May be negative.
+/// `oom_badness`, which returns `LONG_MIN` in that case). May be negative.
 #[must_use]
 pub fn badness(facts: &Facts, pages: i64, total: TotalPages) -> Option<i64> {
     is_killable(facts).then(|| points(pages, facts.adj, total))
 }
 
-/// Whether killing it would be allowed, and give anything back.
+/// Returns whether the process may be killed, and whether killing it would give anything back.
 pub(super) fn is_killable(facts: &Facts) -> bool {
     facts.kind == Kind::Process && facts.memory == Memory::Own && facts.adj != ScoreAdj::NEVER
 }
 
-/// `pages + adj × (total / 1000)`, rounded down before the product as in Linux.
+/// `pages + adj × (total / 1000)`; the division rounds down before the product, as in Linux.
 pub(super) fn points(pages: i64, adj: ScoreAdj, total: TotalPages) -> i64 {
     let shift = i128::from(adj.get()) * i128::from(total.get() / 1000);
     clamp(i128::from(pages) + shift).clamp(POINTS_MIN, POINTS_MAX)
 }
 
-/// What `/proc/<pid>/oom_score` shows for `badness`: 0 for who must not be killed, mostly 667 to 1333
-/// for an adjustment of 0, up to 2000.
+/// The value `/proc/<pid>/oom_score` shows for `badness`. 0 if the process must not be killed; for
+/// an adjustment of 0 mostly 666 to 1333; otherwise up to 2000.
 ///
-/// More than 2000 only if the process has more memory than there is; never less than 0.
+/// The score exceeds 2000 only if the process has more memory than there is. It is never negative.
 #[must_use]
 pub fn oom_score(badness: Option<i64>, total: TotalPages) -> u64 {
     let Some(points) = badness else {
@@ -196,7 +195,7 @@ mod tests {
         assert_eq!(oom_score(Some(1_000_000), all), 1333);
         assert_eq!(oom_score(Some(2_000_000), all), 2000);
         assert_eq!(oom_score(Some(-1_000_000), all), 0);
-        // Rounded towards 0 twice: -1 page is no thousandth.
+        // The score is rounded towards 0 twice: −1 page is less than a thousandth.
         assert_eq!(oom_score(Some(-1), all), 666);
         assert_eq!(oom_score(Some(1500), all), 667);
     }

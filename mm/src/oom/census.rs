@@ -1,4 +1,4 @@
-//! Real processes as candidates.
+//! A [`Candidates`] over real processes.
 //!
 //! Locks: none.
 
@@ -6,22 +6,24 @@ use alloc::sync::Arc;
 use core::fmt;
 use core::iter;
 
-use super::candidate::{Candidates, Facts, GroupId, Reading};
+use super::candidate::Candidates;
+use super::facts::{Facts, GroupId, Reading};
 use super::process::Process;
-use super::scope::NodeSet;
 use super::select::Slot;
 use crate::counter::{Counters, Range};
 use crate::machine::Machine;
 use crate::space::budget::Budget;
 use crate::space::rss::{Rss, RssKind};
 use crate::space::{AddressSpace, Flag};
+use crate::topology::NodeSet;
+use crate::units::count_of;
 
-/// The group of those that are under the budget which ran out.
+/// The group of the processes under the budget that ran out.
 pub(super) const INSIDE: GroupId = GroupId(1);
-/// The group of all others.
+/// The group of all other processes.
 const OUTSIDE: GroupId = GroupId(0);
 
-/// Processes, in the order in which they were made, as candidates of a selection.
+/// A view of processes, in the order in which they were made, as candidates of a selection.
 pub struct Census<'p, M: Machine> {
     machine: &'p M,
     processes: &'p [Arc<Process<M>>],
@@ -30,7 +32,7 @@ pub struct Census<'p, M: Machine> {
 }
 
 impl<'p, M: Machine> Census<'p, M> {
-    /// All of `processes`, which may use every node.
+    /// A census of all `processes`, each of which may use every node.
     pub fn new(machine: &'p M, processes: &'p [Arc<Process<M>>]) -> Self {
         Self {
             machine,
@@ -40,20 +42,20 @@ impl<'p, M: Machine> Census<'p, M> {
         }
     }
 
-    /// The same, where group 1 is all under `domain`, and group 0 all others; without it all are in
-    /// group 0.
+    /// Puts the processes under `domain` into group 1 and all others into group 0. With `None`, all
+    /// processes are in group 0.
     #[must_use]
     pub fn within(self, domain: Option<&'p Arc<Budget<M>>>) -> Self {
         Self { domain, ..self }
     }
 
-    /// The same, where a process may use the nodes that `nodes` says.
+    /// Restricts each process to the nodes that `nodes` returns for it.
     #[must_use]
     pub fn on_nodes(self, nodes: &'p dyn Fn(&Process<M>) -> NodeSet) -> Self {
         Self { nodes, ..self }
     }
 
-    /// The processes.
+    /// The processes, in the order in which they were made.
     #[must_use]
     pub const fn processes(&self) -> &'p [Arc<Process<M>>] {
         self.processes
@@ -67,7 +69,7 @@ impl<'p, M: Machine> Census<'p, M> {
         self.processes.get(candidate as usize)
     }
 
-    /// Whether a victim's memory is being emptied by its last user right now.
+    /// Returns whether the last user of a victim's address space is emptying it right now.
     pub(super) fn has_leaving_victim(&self) -> bool {
         let machine = self.machine;
         let processes = self.processes.iter();
@@ -97,7 +99,7 @@ impl<'p, M: Machine> Census<'p, M> {
 
 impl<M: Machine> Candidates for Census<'_, M> {
     fn len(&self) -> u32 {
-        u32::try_from(self.processes.len()).unwrap_or(u32::MAX)
+        count_of(self.processes.len())
     }
 
     fn facts(&self, candidate: u32) -> Option<Facts> {
@@ -125,7 +127,8 @@ impl<M: Machine> Candidates for Census<'_, M> {
         let rss = space.rss();
         let estimate = rss.resident(machine) + rss.approximate(machine, RssKind::Swap);
         let estimate = i64::try_from(estimate + space.table_pages(machine)).unwrap_or(i64::MAX);
-        // Read a little later than the range: what was added meanwhile is left out.
+        // The counters are read again after the range, so pages may have been added in between:
+        // clamping leaves those out.
         let estimate = estimate.clamp(range.min, range.max);
         Some(Reading { estimate, range })
     }
@@ -134,7 +137,8 @@ impl<M: Machine> Candidates for Census<'_, M> {
         Some(self.space(candidate)?.usage_precise(self.machine))
     }
 
-    /// Who exits in between is noticed when it is looked at before it is chosen.
+    /// A candidate that exits during the sums is noticed by the look at the victim before it is
+    /// returned.
     fn precise_many(&self, slots: &mut [Slot]) {
         AddressSpace::add_usages(self.machine, slots, |candidate| self.space(candidate));
     }
@@ -145,24 +149,24 @@ impl<M: Machine> Candidates for Census<'_, M> {
     }
 }
 
-/// Its page tables, which are counted exactly.
+/// The pages of a space's page tables, which are counted exactly.
 fn tables<M: Machine>(machine: &M, space: &AddressSpace<M>) -> Range {
     let pages = i64::try_from(space.table_pages(machine)).unwrap_or(i64::MAX);
     Range::exactly(pages)
 }
 
-/// What one process has, as a report shows it. All in pages, as a cheap look can tell.
+/// The memory of one process as a report shows it: approximate sums, all in pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pages {
-    /// Of files.
+    /// Resident pages of files.
     pub file: u64,
-    /// Anonymous.
+    /// Resident anonymous pages.
     pub anon: u64,
-    /// Of shared memory.
+    /// Resident pages of shared memory.
     pub shmem: u64,
-    /// In swap.
+    /// Pages in swap.
     pub swap: u64,
-    /// Of page tables.
+    /// Pages of page tables.
     pub tables: u64,
 }
 
@@ -185,7 +189,7 @@ impl Pages {
         self.file + self.anon + self.shmem
     }
 
-    /// All of them: what its points are made of.
+    /// All pages of the process, from which its points are computed.
     #[must_use]
     pub const fn all(&self) -> u64 {
         self.resident() + self.swap + self.tables

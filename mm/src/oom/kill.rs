@@ -5,18 +5,18 @@
 //!             └─ delay ──> reaper
 //! ```
 //!
-//! Whatever user space could do with the memory reserves it must not do: a victim is told to die
-//! before it may use them. Nothing here allocates: what the reaper needs to remember a process was set
-//! aside when it was enrolled.
+//! User-space code must not be able to use up the memory reserves, so a victim is told to die
+//! before it may use them. Nothing here allocates: the reaper's room for a process was set aside
+//! when the process was enrolled.
 //!
-//! Locks: those of `reaper`. The caller sees to it that one process is killed at a time (Linux:
-//! `oom_lock`); two at once do no harm, but kill two.
+//! Locks: those of `reaper`. The caller makes sure that one process is killed at a time (Linux:
+//! `oom_lock`). Two kills at once break nothing, but kill two processes.
 
 use alloc::sync::Arc;
 use core::fmt;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use super::candidate::{Kind, ScoreAdj};
+use super::facts::{Kind, ScoreAdj};
 use super::process::{Parted, Process, State, bit};
 use super::reaper::{Patience, Reaper};
 use crate::event::Event;
@@ -27,22 +27,23 @@ use crate::space::vma_tree::NoMemory;
 use crate::space::{AddressSpace, ExitError, Flag, Memory};
 use crate::units::{Nanos, ProcessId};
 
-/// What the owner of the processes does for the OOM killer. All may be called on any CPU, with no
-/// lock of the manager held, and must not wait for memory.
+/// The services that the owner of the processes provides to the OOM killer. All may be called on
+/// any CPU, with no lock of the manager held, and must not wait for memory.
 pub trait Signals<M: Machine> {
-    /// Tells every thread of `process` to die (Linux: `SIGKILL`). Threads that wait for something
-    /// that may not come, and may be killed, have to be woken.
+    /// Tells every thread of `process` to die (Linux: `SIGKILL`). Threads that wait killably for
+    /// something that may never come have to be woken.
     fn kill(&self, machine: &M, process: &Arc<Process<M>>);
 
-    /// Lets every thread of `process`, which was frozen, run (Linux: `thaw_process`).
+    /// Lets every thread of `process` run again after the process was frozen (Linux:
+    /// `thaw_process`).
     fn thaw(&self, machine: &M, process: &Arc<Process<M>>);
 
-    /// Whoever calls [`Reaper::step`] has something to do at `at` (Linux: the timer of
+    /// Tells the embedder that [`Reaper::step`] has work at time `at` (Linux: the timer of
     /// `queue_oom_reaper`).
     fn reap_at(&self, machine: &M, at: Nanos);
 }
 
-/// Kills processes, knows its victims, and has a reaper.
+/// Kills processes, counts its victims, and owns the reaper.
 pub struct OomKiller<M: Machine, S> {
     signals: S,
     victims: M::Word,
@@ -50,31 +51,31 @@ pub struct OomKiller<M: Machine, S> {
     reaper: Reaper<M>,
 }
 
-/// What a kill has done.
+/// The effect of a kill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Killed {
-    /// Processes that were told to die.
+    /// Number of processes that were told to die.
     pub signalled: u32,
-    /// What becomes of the victim's memory.
+    /// The fate of the victim's memory.
     pub aftermath: Aftermath,
 }
 
-/// Whether the reaper empties what a victim leaves.
+/// The fate of the memory that a victim leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Aftermath {
-    /// After the delay, if it is not gone by then.
+    /// The reaper empties the memory after the delay, unless the victim has done so by then.
     Queued,
-    /// It was handed to the reaper before.
+    /// The address space was handed to the reaper before.
     QueuedBefore,
-    /// The first process uses the same memory, which is left alone and not chosen again; or it was
-    /// to be killed itself, and nothing is done.
+    /// The first process uses the same memory, so the reaper leaves it alone and no user of it is
+    /// chosen again. Or the first process itself was to be killed, and nothing was done.
     Shielded,
-    /// The victim had left its address space already; nobody was told to die for it.
+    /// The victim had already left its address space, so no process was told to die.
     Gone,
 }
 
 impl<M: Machine, S: Signals<M>> OomKiller<M, S> {
-    /// No process, no victim.
+    /// A killer with no processes and no victims yet.
     pub fn new(machine: &M, signals: S, patience: Patience) -> Self {
         Self {
             signals,
@@ -84,42 +85,42 @@ impl<M: Machine, S: Signals<M>> OomKiller<M, S> {
         }
     }
 
-    /// Whom the embedder's reaper thread calls.
+    /// The reaper, which the embedder's reaper thread steps.
     pub const fn reaper(&self) -> &Reaper<M> {
         &self.reaper
     }
 
-    /// What the owner of the processes does.
+    /// The owner's services, as passed to [`OomKiller::new`].
     pub const fn signals(&self) -> &S {
         &self.signals
     }
 
-    /// Victims that have not left their address space (Linux: `oom_victims`).
+    /// Number of victims that have not left their address space (Linux: `oom_victims`).
     pub fn victims(&self, machine: &M) -> u64 {
-        // Acquire: pairs with the release in `exit`: whoever sees that no victim is left sees the
-        // memory that they gave back.
+        // Acquire pairs with the release in `exit`: a CPU that reads 0 victims sees the memory that
+        // they gave back.
         u64::try_from(self.victims.load(machine, Acquire)).unwrap_or(0)
     }
 
-    /// Processes that were told to die (Linux: `oom_kill` of `/proc/vmstat`).
+    /// Number of processes that were told to die (Linux: `oom_kill` of `/proc/vmstat`).
     pub fn kills(&self, machine: &M) -> u64 {
         // Relaxed: a statistic.
         u64::try_from(self.kills.load(machine, Relaxed)).unwrap_or(0)
     }
 
-    /// Makes a process that uses `space`, or a thread of the kernel without one, and sets aside what
-    /// the reaper needs for it. Whoever adds a process to a space that others use sees to it that one
-    /// of them does not leave meanwhile.
+    /// Makes a process that uses `space`, or a kernel thread without one, and sets aside the room
+    /// that the reaper needs for it. A caller that adds a process to a space in use makes sure that
+    /// one of the users does not leave meanwhile.
     ///
-    /// The caller puts it into an [`Arc`], as it does with address spaces: stable Rust has none that can
-    /// fail to be made, so the caller decides which allocator that takes, and what happens without
-    /// memory.
+    /// The caller puts the process into an [`Arc`], as it does with address spaces. Stable Rust
+    /// cannot make an `Arc` fallibly, so the caller decides which allocator it uses, and what
+    /// happens without memory.
     ///
     /// # Errors
     /// [`NoMemory`]; nothing has changed.
     ///
     /// # Panics
-    /// If a process that is no thread of the kernel has no space.
+    /// If a process other than a kernel thread has no space.
     pub fn enroll(
         &self,
         machine: &M,
@@ -135,11 +136,12 @@ impl<M: Machine, S: Signals<M>> OomKiller<M, S> {
         Ok(Process::new(machine, (id, kind), space, room))
     }
 
-    /// Kills `victim`, and whoever has to die with it: all that use the same memory, and, if `domain`
-    /// ran out (`None` is the machine), its group where that dies together. `all` are all processes.
+    /// Kills `victim` and every process that has to die with it: all that use the same memory, and
+    /// all of its group if that group is killed together and `domain` ran out (`None` means the
+    /// machine). `all` iterates over all processes.
     ///
-    /// If the victim is dying anyway nobody is told so: it gets at the reserves, and is handed to the
-    /// reaper.
+    /// If the victim is dying anyway, it is not told to die: it may use the reserves and is handed
+    /// to the reaper.
     pub fn kill<'p>(
         &self,
         memory: Memory<'_, M>,
@@ -150,7 +152,7 @@ impl<M: Machine, S: Signals<M>> OomKiller<M, S> {
         self.kill_on(memory.machine, victim, all, domain)
     }
 
-    /// [`OomKiller::kill`], for who has no more than the machine.
+    /// [`OomKiller::kill`] for callers that have the machine only, without a [`Memory`].
     pub(super) fn kill_on<'p>(
         &self,
         machine: &M,
@@ -186,7 +188,7 @@ impl<M: Machine, S: Signals<M>> OomKiller<M, S> {
         killed
     }
 
-    /// Linux: `__oom_kill_process`.
+    /// Kills one process and all that share its memory (Linux: `__oom_kill_process`).
     fn kill_with_sharers<'p>(
         &self,
         machine: &M,
@@ -199,8 +201,8 @@ impl<M: Machine, S: Signals<M>> OomKiller<M, S> {
                 aftermath: Aftermath::Gone,
             };
         };
-        // First counted, then told, then marked: who is told finds itself counted, and who may use
-        // the reserves is dying.
+        // The order matters: count the kill, send the signal, then mark the victim. A signalled
+        // process finds itself counted, and a process that may use the reserves is already dying.
         let mut signalled = self.signal(machine, victim);
         self.mark_victim(machine, victim);
         let mut reapable = true;
@@ -223,10 +225,11 @@ impl<M: Machine, S: Signals<M>> OomKiller<M, S> {
         }
     }
 
-    /// Tells a process to die, unless it was told before and does so; how many were told.
+    /// Tells a process to die, unless it was told before and is doing so. Returns the number of
+    /// processes told, 0 or 1.
     fn signal(&self, machine: &M, process: &Arc<Process<M>>) -> u32 {
         let first = process.set(machine, State::Killed);
-        // Who writes its memory to a file was told to die, but stops only when told again.
+        // A process that is dumping core was told to die before, but stops only when told again.
         if !first && !process.is(machine, State::CoreDumping) {
             return 0;
         }
@@ -237,19 +240,19 @@ impl<M: Machine, S: Signals<M>> OomKiller<M, S> {
         1
     }
 
-    /// Lets `process` use the reserves, and run if it was frozen. Not if it has left: it is not waited
-    /// for then.
+    /// Lets `process` use the reserves, and run if it was frozen. Does nothing if the process has
+    /// left its address space, because selections do not wait for it then.
     fn mark_victim(&self, machine: &M, process: &Arc<Process<M>>) {
-        // Before it is one, so that nobody sees none of a victim that is on its way. Relaxed: the
-        // change of the state, which follows, is what others look at.
+        // Count the victim before it becomes one, so that `victims` never misses a victim that is
+        // being made. Relaxed: other CPUs look at the state, and its change follows.
         self.victims.add(machine, 1, Relaxed);
         let Ok(before) = process.make_victim(machine) else {
             self.victims.add(machine, -1, Relaxed);
             return;
         };
         if let Some(space) = process.last_space() {
-            // Others who use it get at the reserves by this as well, which in Linux they do not: pages
-            // are charged to spaces here.
+            // Other users of the space get at the reserves by this flag as well. In Linux they do
+            // not; here pages are charged to spaces.
             space.raise(machine, Flag::Victim);
         }
         machine.emit(Event::MarkVictim(process.id()));
@@ -258,9 +261,9 @@ impl<M: Machine, S: Signals<M>> OomKiller<M, S> {
         }
     }
 
-    /// Gives a victim's memory to the reaper. All who use it are dying.
+    /// Hands a victim's memory to the reaper. All users of it are dying.
     fn hand_over(&self, machine: &M, victim: &Arc<Process<M>>) -> Aftermath {
-        // So none of them needs to wait for its mappings any more.
+        // All users are dying, so none of them needs to wait for the lock of the mappings any more.
         if let Some(space) = victim.last_space() {
             space.raise(machine, Flag::Killed);
         }
@@ -273,12 +276,13 @@ impl<M: Machine, S: Signals<M>> OomKiller<M, S> {
         }
     }
 
-    /// `process` leaves its address space, which ends with its last user; then a victim is one no more
-    /// (Linux: `exit_mm`). The last a process does.
+    /// Takes `process` out of its address space, and ends the space if this was its last user;
+    /// after that a victim no longer counts as one (Linux: `exit_mm`). This is the last step of a
+    /// process.
     ///
     /// # Errors
-    /// [`ExitError::Ended`] if it left before, or if somebody ended the address space without its
-    /// users.
+    /// [`ExitError::Ended`] if the process left before, or if its address space was ended other
+    /// than through its users.
     pub fn exit(&self, memory: Memory<'_, M>, process: &Process<M>) -> Result<Parted, ExitError> {
         if !process.leave(memory.machine) {
             return Err(ExitError::Ended);
@@ -291,17 +295,17 @@ impl<M: Machine, S: Signals<M>> OomKiller<M, S> {
         parted
     }
 
-    /// Gives a process back that has left (Linux: `put_task_struct`). With the last one of those that
-    /// use an address space its counters go back too, if the caller has not kept it.
+    /// Frees a process that has left (Linux: `put_task_struct`). The last process of an address
+    /// space frees the space's counters as well, unless the caller keeps a reference to the space.
     ///
-    /// A process that is dropped instead gives back the same, but what its counters take is found only
-    /// when more is needed, and nobody is told if they are wrong.
+    /// A process that is merely dropped gives back the same. But the memory of its counters is then
+    /// found only when more is needed, and wrong counts are not reported.
     ///
     /// # Errors
     /// [`BadRss`] if pages of the address space were miscounted.
     ///
     /// # Panics
-    /// If it has not left.
+    /// If the process has not left.
     pub fn retire(&self, machine: &M, process: Arc<Process<M>>) -> Result<(), BadRss> {
         assert!(
             process.is(machine, State::Left),
@@ -311,7 +315,7 @@ impl<M: Machine, S: Signals<M>> OomKiller<M, S> {
     }
 }
 
-/// Whether `member` dies when `group` does.
+/// Returns whether `member` dies when `group` is killed together.
 fn dies_with<M: Machine>(machine: &M, member: &Process<M>, group: &Arc<Budget<M>>) -> bool {
     let within = |space: &Arc<AddressSpace<M>>| {
         space.budget().is_some_and(|budget| {

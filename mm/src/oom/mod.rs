@@ -1,16 +1,16 @@
-//! Out of memory: whom to kill, and what comes after.
+//! Out of memory: which process to kill, and what happens afterwards.
 //!
-//! [`badness()`] says how much would be gained by killing a process, in points, and [`Standing`] who
-//! may be killed at all. A selector ([`Selecting`], in `select/`) looks for the candidate with the
-//! most points. Memory is counted by [`counter`](crate::counter)s that are cheap to read but only
-//! within bounds, so the selectors differ in what they do about that.
+//! [`badness()`] says how much would be gained by killing a process, in points, and [`Standing`]
+//! whether a process may be killed at all. A selector ([`Selecting`], in `select/`) looks for the
+//! candidate with the most points. Memory is counted by [`counter`](crate::counter)s whose cheap
+//! readings are exact only within bounds; the selectors differ in how they deal with that.
 //!
-//! [`OomKiller`] kills, with all who have to die as well; its [`Reaper`] empties what a victim does not
-//! give back soon, and [`release()`] does so at once for whoever asks. [`OutOfMemory`] joins all of it to
-//! the page allocator, as its last resort.
+//! [`OomKiller`] kills a victim and every process that has to die with it. Its [`Reaper`] empties
+//! the memory that a victim does not give back soon, and [`release()`] does so at once when asked.
+//! [`OutOfMemory`] joins all of it to the page allocator, as its last resort.
 //!
-//! No selection knows a machine, takes a lock or allocates. A caller describes its processes, or its
-//! tenants, by the trait [`Candidates`]:
+//! A selection knows no machine, takes no lock and does not allocate. Its caller describes its
+//! processes, or its tenants, by the trait [`Candidates`]:
 //!
 //! ```
 //! use plimsoll_mm::counter::Range;
@@ -18,7 +18,7 @@
 //!     Candidates, Facts, Outcome, Reading, Scope, Selecting, Slot, TotalPages,
 //! };
 //!
-//! /// Tenants whose memory is known slowly, and cheaply to 100 pages.
+//! /// Tenants whose memory is slow to read exactly, and cheap to read to within 100 pages.
 //! struct Tenants([i64; 3]);
 //!
 //! impl Candidates for Tenants {
@@ -43,18 +43,20 @@
 //! let scope = Scope::machine(TotalPages::new(1 << 20)?);
 //! let selection = Selecting::Bounded.select(&tenants, &scope, &mut [Slot::EMPTY; 3])?;
 //! assert!(matches!(selection.outcome, Outcome::Victim(victim) if victim.candidate == 2));
-//! // Tenant 1 is surely smaller. Of the others one sum is enough to tell them apart.
+//! // Tenant 1 is surely smaller. One precise sum is enough to tell the other two apart.
 //! assert_eq!(selection.precise_sums, 1);
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! Locks: `ReapQueue`, by the reaper; `OomKill`, by who is about to kill.
+//! Locks: `ReapQueue`, taken by the reaper; `OomKill`, taken before a kill.
 
 mod badness;
 mod candidate;
 mod census;
+mod facts;
 mod kill;
+mod membership;
 mod out_of_memory;
 mod over_budget;
 mod process;
@@ -64,20 +66,21 @@ mod report;
 mod scope;
 mod select;
 mod shortage;
+mod standing;
 
 pub use self::badness::{NoPages, POINTS_MAX, POINTS_MIN, TotalPages, Usage, badness, oom_score};
-pub use self::candidate::{
-    AdjOutOfRange, Candidates, Facts, GroupId, Kind, Memory, Reading, ScoreAdj,
-};
+pub use self::candidate::Candidates;
 pub use self::census::{Census, Pages};
+pub use self::facts::{AdjOutOfRange, Facts, GroupId, Kind, Memory, Reading, ScoreAdj};
 pub use self::kill::{Aftermath, Killed, OomKiller, Signals};
 pub use self::out_of_memory::{First, Look, OutOfMemory, Owner, Rules};
 pub use self::process::{Parted, Process, State};
 pub use self::reaper::{Done, How, Next, Patience, Reaper, Stepped};
 pub use self::release::{ReleaseError, Released, release};
 pub use self::report::{Report, Row, Verdict};
-pub use self::scope::{Constraint, NodeSet, Scope, Standing, Trigger};
+pub use self::scope::{Constraint, Scope, Trigger};
 pub use self::select::{
     Approximate, Bounded, NoVictim, Outcome, Precise, SelectError, Selecting, Selection, Slot,
     TwoPass, Victim,
 };
+pub use self::standing::Standing;

@@ -1,23 +1,25 @@
 //! Making room when nothing more can be reclaimed (Linux: `out_of_memory`).
 //!
 //! ```text
-//! lock ── busy ──> is who asks a victim? ── else pause, try the allocation again
-//!   ├─ is there plenty by now? notifiers? does who asks die anyway?
-//!   ├─ select ── somebody is dying still ──> pause, try again
-//!   ├─ is there plenty by now?
+//! lock ── busy ──> a victim gets the reserves; others pause, then try the allocation again
+//!   ├─ plenty of memory by now? did a notifier free some? is the caller dying anyway?
+//!   ├─ select ── a victim is still dying ──> pause, try again
+//!   ├─ plenty of memory by now?
 //!   └─ kill, report ──> pause, try again
 //! ```
 //!
-//! **One kill at a time.** Whoever is about to kill looks for memory once more, and does so after the
-//! selection: that one has found that nobody is dying, so what earlier victims had is back, and is
-//! found. Linux looks before only; a victim that is done between the look and the selection is
-//! followed by another one that need not have died. Nor does Linux wait for who was reaped while it was
-//! leaving, and holds pages that are not back yet; here it is, for some ticks.
+//! **One kill at a time.** Before it kills, the lock holder looks for memory once more, after the
+//! selection. The selection has found that no victim is dying, so the memory of earlier victims is
+//! back by then and this look finds it. Linux looks only before the selection: if a victim finishes
+//! between the look and the selection, Linux kills another process that need not have died. Nor
+//! does Linux wait for a victim that was reaped while it was leaving and still holds pages that are
+//! not back; here the killer waits for it for a few ticks.
 //!
 //! Nothing here allocates: the selection works in slots that were set aside by
 //! [`OutOfMemory::reserve`].
 //!
-//! Locks: `OomKill`, only ever tried; inside those of draining and of `reaper`.
+//! Locks: `OomKill`, which the kill path only tries to take; inside it those of draining and of
+//! `reaper`.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -29,9 +31,10 @@ use super::census::Census;
 use super::kill::{Aftermath, OomKiller, Signals};
 use super::process::{Process, State};
 use super::report::{Report, Row, Verdict};
-use super::scope::{Constraint, NodeSet, Scope, Standing};
+use super::scope::{Constraint, Scope};
 use super::select::{NoVictim, Outcome, SelectError, Selecting, Slot};
 use super::shortage::Shortage;
+use super::standing::Standing;
 use crate::design::Design;
 use crate::event::{Event, Phase};
 use crate::machine::{Lock, Machine};
@@ -40,66 +43,68 @@ use crate::room::{self, NoRoom};
 use crate::site::{LockClass, Site};
 use crate::space::budget::Budget;
 use crate::space::vma_tree::NoMemory;
+use crate::topology::NodeSet;
 use crate::units::Pages;
 
-/// Looks at all processes of an [`Owner`].
+/// A function that looks at all processes of an [`Owner`].
 pub type Look<'l, M> = dyn FnMut(&[Arc<Process<M>>]) + 'l;
 
-/// Who owns the processes. All may be called on any CPU, and must not allocate pages.
+/// The owner of the processes. All methods may be called on any CPU, and must not allocate pages.
 pub trait Owner<M: Machine> {
-    /// Calls `look` once with all processes, in the order in which they were made. None is given back
-    /// meanwhile; [`Signals`] are called from inside.
+    /// Calls `look` once with all processes, in the order in which they were made. The owner
+    /// retires none of them before `look` returns. [`Signals`] are called from inside `look`.
     fn with_processes(&self, machine: &M, look: &mut Look<'_, M>);
 
-    /// The process for which the caller allocates, if it is one (Linux: `current`).
+    /// The process on whose behalf the caller allocates, if any (Linux: `current`).
     fn current(&self, machine: &M) -> Option<Arc<Process<M>>>;
 
-    /// Lets others run, for a tick or so, among them whoever was told to die.
+    /// Lets other tasks run for about a tick, among them those that were told to die.
     fn pause(&self, machine: &M);
 
-    /// The nodes the caller may take memory from, if not from all: those who may not use any of them
-    /// are not killed for it (Linux: `cpuset_current_mems_allowed`).
+    /// The nodes from which the caller may take memory, or `None` for all nodes. A process that may
+    /// use none of these nodes is not killed (Linux: `cpuset_current_mems_allowed`).
     fn allowed(&self, machine: &M) -> Option<NodeSet> {
         let _ = machine;
         None
     }
 
-    /// The nodes that threads of `process` may take memory from.
+    /// The nodes from which threads of `process` may take memory.
     fn nodes(&self, machine: &M, process: &Process<M>) -> NodeSet {
         let _ = (machine, process);
         NodeSet::ALL
     }
 
-    /// Somebody was killed, or nobody could be. Called with the lock held, from inside
-    /// [`Owner::with_processes`].
+    /// Reports that a process was killed, or that none could be. Called with the lock held, from
+    /// inside [`Owner::with_processes`].
     fn report(&self, machine: &M, report: &Report<'_, M>) {
         let _ = (machine, report);
     }
 }
 
-/// How it is decided who is killed.
+/// The rules by which a victim is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rules {
-    /// How the victim is found: that of a [`Design`], unless who embeds it wants another.
+    /// The variant that finds the victim: that of a [`Design`], unless the embedder wants another.
     pub selecting: Selecting,
-    /// Whom to look at first.
+    /// The process to consider first.
     pub first: First,
-    /// Pages of swap there are; they count as memory (Linux: `total_swap_pages`).
+    /// Number of pages of swap; they count as memory (Linux: `total_swap_pages`).
     pub swap_pages: u64,
 }
 
-/// Whom to look at first when the machine is out of memory.
+/// The process to consider first when the machine is out of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum First {
-    /// Whoever has most.
+    /// The process with the most points.
     Largest,
-    /// Whoever asks, if it may be killed, without looking at the others (Linux:
+    /// The allocating process, if it may be killed. The others are not looked at (Linux:
     /// `vm.oom_kill_allocating_task`).
     WhoAsks,
 }
 
 impl Rules {
-    /// Whoever has most, found as `design` says, on a machine without swap.
+    /// Considers the process with the most points first, finds it as `design` says, and assumes no
+    /// swap.
     #[must_use]
     pub const fn of(design: &Design) -> Self {
         Self {
@@ -116,36 +121,39 @@ impl Default for Rules {
     }
 }
 
-/// The last resort that kills.
+/// The last resort of the page allocator that kills a process to free memory.
 pub struct OutOfMemory<M: Machine, S, O> {
     killer: Arc<OomKiller<M, S>>,
     owner: O,
     rules: Rules,
     notifiers: Vec<Box<dyn Reclaimer<M>>>,
-    /// Who holds the lock decides.
+    /// The lock that serializes decisions (Linux: `oom_lock`), with the state it protects.
     desk: M::Lock<Desk>,
 }
 
+/// The state that only the holder of the OOM lock may use.
 struct Desk {
-    /// What a selection works in.
+    /// The slots in which a selection works.
     slots: Vec<Slot>,
-    /// Pauses since the last kill because a victim was leaving.
+    /// Number of pauses since the last kill that were made because a victim was leaving.
     waited: u32,
 }
 
-/// So often a victim that is leaving is waited for although it was reaped or given up on: who empties
-/// it may hold pages that are not back yet, but may also be stuck.
+/// The most pauses for a leaving victim that was already reaped or given up on. The task that
+/// empties its space may hold pages that are not back yet, but it may also be stuck.
 const WAITS_MAX: u32 = 10;
 
+/// The result of a decision under the lock.
 enum Step {
     Done(Relief),
-    /// Somebody is dying, or somebody else decides.
+    /// A victim is dying: pause without the lock, then try the allocation again.
     Wait,
 }
 
 impl<M: Machine, S: Signals<M>, O: Owner<M>> OutOfMemory<M, S, O> {
-    /// Kills by `killer` whom `owner` has, after asking `notifiers` for memory (Linux:
-    /// `oom_notify_list`). Slots for candidates are to be reserved.
+    /// A last resort that first asks `notifiers` for memory (Linux: `oom_notify_list`) and then
+    /// kills one of the processes of `owner` through `killer`. The caller has to set slots for
+    /// candidates aside with [`OutOfMemory::reserve`].
     pub fn new(
         machine: &M,
         killer: Arc<OomKiller<M, S>>,
@@ -153,7 +161,7 @@ impl<M: Machine, S: Signals<M>, O: Owner<M>> OutOfMemory<M, S, O> {
         rules: Rules,
         notifiers: Vec<Box<dyn Reclaimer<M>>>,
     ) -> Self {
-        // Of one slot a selection can be made, if slowly.
+        // A selection can work with a single slot, though slowly.
         let desk = Desk {
             slots: alloc::vec![Slot::EMPTY; 1],
             waited: 0,
@@ -167,18 +175,19 @@ impl<M: Machine, S: Signals<M>, O: Owner<M>> OutOfMemory<M, S, O> {
         }
     }
 
-    /// Who kills.
+    /// The killer, as passed to [`OutOfMemory::new`].
     pub const fn killer(&self) -> &Arc<OomKiller<M, S>> {
         &self.killer
     }
 
-    /// Who owns the processes.
+    /// The owner of the processes, as passed to [`OutOfMemory::new`].
     pub const fn owner(&self) -> &O {
         &self.owner
     }
 
-    /// Sets room aside to select among so many candidates. With less a selection is as right, but
-    /// takes longer. Memory is taken without the lock, which those who are out of memory wait for.
+    /// Sets slots aside to select among this number of candidates. With fewer slots a selection is
+    /// as correct, but takes longer. The slots are allocated without the lock, so that tasks which
+    /// are out of memory do not find it busy meanwhile.
     ///
     /// # Errors
     /// [`NoMemory`]; nothing has changed.
@@ -192,7 +201,7 @@ impl<M: Machine, S: Signals<M>, O: Owner<M>> OutOfMemory<M, S, O> {
         }
         self.desk.with(machine, Site::OutOfMemory, |desk| {
             room::replace(&mut desk.slots, &mut longer);
-            // The list has room for so many: it only becomes longer.
+            // The list has this capacity by now, so it grows without allocating.
             if desk.slots.len() < candidates {
                 desk.slots.resize(candidates, Slot::EMPTY);
             }
@@ -200,13 +209,13 @@ impl<M: Machine, S: Signals<M>, O: Owner<M>> OutOfMemory<M, S, O> {
         Ok(())
     }
 
-    /// An allocation from `pages` has failed: makes room.
+    /// Makes room after an allocation from `pages` has failed.
     pub fn relieve(&self, machine: &M, pages: &PageAllocator<M>, request: Request) -> Relief {
         self.relieve_shortage(machine, &Shortage::Machine(pages, request))
     }
 
-    /// `budget` is too full for so many `pages` more: makes room among those who are under it (Linux:
-    /// `mem_cgroup_out_of_memory`). Never [`Relief::Allocated`].
+    /// Makes room among the processes under `budget`, which is too full for `pages` more (Linux:
+    /// `mem_cgroup_out_of_memory`). Never returns [`Relief::Allocated`].
     pub fn relieve_group(&self, machine: &M, budget: &Arc<Budget<M>>, pages: u64) -> Relief {
         self.relieve_shortage(machine, &Shortage::Group(budget, pages))
     }
@@ -217,9 +226,11 @@ impl<M: Machine, S: Signals<M>, O: Owner<M>> OutOfMemory<M, S, O> {
         });
         match decided {
             Some(Step::Done(relief)) => relief,
-            // Those who wait for a victim would keep it from dying if it had to wait for their lock.
+            // Tasks that wait for this victim keep taking the lock. If the victim had to wait for
+            // it too, they would keep it from dying.
             None if self.is_current_victim(machine) => Relief::Reserves,
-            // Without the lock, which others find busy meanwhile for nothing.
+            // Pause after the lock is released, so that other tasks do not find it busy for no
+            // reason.
             Some(Step::Wait) | None => {
                 self.owner.pause(machine);
                 Relief::Retry
@@ -227,13 +238,14 @@ impl<M: Machine, S: Signals<M>, O: Owner<M>> OutOfMemory<M, S, O> {
         }
     }
 
-    /// Whether who asks was chosen, and may use the reserves (Linux: `tsk_is_oom_victim`).
+    /// Returns whether the allocating process was chosen as a victim and may use the reserves
+    /// (Linux: `tsk_is_oom_victim`).
     fn is_current_victim(&self, machine: &M) -> bool {
         let current = self.owner.current(machine);
         current.is_some_and(|current| current.is(machine, State::Victim))
     }
 
-    /// What to do. One at a time.
+    /// Decides what to do about a shortage. Runs under the lock, so on one CPU at a time.
     fn decide(&self, machine: &M, shortage: &Shortage<'_, M>, desk: &mut Desk) -> Step {
         if let Some(relief) = shortage.is_over(machine) {
             return Step::Done(relief);
@@ -288,7 +300,7 @@ impl<M: Machine, S: Signals<M>, O: Owner<M>> OutOfMemory<M, S, O> {
         }
     }
 
-    /// Does what was chosen, unless there is memory by now or very soon.
+    /// Acts on the outcome of a selection, unless there is memory by now or will be very soon.
     fn act(
         &self,
         census: &Census<'_, M>,
@@ -319,7 +331,7 @@ impl<M: Machine, S: Signals<M>, O: Owner<M>> OutOfMemory<M, S, O> {
         }
     }
 
-    /// Whether who asks is dying; if so, it may use the reserves from now on.
+    /// Returns whether the allocating process is dying. If so, it may use the reserves from now on.
     fn lets_current_die(
         &self,
         machine: &M,
@@ -332,14 +344,16 @@ impl<M: Machine, S: Signals<M>, O: Owner<M>> OutOfMemory<M, S, O> {
         }
         let dies = current.will_free_memory(machine, all.iter());
         if dies {
-            // Kills nobody: marks it, and hands it to the reaper.
+            // This kills no process: it marks the current one as a victim and hands it to the
+            // reaper.
             self.killer
                 .kill_on(machine, current, &all.iter(), shortage.domain());
         }
         dies
     }
 
-    /// The number of who asks, if it is to be killed without looking at others.
+    /// The candidate number of the allocating process, if it is to be killed without looking at
+    /// others.
     fn who_asks(
         &self,
         census: &Census<'_, M>,
@@ -381,7 +395,7 @@ impl<M: Machine, S: Signals<M>, O: Owner<M>> OutOfMemory<M, S, O> {
         let machine = census.machine();
         let row = Row::of(census, scope, victim);
         let (Some(victim), Some(row)) = (census.process(victim), row) else {
-            // It has exited: memory comes back by itself.
+            // The victim has exited, so its memory comes back by itself.
             return Step::Done(Relief::Retry);
         };
         let all = census.processes().iter();

@@ -10,12 +10,12 @@ use crate::space::{Access, AddressSpace, FaultError, Faulted, Memory};
 use crate::units::Vpn;
 
 impl<M: Machine, S: Signals<M>, O: Owner<M>> OutOfMemory<M, S, O> {
-    /// [`AddressSpace::fault`], but where a budget is too full for the page, somebody under that budget
-    /// is killed for it, and the fault waits until there is room.
+    /// [`AddressSpace::fault`], except that where a budget is too full for the page, a process
+    /// under that budget is killed to make room, and the fault waits until there is room.
     ///
     /// # Errors
-    /// As those of the fault. [`FaultError::OverBudget`] if nobody under the budget may be killed;
-    /// [`FaultError::Killed`] if it is the caller's process that is dying.
+    /// Those of the fault. [`FaultError::OverBudget`] only if no process under the budget may be
+    /// killed; [`FaultError::Killed`] also if the caller's own process is dying.
     pub fn fault_or_kill(
         &self,
         memory: Memory<'_, M>,
@@ -34,7 +34,8 @@ impl<M: Machine, S: Signals<M>, O: Owner<M>> OutOfMemory<M, S, O> {
             match relief {
                 Some(Relief::Retry | Relief::Allocated(_)) => gave_up = false,
                 Some(Relief::Reserves) => return Err(FaultError::Killed),
-                // Once more: who was dying meanwhile, and the last that could be killed, has left.
+                // Try once more: the last process that could be killed may have been dying
+                // meanwhile, and has now left.
                 Some(Relief::GiveUp(_)) if !gave_up => gave_up = true,
                 Some(Relief::GiveUp(_)) | None => return Err(FaultError::OverBudget(over)),
             }

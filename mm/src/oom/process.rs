@@ -1,7 +1,8 @@
 //! A process as the OOM killer and the reaper see it.
 //!
-//! One word says all that is true of it, so that what excludes each other is decided in one step: a
-//! victim is not frozen again, and who has left its address space does not become a victim.
+//! One word holds all states of a process, so states that exclude each other are decided in one
+//! step: a victim is not frozen again, and a process that has left its address space does not
+//! become a victim.
 //!
 //! Locks: none.
 
@@ -9,13 +10,13 @@ use alloc::sync::Arc;
 use core::fmt;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
-use super::candidate::{Facts, Kind, Memory as Whose, ScoreAdj};
-use super::reaper::Membership;
+use super::facts::{Facts, Kind, Memory as Whose, ScoreAdj};
+use super::membership::Membership;
 use crate::machine::{Field, Machine, Word};
 use crate::space::{AddressSpace, ExitError, Exited, Flag, Memory};
 use crate::units::ProcessId;
 
-/// All threads of a process together (Linux: a thread group).
+/// A process: all of its threads together (Linux: a thread group).
 ///
 /// Made by [`OomKiller::enroll`](super::OomKiller::enroll) and given back by
 /// [`OomKiller::retire`](super::OomKiller::retire).
@@ -25,41 +26,42 @@ pub struct Process<M: Machine> {
     space: Option<Arc<AddressSpace<M>>>,
     state: M::Word,
     adj: M::Field,
-    /// What keeps room for it, until it is dropped.
+    /// Keeps room for the process in the reaper's queue until the process is dropped.
     _room: Membership,
 }
 
-/// Something that is true of a process.
+/// A state that a process may be in; several can hold at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum State {
-    /// It uses its parent's memory until it starts a program (Linux: `in_vfork`).
+    /// The process uses its parent's memory until it starts a program (Linux: `in_vfork`).
     Vfork,
-    /// It asked to be killed first (Linux: `oom_flag_origin`).
+    /// The process asked to be killed first (Linux: `oom_flag_origin`).
     Origin,
-    /// Its memory is being written to a file: it dies, but not soon (Linux: `core_state`).
+    /// The process's memory is being written to a file: it dies, but not soon (Linux:
+    /// `core_state`).
     CoreDumping,
-    /// Every thread of it is leaving on its own (Linux: `PF_EXITING` of a single thread).
+    /// Every thread of the process is leaving on its own (Linux: `PF_EXITING` of a single thread).
     Exiting,
-    /// Every thread of it was told to die (Linux: `SIGNAL_GROUP_EXIT`).
+    /// Every thread of the process was told to die (Linux: `SIGNAL_GROUP_EXIT`).
     Killed,
-    /// It does not run until it is thawed (Linux: the freezer).
+    /// The process does not run until it is thawed (Linux: the freezer).
     Frozen,
-    /// The OOM killer chose it: it may use the memory reserves and cannot be frozen (Linux:
-    /// `TIF_MEMDIE` and `signal->oom_mm`).
+    /// The OOM killer chose the process: it may use the memory reserves and cannot be frozen
+    /// (Linux: `TIF_MEMDIE` and `signal->oom_mm`).
     Victim,
-    /// It does not use its address space any more (Linux: no thread has an `mm`).
+    /// The process does not use its address space any more (Linux: no thread has an `mm`).
     Left,
 }
 
-/// What became of an address space that a process left.
+/// The fate of an address space that a process left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parted {
-    /// It had none: a thread of the kernel.
+    /// There was none: the process is a kernel thread.
     Nothing,
-    /// Others use it.
+    /// Other processes still use it.
     Shared,
-    /// It was ended.
+    /// This was its last user, so it was ended.
     Last(Exited),
 }
 
@@ -83,33 +85,35 @@ impl<M: Machine> Process<M> {
         }
     }
 
-    /// Its number.
+    /// The process's id, as passed to [`OomKiller::enroll`](super::OomKiller::enroll).
     pub const fn id(&self) -> ProcessId {
         self.id
     }
 
-    /// What it is.
+    /// The kind of process: an ordinary one, the first process or a kernel thread.
     pub const fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// How much more or less than others it should be killed.
+    /// The adjustment that makes the process more or less likely to be killed than others.
     pub fn adj(&self) -> ScoreAdj {
         decode(self.adj.get())
     }
 
-    /// Changes that. Of two changes at once either may last.
+    /// Changes the adjustment. Of two concurrent changes either may last.
     pub fn set_adj(&self, adj: ScoreAdj) {
         self.adj.set(encode(adj));
     }
 
-    /// Its address space, while it uses it.
+    /// The address space of the process; `None` for a kernel thread or once the process has left
+    /// it.
     pub fn space(&self, machine: &M) -> Option<&Arc<AddressSpace<M>>> {
         let left = self.is(machine, State::Left);
         self.last_space().filter(|_| !left)
     }
 
-    /// Its address space, also when it has left it (Linux: `signal->oom_mm`).
+    /// The address space of the process, even after the process has left it (Linux:
+    /// `signal->oom_mm`).
     pub(super) const fn last_space(&self) -> Option<&Arc<AddressSpace<M>>> {
         self.space.as_ref()
     }
@@ -118,51 +122,52 @@ impl<M: Machine> Process<M> {
         self.space
     }
 
-    /// Whether it uses `space`.
+    /// Returns whether the process uses `space`.
     pub(super) fn uses(&self, machine: &M, space: &Arc<AddressSpace<M>>) -> bool {
         self.space(machine)
             .is_some_and(|mine| Arc::ptr_eq(mine, space))
     }
 
-    /// Whether `state` is true of it.
+    /// Returns whether the process is in `state`.
     pub fn is(&self, machine: &M, state: State) -> bool {
         self.state(machine) & bit(state) != 0
     }
 
-    /// Says that `state` is true of it from now on; whether it was not before.
+    /// Puts the process into `state`. Returns whether it was not in that state before.
     ///
     /// # Panics
-    /// For states that follow from something else: frozen, a victim, gone.
+    /// If `state` follows from something else: frozen, a victim, left.
     pub fn set(&self, machine: &M, state: State) -> bool {
         assert_told(state);
         self.change(machine, |now| Some(now | bit(state)))
             .is_ok_and(|before| before & bit(state) == 0)
     }
 
-    /// Says that `state` is not true of it any more.
+    /// Takes the process out of `state`.
     ///
     /// # Panics
-    /// For states that follow from something else: frozen, a victim, gone.
+    /// If `state` follows from something else: frozen, a victim, left.
     pub fn clear(&self, machine: &M, state: State) {
         assert_told(state);
         let cleared = self.change(machine, |now| Some(now & !bit(state)));
         debug_assert!(cleared.is_ok(), "nothing speaks against it");
     }
 
-    /// Freezes it, unless it is a victim; whether it is frozen now (Linux: `freezing`).
+    /// Freezes the process, unless it is a victim. Returns whether it is frozen now (Linux:
+    /// `freezing`).
     pub fn freeze(&self, machine: &M) -> bool {
         let freeze = |now| (now & bit(State::Victim) == 0).then_some(now | bit(State::Frozen));
         self.change(machine, freeze).is_ok()
     }
 
-    /// Lets it run again; whether it was frozen.
+    /// Lets the process run again. Returns whether it was frozen.
     pub fn thaw(&self, machine: &M) -> bool {
         self.change(machine, |now| Some(now & !bit(State::Frozen)))
             .is_ok_and(|before| before & bit(State::Frozen) != 0)
     }
 
-    /// Makes it a victim that is not frozen, if it has not left: the state it was in before, or else
-    /// what it is in.
+    /// Makes the process a victim that is not frozen, unless it is a victim already or has left.
+    /// Returns the state before the change, or the present state as the error.
     pub(super) fn make_victim(&self, machine: &M) -> Result<i64, i64> {
         let victim = |now: i64| {
             (now & (bit(State::Victim) | bit(State::Left)) == 0)
@@ -171,14 +176,15 @@ impl<M: Machine> Process<M> {
         self.change(machine, victim)
     }
 
-    /// It does not use its address space from now on; whether it did.
+    /// Marks the process as having left its address space. Returns whether it had not left before.
     pub(super) fn leave(&self, machine: &M) -> bool {
         let left = bit(State::Left);
         self.change(machine, |now| (now & left == 0).then_some(now | left))
             .is_ok()
     }
 
-    /// Ends its address space if nobody else uses it, once it has left (Linux: `mmput`).
+    /// Ends the address space if no other process uses it. The process must have left (Linux:
+    /// `mmput`).
     pub(super) fn part(&self, memory: Memory<'_, M>) -> Result<Parted, ExitError> {
         match &self.space {
             None => Ok(Parted::Nothing),
@@ -189,14 +195,14 @@ impl<M: Machine> Process<M> {
         }
     }
 
-    /// Whether it is dying, and soon (Linux: `__task_will_free_mem`).
+    /// Returns whether the process is dying, and will be done soon (Linux: `__task_will_free_mem`).
     fn is_dying(&self, machine: &M) -> bool {
         let now = self.state(machine);
         now & bit(State::CoreDumping) == 0 && now & (bit(State::Killed) | bit(State::Exiting)) != 0
     }
 
-    /// Whether its memory comes back without anybody being killed: it is dying, and so are all of
-    /// `all` that use the same memory (Linux: `task_will_free_mem`).
+    /// Returns whether the memory of the process comes back without a kill: the process is dying,
+    /// and so are those of `all` that use the same memory (Linux: `task_will_free_mem`).
     pub fn will_free_memory<'p>(
         &'p self,
         machine: &M,
@@ -213,7 +219,8 @@ impl<M: Machine> Process<M> {
                     .all(|other| other.is_dying(machine)))
     }
 
-    /// What a selection looks at: of no group, and from every node, which the caller may replace.
+    /// The facts a selection looks at. The group is 0 and every node is allowed; the caller may
+    /// replace both.
     pub fn facts(&self, machine: &M) -> Facts {
         let now = self.state(machine);
         Facts {
@@ -237,18 +244,20 @@ impl<M: Machine> Process<M> {
     }
 
     fn state(&self, machine: &M) -> i64 {
-        // Acquire: pairs with the release in `change`, so that what came before a state is seen.
+        // Acquire pairs with the release in `change`, so that stores made before a state was set
+        // are visible.
         self.state.load(machine, Acquire)
     }
 
-    /// Changes the state in one step, to what `to` says: what it was before, or what it is if `to`
-    /// says no.
+    /// Changes the state in one step to what `to` returns. Returns the state before the change, or,
+    /// if `to` returns `None`, the present state as the error.
     fn change(&self, machine: &M, to: impl Fn(i64) -> Option<i64>) -> Result<i64, i64> {
-        // Relaxed: the exchange says whether it still is that.
+        // Relaxed: the exchange fails if this value is out of date.
         let mut now = self.state.load(machine, Relaxed);
-        // Ends: an exchange fails only because somebody else's succeeded, and states are few.
+        // This ends: an exchange fails only because another CPU's succeeded, and there are few
+        // states.
         while let Some(next) = to(now) {
-            // AcqRel: the release pairs with the acquire in `state`, the acquire with its release.
+            // AcqRel: the release pairs with the acquire in `state`, the acquire with this release.
             match self.state.compare_exchange(machine, now, next, AcqRel) {
                 Ok(before) => return Ok(before),
                 Err(others) => now = others,
@@ -271,7 +280,7 @@ fn assert_told(state: State) {
 }
 
 fn encode(adj: ScoreAdj) -> u64 {
-    // Thousand more than it is, so that it is never negative.
+    // The adjustment plus 1000, so that the field is never negative.
     u64::from(adj.get().abs_diff(ScoreAdj::NEVER.get()))
 }
 

@@ -1,19 +1,21 @@
-//! Emptying the memory of those who were killed but do not exit soon (Linux: `oom_reaper`).
+//! The reaper: empties the memory of victims that do not exit soon (Linux: `oom_reaper`).
 //!
-//! A victim that can exit does so better itself: so it has a delay first, and is forgotten if it was
-//! done by then. A space that could not be emptied in so many attempts is given up on: it is not
-//! chosen again, so that the next victim may help.
+//! A victim that can exit empties its memory better than the reaper does. So the reaper leaves it
+//! alone for a delay, and forgets it if it has exited by then. After [`Patience::attempts_max`]
+//! failed attempts the reaper gives up on a space: no selection chooses it again, so that the next
+//! victim may help.
 //!
-//! The queue never grows when memory is short: for every process that was enrolled there is room for
-//! one entry, an entry is made at most once per address space, and an address space that is queued is
-//! kept by a process that keeps its room. Room is made without the lock, which those who kill need.
+//! The queue never grows when memory is short. It has room for one entry per enrolled process, an
+//! entry is made at most once per address space, and a queued address space is kept by a process,
+//! which keeps its room. Room is made without the lock, because a CPU that kills needs the lock.
 //!
-//! Locks: `ReapQueue`, with nothing inside. Reaping itself is done without it.
+//! Locks: `ReapQueue`, with nothing inside. The reaper does not hold it while it reaps.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 
+use super::membership::Membership;
 use super::process::Process;
 use crate::event::Event;
 use crate::machine::{Lock, Machine};
@@ -25,20 +27,20 @@ use crate::space::vma_tree::NoMemory;
 use crate::space::{Flag, Memory};
 use crate::units::{Nanos, ProcessId};
 
-/// How long the reaper waits, and how often it tries.
+/// The reaper's delays, and its number of attempts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Patience {
-    /// From the kill to the first attempt. Long enough for a process to exit and to wake those who
-    /// wait for locks in its memory.
+    /// The time from the kill to the first attempt. Should be long enough for a process to exit and
+    /// to wake the tasks that wait for locks in its memory.
     pub delay: Nanos,
-    /// From one attempt to the next.
+    /// The time from one attempt to the next.
     pub pause: Nanos,
-    /// Attempts until it is given up on. 0 are as good as 1.
+    /// Number of failed attempts after which the reaper gives up. 0 counts as 1.
     pub attempts_max: u32,
 }
 
 impl Patience {
-    /// 2 s, 100 ms, 10 attempts.
+    /// Linux' values: a delay of 2 s, a pause of 100 ms, 10 attempts.
     pub const LINUX: Self = Self {
         delay: Nanos(2_000_000_000),
         pause: Nanos(100_000_000),
@@ -53,19 +55,16 @@ pub struct Reaper<M: Machine> {
 }
 
 struct Queue<M: Machine> {
-    /// In the order in which they came. Room for one per member, always.
+    /// Queued victims, in the order in which they were added. There is always capacity for one
+    /// entry per member.
     entries: Vec<Entry<M>>,
-    /// What every member has a clone of.
+    /// Every [`Membership`] holds a clone of this, so its reference count tells the number of
+    /// members.
     roll: Arc<()>,
 }
 
-/// Room in the queue of a reaper, for as long as it lives.
-pub(super) struct Membership {
-    _roll: Arc<()>,
-}
-
 impl<M: Machine> Queue<M> {
-    /// Processes that were enrolled and are not gone.
+    /// Number of processes that were enrolled and are not dropped yet.
     fn members(&self) -> usize {
         Arc::strong_count(&self.roll) - 1
     }
@@ -74,63 +73,65 @@ impl<M: Machine> Queue<M> {
 struct Entry<M: Machine> {
     process: Arc<Process<M>>,
     due: Nanos,
-    /// Attempts that failed.
+    /// Number of attempts that failed.
     failed: u32,
-    /// Whether the delay has passed.
+    /// True from the first attempt on, that is, once the delay has passed.
     awake: bool,
 }
 
-/// What a step has done, and when the next is due.
+/// The result of [`Reaper::step`], and the time of the next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stepped {
-    /// Whom the reaper is done with, if that came out of it.
+    /// The victim that the reaper finished with in this step, if any.
     pub done: Option<Done>,
-    /// When to call again.
+    /// The time at which to call [`Reaper::step`] again.
     pub next: Next,
 }
 
-/// When the reaper has something to do.
+/// The time at which the reaper next has something to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// At this time, which may have come.
+    /// At this time, which may have passed already.
     At(Nanos),
-    /// Not before [`Signals::reap_at`](super::Signals::reap_at).
+    /// Not before the next [`Signals::reap_at`](super::Signals::reap_at).
     Idle,
 }
 
-/// A victim that the reaper is done with.
+/// A victim that the reaper has finished with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Done {
-    /// Who it was.
+    /// The victim.
     pub process: ProcessId,
-    /// How it went.
+    /// The outcome.
     pub how: How,
-    /// A wrong count, if the address space went with its last user, and pages of it were miscounted.
+    /// The error if this dropped the last reference to the address space and its pages were
+    /// miscounted.
     pub bad_rss: Option<BadRss>,
 }
 
-/// How the reaper went about a victim.
+/// The outcome of the reaper's work on a victim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum How {
-    /// Nothing was to be done: it had exited.
+    /// There was nothing to do: the victim had exited.
     Gone,
-    /// All that could be emptied is.
+    /// The reaper has emptied all that can be reaped.
     Emptied,
-    /// There were too many attempts; the exit will do the rest.
+    /// Too many attempts failed. The victim's exit will do the rest.
     GaveUp {
-        /// How the last one ended.
+        /// The result of the last attempt.
         last: Reaped,
-        /// Pages that are still resident, about; more than could be emptied may be among them.
+        /// Approximate number of pages that are still resident; it may include pages that the
+        /// reaper could not have emptied.
         resident: u64,
     },
 }
 
-/// How an attempt ended.
+/// The result of a single attempt.
 enum Attempt {
     Done(How),
     Failed(Reaped),
-    /// It made place for somebody, so it counts for nothing. Ends: whoever uses the space was told to
-    /// die and does not come again.
+    /// The attempt let a waiting task change the mappings first, so it does not count as failed.
+    /// This ends: every user of the space was told to die and does not come again.
     GaveWay,
 }
 
@@ -146,21 +147,22 @@ impl<M: Machine> Reaper<M> {
         }
     }
 
-    /// How long it waits, and how often it tries.
+    /// The delays and the number of attempts, as passed to
+    /// [`OomKiller::new`](super::OomKiller::new).
     pub const fn patience(&self) -> Patience {
         self.patience
     }
 
-    /// Address spaces that wait.
+    /// Number of address spaces in the queue.
     pub fn queued(&self, machine: &M) -> usize {
         self.queue
             .with(machine, Site::Reap, |queue| queue.entries.len())
     }
 
-    /// Sets room aside for one process more.
+    /// Sets room aside for one more process.
     pub(super) fn reserve(&self, machine: &M) -> Result<Membership, NoMemory> {
         let mut longer = Vec::new();
-        // Ends: the room only becomes more, and others can take it only by enrolling processes.
+        // This ends: the capacity only grows, and other CPUs use it up only by enrolling processes.
         loop {
             let reserved = self.queue.with(machine, Site::Reap, |queue| {
                 room::replace(&mut queue.entries, &mut longer);
@@ -168,8 +170,7 @@ impl<M: Machine> Reaper<M> {
                 if queue.entries.capacity() < members {
                     return Err(members);
                 }
-                let _roll = Arc::clone(&queue.roll);
-                Ok(Membership { _roll })
+                Ok(Membership::of(&queue.roll))
             });
             match reserved {
                 Ok(membership) => return Ok(membership),
@@ -178,7 +179,8 @@ impl<M: Machine> Reaper<M> {
         }
     }
 
-    /// Gives one of those back who know a process; with the last its room, and perhaps its space.
+    /// Drops one reference to a process. The last one gives back its room, and destroys its address
+    /// space if no other reference to that exists.
     pub(super) fn put(machine: &M, process: Arc<Process<M>>) -> Result<(), BadRss> {
         let process = Arc::into_inner(process);
         let space = process.and_then(Process::into_space);
@@ -186,7 +188,8 @@ impl<M: Machine> Reaper<M> {
         space.map_or(Ok(()), |space| space.destroy(machine))
     }
 
-    /// Remembers `victim`: when it is due, or `None` if its space was handed over before.
+    /// Queues `victim`. Returns the time when it is due, or `None` if its space was handed over
+    /// before.
     pub(super) fn queue(&self, machine: &M, victim: &Arc<Process<M>>) -> Option<Nanos> {
         let space = victim.last_space()?;
         if !space.raise(machine, Flag::ReapQueued) {
@@ -213,8 +216,8 @@ impl<M: Machine> Reaper<M> {
         });
     }
 
-    /// Makes one attempt at the victim that became due last, if any is. For one or several threads
-    /// of the embedder, which may be killed or frozen at no time.
+    /// Makes one attempt at the due victim with the latest deadline, if any is due. One or several
+    /// threads of the embedder may call this; they must never be killed or frozen.
     pub fn step(&self, memory: Memory<'_, M>) -> Stepped {
         let machine = memory.machine;
         let done = self.take(machine).and_then(|mut entry| {
@@ -236,7 +239,7 @@ impl<M: Machine> Reaper<M> {
         Stepped { done, next }
     }
 
-    /// Takes out who is due: of several the last one.
+    /// Removes the due entry with the latest deadline.
     fn take(&self, machine: &M) -> Option<Entry<M>> {
         let now = machine.now();
         self.queue.with(machine, Site::Reap, |queue| {
@@ -256,7 +259,8 @@ impl<M: Machine> Reaper<M> {
         first.map_or(Next::Idle, Next::At)
     }
 
-    /// Whatever came out of it: nothing more is to be had.
+    /// Marks the space so that no selection chooses it again: whatever the outcome, nothing more is
+    /// to be gained from it.
     fn finish(machine: &M, entry: Entry<M>, how: How) -> Done {
         let process = entry.process.id();
         if let Some(space) = entry.process.last_space() {

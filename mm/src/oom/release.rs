@@ -1,11 +1,11 @@
-//! Emptying the memory of a dying process at its owner's or a manager's wish (Linux:
+//! Emptying the memory of a dying process when its owner or a manager asks for it (Linux:
 //! `process_mrelease`).
 //!
-//! At once, so it nearly always meets the exit of the process, which it helps. What is reapable and
-//! how it is gone about is as in the reaper; but it waits for who changes the mappings, and leaves
-//! the process to be chosen again.
+//! There is no delay, so the call nearly always meets the exit of the process, and helps it. It
+//! empties the same pages as the reaper, in the same way. Unlike the reaper it waits for a task
+//! that is changing the mappings, and the process may still be chosen as a victim afterwards.
 //!
-//! Locks: none of its own; those of `space/reap.rs`.
+//! Locks: none of its own; it takes those of `space/reap.rs`.
 
 use alloc::sync::Arc;
 use core::error::Error;
@@ -16,16 +16,17 @@ use crate::machine::Machine;
 use crate::space::reap::Reaped;
 use crate::space::{Flag, Memory};
 
-/// What became of the memory.
+/// The outcome of a successful [`release()`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Released {
-    /// What could be emptied is, by this call or by others meanwhile.
+    /// All that can be reaped has been emptied, by this call or meanwhile by others.
     All,
-    /// Nothing was to be done: it was reaped, given up on, or emptied by its exit, before.
+    /// There was nothing to do: the memory had already been reaped, given up on, or emptied by the
+    /// exit.
     Before,
 }
 
-/// Why memory was not released, or not all.
+/// The reason why memory was not released, or not all of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReleaseError {
     /// Flags other than 0 (Linux: `EINVAL`).
@@ -36,18 +37,20 @@ pub enum ReleaseError {
     NotDying,
     /// The caller was killed while it waited; nothing is done (Linux: `EINTR`).
     Interrupted,
-    /// Somebody who holds translations of their own refused to give up some; the rest is done
-    /// (Linux: `EAGAIN`).
+    /// A device or guest with translations of its own refused to give some of them up; all other
+    /// memory was emptied (Linux: `EAGAIN`).
     Again,
 }
 
-/// Empties the memory of `process`, which was told to die; `None` is one that was not found. `all` are
-/// all processes, `killed` says whether the caller is to die itself.
+/// Empties the memory of `process`, which was told to die; `None` stands for a process that was not
+/// found. `all` iterates over all processes, and `killed` returns whether the caller itself is to
+/// die.
 ///
-/// Who waits to change the mappings is let in between, where a design gives way; then it begins again.
+/// In designs that give way, a task that waits to change the mappings is let in between; the
+/// emptying then begins again.
 ///
 /// # Errors
-/// As [`ReleaseError`] says. Only with [`ReleaseError::Again`] something may be emptied.
+/// See [`ReleaseError`]. Only with [`ReleaseError::Again`] may something have been emptied.
 pub fn release<'p, M: Machine>(
     memory: Memory<'_, M>,
     process: Option<&'p Process<M>>,
@@ -68,7 +71,7 @@ pub fn release<'p, M: Machine>(
             Err(ReleaseError::NotDying)
         };
     }
-    // Ends: whoever it gives way to was told to die, gets in next, and does not come again.
+    // This ends: a task that is let in was told to die, gets in next, and does not come again.
     loop {
         match space.release(memory, &killed) {
             None => return Err(ReleaseError::Interrupted),

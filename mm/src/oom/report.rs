@@ -1,62 +1,64 @@
-//! What an embedder may print when memory is out (Linux: `dump_header`, `dump_tasks`).
+//! The report an embedder may print when memory is out (Linux: `dump_header`, `dump_tasks`).
 //!
-//! A report is data that is read while the decision stands: nothing is copied or allocated.
+//! A report reads its data in place while the decision stands; nothing is copied or allocated.
 
 use core::fmt;
 
 use super::badness;
-use super::candidate::{Candidates, Facts, Kind, ScoreAdj};
+use super::candidate::Candidates;
 use super::census::{Census, Pages};
+use super::facts::{Facts, Kind, ScoreAdj};
 use super::kill::Killed;
 use super::scope::{Constraint, Scope};
 use super::select::NoVictim;
 use crate::machine::Machine;
 use crate::units::ProcessId;
 
-/// Out of memory: of what, who was there, and what came of it.
+/// An out-of-memory report: the shortage, the candidates, and the outcome.
 pub struct Report<'a, M: Machine> {
     pub(super) scope: Scope,
     pub(super) census: &'a Census<'a, M>,
     pub(super) verdict: Verdict,
 }
 
-/// What came of it.
+/// The outcome of an attempt to kill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// This one was killed, and perhaps others with it. Of its own memory some may be gone already.
+    /// This process was killed, and perhaps others with it. Its row was read just before the kill.
     Killed(Row, Killed),
-    /// Nobody could be.
+    /// No process could be killed.
     Nobody(NoVictim),
 }
 
 /// A process in the table of candidates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// Who it is.
+    /// The process.
     pub process: ProcessId,
-    /// Its memory.
+    /// The memory of the process.
     pub pages: Pages,
-    /// How much more or less than others it should be killed.
+    /// Its adjustment, which makes it more or less likely to be killed than others.
     pub adj: ScoreAdj,
-    /// Its points by these pages; `None` if it may not be killed.
+    /// Its points, computed from `pages`; `None` if it may not be killed.
     pub points: Option<i64>,
 }
 
 impl<M: Machine> Report<'_, M> {
-    /// What there was too little of.
+    /// The scope of the shortage.
     #[must_use]
     pub const fn scope(&self) -> &Scope {
         &self.scope
     }
 
-    /// What came of it.
+    /// The outcome.
     #[must_use]
     pub const fn verdict(&self) -> Verdict {
         self.verdict
     }
 
-    /// All with memory whose death would help, in the order in which they were made. Memory is as a
-    /// cheap look can tell; the victim was chosen by a better one.
+    /// One row for each process with an address space whose memory the shortage is about, in the
+    /// order in which they were made. The rows show approximate sums; the victim may have been
+    /// chosen by precise ones.
     pub fn rows(&self) -> impl Iterator<Item = Row> + '_ {
         (0..self.census.len()).filter_map(|candidate| Row::of(self.census, &self.scope, candidate))
     }
@@ -84,7 +86,7 @@ impl Row {
     }
 }
 
-/// Whether its memory is what the shortage is about.
+/// Returns whether the shortage is about the memory of this process.
 fn concerns<M: Machine>(census: &Census<'_, M>, scope: &Scope, facts: &Facts) -> bool {
     facts.kind != Kind::KernelThread
         && match scope.constraint {

@@ -1,22 +1,24 @@
-//! Who may be killed in a shortage of what.
+//! The extent of a shortage, and which candidates may be killed for it.
 
 use super::badness::{self, TotalPages};
-use super::candidate::{Candidates, Facts, GroupId, Kind, Memory, ScoreAdj};
-use crate::units::NodeId;
+use super::candidate::Candidates;
+use super::facts::{Facts, GroupId, Kind, Memory};
+use super::standing::Standing;
+use crate::topology::NodeSet;
 
-/// What there is too little of.
+/// The extent of a shortage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scope {
-    /// The memory and swap it is about; one point is one page.
+    /// The memory and swap that the shortage is about, in pages. One point is one page.
     pub total: TotalPages,
-    /// Where it is short.
+    /// The nodes or the group that are short of memory.
     pub constraint: Constraint,
-    /// Who asks.
+    /// The reason for the selection.
     pub trigger: Trigger,
 }
 
 impl Scope {
-    /// A shortage of everybody's memory.
+    /// A shortage of the memory that all processes use.
     #[must_use]
     pub const fn machine(total: TotalPages) -> Self {
         Self {
@@ -27,68 +29,29 @@ impl Scope {
     }
 }
 
-/// Where memory is short (Linux: `enum oom_constraint`).
+/// The part of the memory that is short (Linux: `enum oom_constraint`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Constraint {
-    /// Everywhere.
+    /// The machine as a whole.
     Machine,
-    /// On these nodes: who may not use any of them would be killed for nothing.
+    /// These nodes. Killing a process that may use none of them would not help.
     Nodes(NodeSet),
-    /// In this memory group and those inside it; nobody else's memory counts.
+    /// This memory group and the groups inside it. The memory of other processes does not count.
     Group(GroupId),
 }
 
-/// Who asks for a victim.
+/// The reason for asking for a victim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trigger {
-    /// An allocation failed. As long as somebody is dying, nobody else has to.
+    /// An allocation failed. No process is chosen while a victim is dying.
     Shortage,
-    /// An operator, who wants somebody killed now (Linux: sysrq-f).
+    /// An operator wants a process to be killed now (Linux: sysrq-f).
     Operator,
-}
-
-/// Memory nodes, of the first 128.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NodeSet(u128);
-
-impl NodeSet {
-    /// No node.
-    pub const NONE: Self = Self(0);
-    /// Every node there can be.
-    pub const ALL: Self = Self(u128::MAX);
-
-    /// These nodes and `node`, or `None` from node 128 on.
-    #[must_use]
-    pub const fn with(self, node: NodeId) -> Option<Self> {
-        match 1_u128.checked_shl(node.0) {
-            Some(bit) => Some(Self(self.0 | bit)),
-            None => None,
-        }
-    }
-
-    /// Whether some node is in both.
-    #[must_use]
-    pub const fn meets(self, other: Self) -> bool {
-        self.0 & other.0 != 0
-    }
-}
-
-/// What a selection does about a candidate, whatever its memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
-    /// It is passed over.
-    Exempt,
-    /// It is dying already: no other is chosen before it is gone.
-    Dying,
-    /// It is chosen before all that are counted.
-    Origin,
-    /// It is counted, with this adjustment.
-    Counted(ScoreAdj),
 }
 
 impl Standing {
     /// The standing of a candidate (Linux: the order of tests in `oom_evaluate_task`). `candidates`
-    /// knows which groups are within which.
+    /// is asked which groups are within which.
     pub fn of<C: Candidates + ?Sized>(candidates: &C, scope: &Scope, facts: &Facts) -> Self {
         if facts.kind != Kind::Process || !may_help(candidates, scope.constraint, facts) {
             return Self::Exempt;
@@ -110,7 +73,7 @@ impl Standing {
     }
 }
 
-/// Whether memory would come back where it is short.
+/// Returns whether killing the candidate would free memory where it is short.
 fn may_help<C: Candidates + ?Sized>(candidates: &C, constraint: Constraint, facts: &Facts) -> bool {
     match constraint {
         Constraint::Machine => true,
@@ -122,7 +85,8 @@ fn may_help<C: Candidates + ?Sized>(candidates: &C, constraint: Constraint, fact
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::oom::candidate::Reading;
+    use crate::oom::facts::{Reading, ScoreAdj};
+    use crate::units::NodeId;
 
     /// Groups 10 to 19 are within 1, 20 to 29 within 2.
     struct Nested;
@@ -184,7 +148,7 @@ mod tests {
             ..dying
         };
         assert_eq!(standing(reaped), Standing::Exempt);
-        // An operator does not wait; he may even choose it again.
+        // An operator does not wait, and may even choose the dying victim again.
         let asked = Scope {
             trigger: Trigger::Operator,
             ..machine()

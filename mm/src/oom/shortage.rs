@@ -1,25 +1,26 @@
-//! What there is too little of, and for whom.
+//! The shortages that may lead to a kill.
 //!
-//! Locks: those of a look for free pages: every `Pcp`, and `Zone`.
+//! Locks: every `Pcp`, and `Zone`, taken by the search for free pages.
 
 use alloc::sync::Arc;
 
 use super::badness::TotalPages;
 use super::census::INSIDE;
-use super::scope::{Constraint, NodeSet, Scope, Trigger};
+use super::scope::{Constraint, Scope, Trigger};
 use crate::machine::Machine;
 use crate::page::{PageAllocator, Relief, Request};
 use crate::space::budget::Budget;
+use crate::topology::NodeSet;
 
-/// What is short, and for whom.
+/// A shortage: of the machine's memory for a request, or under a budget.
 pub(super) enum Shortage<'a, M: Machine> {
     Machine(&'a PageAllocator<M>, Request),
-    /// So many pages more are wanted under a budget.
+    /// This many more pages are wanted under the budget.
     Group(&'a Arc<Budget<M>>, u64),
 }
 
 impl<M: Machine> Shortage<'_, M> {
-    /// What to do if there is memory by now.
+    /// Returns what to do if there is enough memory by now.
     pub(super) fn is_over(&self, machine: &M) -> Option<Relief> {
         match self {
             Self::Machine(pages, request) => pages
@@ -39,7 +40,7 @@ impl<M: Machine> Shortage<'_, M> {
         }
     }
 
-    /// Who may be killed; `None` if the allowed nodes have no memory at all.
+    /// The scope in which to look for a victim; `None` if the allowed nodes have no memory at all.
     pub(super) fn scope(&self, allowed: Option<NodeSet>, swap_pages: u64) -> Option<Scope> {
         let (constraint, total) = match self {
             Self::Machine(pages, _) => {

@@ -1,10 +1,11 @@
 //! Handing out a block: page list, refill, next zone, drain, reclaimers, last resort.
 //!
-//! Linux tests watermarks on every allocation; here a page that already sits on this CPU's list
-//! is simply taken, since it left the zone when the list was refilled. The marks are tested where
-//! the zone must give.
+//! Linux tests watermarks on every allocation. Here a page that is on this CPU's list is taken
+//! without a test, because it left the zone when the list was refilled. The watermarks are tested
+//! when a block has to come from the zone itself.
 //!
-//! Locks: pcp lock, then zone lock, by `refill`; zone lock alone by `alloc_direct`.
+//! Locks: `refill` takes the zone lock inside the pcp lock; `alloc_direct` takes the zone lock
+//! alone.
 
 use super::buddy::{Buddy, Stage};
 use super::hold::Part;
@@ -17,22 +18,24 @@ use super::{AllocError, NoKill, PageAllocator, Relief, Request, Tried, tag};
 use crate::event::{Event, Phase};
 use crate::machine::{CpuLock, LocalWord, Lock, Machine, Tags};
 use crate::site::{Site, Work};
-use crate::units::{Order, Pages, Pfn};
+use crate::units::{Order, Pages, Pfn, count_of};
 
-/// How often reclaimers are asked again although nothing could be allocated (Linux:
+/// The most rounds of asking all reclaimers before an allocation turns to the last resort (Linux:
 /// `MAX_RECLAIM_RETRIES`).
 const RECLAIM_ROUNDS_MAX: u32 = 16;
 
 impl<M: Machine> PageAllocator<M> {
     /// Hands out a block of `1 << order` pages (Linux: `alloc_pages`).
     ///
-    /// Takes the zones of the request's node first, from its kind downwards, then those of other
-    /// nodes. Never waits for another CPU on the fast path.
+    /// Asks the zones of the request's node first, from the request's kind downwards, then those of
+    /// other nodes. On the fast path it never waits for a pcp lock.
     ///
     /// # Errors
-    /// [`AllocError::OutOfMemory`] when no zone may give a block after every CPU's lists were
-    /// drained, every reclaimer asked, and the [`LastResort`](super::LastResort) gave up; it says what was tried. Who does
-    /// not wait ([`Urgency::waits`]) tries none of these; of a failure with [`Urgency::NoWait`] no observer is told.
+    /// [`AllocError::OutOfMemory`] when no zone may give a block even after every CPU's lists were
+    /// drained, every reclaimer was asked, and the [`LastResort`](super::LastResort) gave up. The
+    /// error says what was tried. A request that must not wait (see [`Urgency::waits`]) tries none
+    /// of these. A failure with [`Urgency::NoWait`] emits no event. [`AllocError::NoSuchZone`] when
+    /// the machine has no zone that the request may use.
     #[inline]
     pub fn alloc(&self, machine: &M, request: Request) -> Result<Pfn, AllocError> {
         let pfn = match self.try_zones(machine, request, Mark::Low) {
@@ -46,7 +49,8 @@ impl<M: Machine> PageAllocator<M> {
         Ok(pfn)
     }
 
-    // Inlined so that a constant request leaves nothing to look at on the fast path.
+    // Inlined so that the compiler resolves the branches on a constant request, which keeps them
+    // off the fast path.
     #[inline(always)]
     pub(super) fn try_zones(&self, machine: &M, request: Request, mark: Mark) -> Option<Pfn> {
         let Request {
@@ -82,8 +86,8 @@ impl<M: Machine> PageAllocator<M> {
         if !ask.unmixed {
             return further.find_map(|zone| zone.alloc(machine, ask));
         }
-        // Other zones of the node first; then all again, and better a mixed block than another
-        // node's memory.
+        // Ask the node's other zones first, still unmixed. Then ask all zones again in order and
+        // allow mixing: a block of another type is better than another node's memory.
         let first = self.first_zone(machine, request)?;
         let on_node = further.take_while(|zone| zone.node == first.node);
         let mixed = Ask {
@@ -96,10 +100,11 @@ impl<M: Machine> PageAllocator<M> {
             .find_map(|(zone, ask)| zone.alloc(machine, ask))
     }
 
-    /// Below the low watermark everywhere: min watermark, then drain, then reclaim.
+    /// Allocates after every zone has refused at its low watermark: tries the min watermark, then
+    /// drains, then reclaims.
     #[cold]
     fn alloc_slow(&self, machine: &M, request: Request) -> Result<Pfn, AllocError> {
-        let zones = u32::try_from(self.zonelist(machine, request).count()).unwrap_or(u32::MAX);
+        let zones = count_of(self.zonelist(machine, request).count());
         if zones == 0 {
             return Err(AllocError::NoSuchZone);
         }
@@ -111,11 +116,11 @@ impl<M: Machine> PageAllocator<M> {
             ..Tried::default()
         };
         if request.urgency == Urgency::NoWait {
-            // Whoever asks like that can do without: nobody is told.
+            // `NoWait` callers have a fallback, so this failure emits no event.
             return Err(AllocError::OutOfMemory(tried));
         }
         if !request.urgency.waits() {
-            // It must not wait for another CPU's lists, or for a reclaimer.
+            // The request must wait neither for another CPU's lists nor for a reclaimer.
             return self.give_up(machine, request, tried);
         }
         machine.emit(Event::Begin(Phase::Stall));
@@ -124,7 +129,8 @@ impl<M: Machine> PageAllocator<M> {
         outcome
     }
 
-    /// Drain, reclaim, last resort, until there is a block or nothing more is to be had.
+    /// Drains, reclaims and asks the last resort, until there is a block or the last resort gives
+    /// up.
     fn alloc_waiting(
         &self,
         machine: &M,
@@ -148,8 +154,8 @@ impl<M: Machine> PageAllocator<M> {
         }
     }
 
-    /// The end, but for a last look if a last resort was asked: who was dying meanwhile, and was the
-    /// last that could be killed, has given its memory back.
+    /// Fails, after one last look at the zones if the last resort found nobody left to kill: the
+    /// last process that could be killed may have died and returned its memory in the meantime.
     fn alloc_at_last(
         &self,
         machine: &M,
@@ -165,7 +171,8 @@ impl<M: Machine> PageAllocator<M> {
         self.give_up(machine, request, tried)
     }
 
-    /// Drains all lists and asks reclaimers as long as they have something.
+    /// Drains all lists, then asks the reclaimers in at most [`RECLAIM_ROUNDS_MAX`] rounds. A round
+    /// in which they free nothing is the last one, unless a kept block could be given up instead.
     fn alloc_reclaiming(&self, machine: &M, request: Request, tried: &mut Tried) -> Option<Pfn> {
         let attempt = || self.try_zones(machine, request, Mark::Min);
         tried.drained += self.drain_all(machine);
@@ -194,14 +201,14 @@ impl<M: Machine> PageAllocator<M> {
                 .with(machine, Site::Control, |buddy| buddy.has(request.order))
         };
         let kept_back = self.zonelist(machine, request).filter(has_block).count();
-        tried.kept_back = u32::try_from(kept_back).unwrap_or(u32::MAX);
+        tried.kept_back = count_of(kept_back);
         machine.emit(Event::OutOfMemory {
             order: request.order,
         });
         Err(AllocError::OutOfMemory(tried))
     }
 
-    /// Asks every reclaimer once.
+    /// Asks every reclaimer once and returns how many pages they freed in all.
     fn reclaim(&self, machine: &M, order: Order, tried: &mut Tried) -> Pages {
         let wanted = Pages(order.pages().0.max(32)); // Linux: SWAP_CLUSTER_MAX.
         let mut got = Pages::ZERO;
@@ -216,7 +223,7 @@ impl<M: Machine> PageAllocator<M> {
 }
 
 impl<M: Machine> Zone<M> {
-    /// A block from this CPU's list or from the zone.
+    /// Takes a block from this CPU's list or from the zone.
     #[inline(always)]
     pub(super) fn alloc(&self, machine: &M, ask: Ask) -> Option<Pfn> {
         let ask = Ask {
@@ -257,10 +264,11 @@ impl<M: Machine> Zone<M> {
                     .set(page, tag::handed_out(ask.order, ask.mobility));
                 Some(page)
             }
-            // Only blocks kept for atomic requests are left, if any.
+            // The zone could not refill the list. At most blocks kept for atomic requests are left,
+            // and this request may not use them.
             Some(None) if !self.types.on() || !ask.may_use_kept() => None,
             Some(None) => self.alloc_direct(machine, ask),
-            // Somebody drains these lists right now; the owner never waits.
+            // Another CPU is draining these lists, and the owner never waits for its pcp lock.
             None => self.alloc_direct(machine, ask),
         }
     }
@@ -274,8 +282,8 @@ impl<M: Machine> Zone<M> {
         pcp.pop(list, ask.order)
     }
 
-    /// Moves blocks from the zone to an empty list, in as many holds as the policy wants (Linux:
-    /// `rmqueue_bulk`).
+    /// Moves blocks from the zone to an empty list, in one or more holds as the policy limits each
+    /// hold (Linux: `rmqueue_bulk`).
     #[cold]
     pub(super) fn refill(&self, machine: &M, pcp: &mut Pcp, list: usize, ask: Ask) {
         let wanted = pcp.refill_blocks(ask.order, &self.mood(machine));
@@ -287,12 +295,12 @@ impl<M: Machine> Zone<M> {
             if moved.blocks == 0 {
                 break; // The zone is empty.
             }
-            // A block taken whole counts as the pages it became.
+            // A hold may take a larger block whole, so the loop counts pages rather than blocks.
             wanted -= moved.pages >> ask.order.get();
         }
     }
 
-    /// A block straight from the zone (Linux: `rmqueue_buddy`).
+    /// Takes a block from the zone without using the lists (Linux: `rmqueue_buddy`).
     #[cold]
     fn alloc_direct(&self, machine: &M, ask: Ask) -> Option<u32> {
         if !self.allows(machine, ask) {
@@ -301,7 +309,8 @@ impl<M: Machine> Zone<M> {
         let mut gauge = self.gauge(machine, Site::AllocDirect);
         let page = self.locked(machine, Site::AllocDirect, |buddy| {
             let page = self.take_direct(buddy, ask)?;
-            // Under the lock: a free buddy's tag must not be seen on a page that was given away.
+            // The tag is set under the lock: otherwise a CPU that frees this block's buddy could
+            // see a free tag and merge with a block that was handed out.
             self.tags
                 .set(page, tag::handed_out(ask.order, ask.mobility));
             machine.emit(Event::ZoneLocked {
@@ -318,8 +327,9 @@ impl<M: Machine> Zone<M> {
         Some(page)
     }
 
-    /// A block from blocks kept for atomic requests, if it is for one, or else as any other; and as
-    /// the last thing from kept blocks too for a request that has a right to reserves.
+    /// Takes a block for `ask` under the zone lock. An atomic request of several pages looks in the
+    /// blocks kept for such requests first. Any request then takes from the other blocks, and a
+    /// request that may use reserves tries the kept blocks last.
     fn take_direct(&self, buddy: &mut Buddy, ask: Ask) -> Option<u32> {
         let kept = |buddy: &mut Buddy| buddy.take(self.frames(), ask.order, Mobility::HighAtomic);
         if ask.keeps_block()

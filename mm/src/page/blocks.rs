@@ -1,19 +1,20 @@
-//! A handful of blocks on their way between a page list and the zone.
+//! Up to 64 blocks on their way between a page list and the zone.
 //!
-//! Pages that were neighbours in the zone tend to come back together. Joined before the zone lock
-//! is taken, and taken apart after it is released, they cost one operation under it instead of
-//! one each. The result on the free lists is the same.
+//! Pages that were neighbours in the zone tend to be freed together. They are joined before the
+//! zone lock is taken, or split after it is released, so that they cost one operation under the
+//! lock instead of one each. The resulting free lists are the same.
 //!
-//! Locks: none; whoever has the blocks owns their pages.
+//! Locks: none; the code that has the blocks owns their pages.
 
 use super::tag;
 use crate::machine::Tags;
-use crate::units::Order;
+use crate::units::{Order, count_of};
 
-/// More blocks than a batch of any zone has pages.
+/// More than the pages of a batch that [`sizing::batch`](super::sizing::batch) computes, which is
+/// at most 63.
 const CAPACITY: usize = 64;
 
-/// Up to 64 blocks.
+/// A fixed-size array of blocks.
 pub(super) struct Blocks {
     items: [(u32, Order); CAPACITY],
     len: usize,
@@ -40,18 +41,20 @@ impl Blocks {
         self.items[..self.len].iter().copied()
     }
 
-    /// How many there are.
+    /// The number of blocks.
     pub(super) fn len(&self) -> u32 {
-        u32::try_from(self.len).unwrap_or(u32::MAX)
+        count_of(self.len)
     }
 
-    /// Joins buddies, as far as they are all here. Pages inside a larger block become tails.
+    /// Joins buddies that are both here, as far as possible. A page that is no longer the first of
+    /// a block is tagged as a tail.
     pub(super) fn join(&mut self, tags: &impl Tags) {
         self.items[..self.len].sort_unstable();
         let mut joined = 0;
         for next in 0..self.len {
             let (mut page, mut order) = self.items[next];
-            // A buddy below was joined just before; one above comes later and looks down.
+            // The blocks ascend, so a lower buddy was handled just before this block, and an upper
+            // buddy comes later and is joined then.
             while let Some(up) = order.up()
                 && joined > 0
                 && self.items[joined - 1] == (page ^ order.pages().0, order)

@@ -1,4 +1,4 @@
-//! The free lists against a model a child could write: a set of free pages.
+//! Tests the free lists against the simplest possible model, a set of free pages.
 
 use alloc::collections::BTreeSet;
 use alloc::vec;
@@ -14,11 +14,11 @@ use super::tag;
 use crate::machine::Tags;
 use crate::units::{Order, Pages};
 
-/// Tags of a small zone, fresh ones as the seam demands.
+/// Tags of a small zone. Fresh tags read as [`Tags`] demands.
 pub(super) struct TestTags(Vec<Cell<u8>>);
 
 impl TestTags {
-    /// Fresh tags of a zone.
+    /// Fresh tags for a zone of `pages` pages.
     pub(super) fn new(pages: u32) -> Self {
         let head = |page: u32| {
             if page.is_multiple_of(1024) {
@@ -48,7 +48,7 @@ impl Tags for TestTags {
     }
 }
 
-/// What the free lists know of the pages of a small zone.
+/// The tags and types that the free lists of a small zone use.
 pub(super) struct Known {
     pub(super) tags: TestTags,
     pub(super) types: BlockTypes<TestTags>,
@@ -63,7 +63,7 @@ impl Known {
     }
 }
 
-/// A zone of `pages` free pages.
+/// Makes a zone of `pages` free pages.
 pub(super) fn grouped(pages: u32, metadata: Metadata, grouping: Grouping) -> (Buddy, Known) {
     let known = Known {
         tags: TestTags::new(pages),
@@ -85,10 +85,10 @@ fn zone(pages: u32, metadata: Metadata) -> (Buddy, Known) {
     grouped(pages, metadata, Grouping::Off)
 }
 
-/// The type of everything if pages are not grouped.
+/// The type of every page block if pages are not grouped.
 const ANY: Mobility = Mobility::Unmovable;
 
-/// The number of free blocks of each order if everything free is merged as far as it goes.
+/// The number of free blocks of each order if all free pages are merged as far as possible.
 fn merged(free: &BTreeSet<u32>, pages: u32) -> [u32; Order::COUNT] {
     let mut left = free.clone();
     let mut blocks = [0; Order::COUNT];
@@ -169,9 +169,10 @@ fn a_block_that_will_soon_merge_goes_to_the_tail() {
     pages
         .iter()
         .for_each(|&page| known.tags.set(page, tag::allocated(Order::ZERO)));
-    // Page 5's free: its pair's buddy, pages 6 and 7, is taken, so it goes to the head.
+    // Pages 4 and 5 would form a pair whose buddy, pages 6 and 7, is taken, so page 5 goes to the
+    // head.
     buddy.give(known.frames(), 5, Order::ZERO);
-    // Pages 0 and 1 merge; then page 2 is likely to merge with them, so it goes to the tail.
+    // Pages 0 and 1 merge. Then page 2 is likely to merge with them soon, so it goes to the tail.
     buddy.give(known.frames(), 0, Order::ZERO);
     buddy.give(known.frames(), 1, Order::ZERO);
     buddy.give(known.frames(), 2, Order::ZERO);

@@ -1,8 +1,8 @@
-//! Many single pages at once, under one hold of the page lists.
+//! Allocating many single pages at once, under one hold of the pcp lock.
 //!
 //! Linux uses this for kernel stacks, `vmalloc` and receive buffers.
 //!
-//! Locks: pcp lock over the whole batch, the zone lock within it for each refill.
+//! Locks: the pcp lock over the whole request, and the zone lock inside it for each refill.
 
 use super::mobility::Mobility;
 use super::pcp::list_of;
@@ -12,17 +12,17 @@ use super::{PageAllocator, Request, tag};
 use crate::event::Event;
 use crate::machine::{CpuLock, LocalWord, Machine, Tags};
 use crate::site::{Site, Work};
-use crate::units::{Order, Pages, Pfn};
+use crate::units::{Order, Pages, Pfn, count_of};
 
 impl<M: Machine> PageAllocator<M> {
     /// Hands out up to as many single pages as `pfns` has room for, in its first entries, and
     /// returns how many (Linux: `alloc_pages_bulk`). The order of the request is ignored.
     ///
-    /// The pages come from one zone of the first node, which must still be above its low
-    /// watermark after all of them are taken, whatever the urgency. If no zone is, if only one page
-    /// is wanted, or if another CPU is draining this CPU's lists, one page is handed out as by
-    /// [`PageAllocator::alloc`]. Zero means that this failed too. Unlike a single allocation, a bulk allocation does not
-    /// halve the count of pages freed in a row.
+    /// The pages come from one zone of the first node in the zonelist. Whatever the urgency, this
+    /// zone must still be above its low watermark after all of them are taken. One page is handed
+    /// out as by [`PageAllocator::alloc`] if no zone qualifies, if only one page is wanted, or if
+    /// another CPU is draining this CPU's lists. Zero means that this allocation failed too. Unlike
+    /// a single allocation, a bulk allocation does not halve the count of pages freed in a row.
     pub fn alloc_bulk(&self, machine: &M, request: Request, pfns: &mut [Pfn]) -> usize {
         let request = Request {
             order: Order::ZERO,
@@ -98,7 +98,7 @@ impl<M: Machine> Zone<M> {
             got
         });
         let got = taken.unwrap_or(0);
-        machine.spend(Work::PcpAlloc, u32::try_from(got).unwrap_or(u32::MAX));
+        machine.spend(Work::PcpAlloc, count_of(got));
         got
     }
 

@@ -1,8 +1,8 @@
-//! Where free blocks of given orders and types can lie in an empty zone.
+//! Finding places for free blocks of given orders and types in an empty zone.
 //!
-//! Free blocks must not be buddies of each other, or they would be one block. So of every pair
-//! of buddies at most one is free, and the other is at least partly in use. Its remaining pages may
-//! be smaller free blocks; the plan packs these as densely as possible.
+//! Free blocks must not be buddies of each other, because the allocator would have merged them. So
+//! at most one of two buddies is free, and the other is at least partly in use. Its remaining pages
+//! may be smaller free blocks; the plan packs these as densely as possible.
 //!
 //! Locks: none; the caller owns all pages of the zone.
 
@@ -12,10 +12,11 @@ use core::array;
 use super::mobility::Mobility;
 use crate::units::Order;
 
-/// How many free blocks of each order lie in blocks of each type.
+/// The number of free blocks of each order in page blocks of each type, indexed by type, then by
+/// order.
 pub type FreeBlocks = [[u32; Order::COUNT]; Mobility::COUNT];
 
-/// A block of the plan.
+/// A free or used block of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Piece {
     pub(super) page: u32,
@@ -23,27 +24,27 @@ pub(super) struct Piece {
     pub(super) mobility: Mobility,
 }
 
-/// A zone cut into pieces.
+/// A zone cut into free and used blocks.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
     pub(super) free: Vec<Piece>,
     pub(super) in_use: Vec<Piece>,
 }
 
-/// Memory that is not yet free or in use, while a plan is made.
+/// Memory that is neither planned as free nor as in use yet.
 struct Uncut {
-    /// The size of a block that has one type.
+    /// The order of a page block, which has one type.
     block: Order,
-    /// Untouched blocks of the largest order, the lowest address last.
+    /// Untouched blocks of the largest order, that with the lowest address last.
     whole: Vec<u32>,
-    /// Page blocks of no type yet, of which at least a part must stay in use.
+    /// Page blocks that have no type yet; at least a part of each must stay in use.
     halves: Vec<u32>,
-    /// By type and order: pieces of which at least a part must stay in use.
+    /// Blocks by type and order; at least a part of each must stay in use.
     open: [[Vec<u32>; Order::COUNT]; Mobility::COUNT],
 }
 
-/// Cuts `whole`, blocks of the largest order at ascending pages, so that `wanted` is free. `None`
-/// if it does not fit.
+/// Cuts `whole`, blocks of the largest order at ascending pages, so that the blocks of `wanted` are
+/// free. Returns `None` if they do not fit.
 pub(super) fn plan(whole: &[u32], block: Order, wanted: &FreeBlocks) -> Option<Plan> {
     let mut uncut = Uncut {
         block,
@@ -69,7 +70,7 @@ pub(super) fn plan(whole: &[u32], block: Order, wanted: &FreeBlocks) -> Option<P
 }
 
 impl Uncut {
-    /// Cuts a block that is to be free.
+    /// Cuts out a block that is to be free, and returns its first page.
     fn cut(&mut self, order: Order, mobility: Mobility) -> Option<u32> {
         if order == Order::MAX {
             return self.whole.pop();
@@ -93,7 +94,7 @@ impl Uncut {
         Some(page)
     }
 
-    /// A page block of which at least a part must stay in use.
+    /// Takes a page block of which at least a part must stay in use.
     fn open_block(&mut self) -> Option<u32> {
         if let Some(half) = self.halves.pop() {
             return Some(half);
@@ -105,7 +106,7 @@ impl Uncut {
         Some(page)
     }
 
-    /// All remaining blocks are in use.
+    /// Adds all remaining blocks to those in use.
     fn keep(self, in_use: &mut Vec<Piece>) {
         let piece = |page, order, mobility| Piece {
             page,
@@ -129,7 +130,8 @@ mod tests {
     use alloc::collections::BTreeSet;
     use proptest::prelude::*;
 
-    /// Every page is in one piece, no two free pieces would merge, and blocks have one type.
+    /// Checks that every page is in one piece, that no two free pieces would merge, and that every
+    /// page block has one type.
     fn check(whole: &[u32], block: Order, wanted: &FreeBlocks, plan: &Plan) {
         let mut pages = BTreeSet::new();
         for piece in plan.free.iter().chain(&plan.in_use) {
@@ -167,7 +169,8 @@ mod tests {
         ) {
             let block = if huge { Order::HUGE } else { Order::MAX };
             let whole: Vec<u32> = (0..64).map(|at| at * 1024).collect();
-            // Four types times three of each order: at most 4 * 3 * 2 blocks' worth, and a few opened.
+            // Four types times three of each order take at most 4 * 3 * 2 whole blocks, and a few
+            // more are only opened.
             let plan = plan(&whole, block, &counts).expect("64 blocks are enough");
             check(&whole, block, &counts, &plan);
         }
@@ -175,7 +178,7 @@ mod tests {
 
     #[test]
     fn small_blocks_lie_in_the_other_half_of_larger_ones() {
-        // One of each order from 0 to 9 and a page in use: exactly one block.
+        // One block of each order from 0 to 9 and one page in use make up exactly one whole block.
         let mut wanted = [[0; Order::COUNT]; Mobility::COUNT];
         wanted[0][..10].fill(1);
         let plan = plan(&[0], Order::MAX, &wanted).expect("they fit");

@@ -1,8 +1,10 @@
-//! Giving page lists back: the periodic decay, lists of remote nodes, one CPU's, everybody's.
+//! Giving pages on the lists back to their zones: the periodic decay, lists for remote nodes, the
+//! lists of one CPU, and those of all CPUs.
 //!
-//! Locks: the drain mutex (but for the last drain before an allocation fails, if the policy says so),
-//! then each pcp lock in turn, then the zone lock. A drain blocks on another CPU's pcp lock; that CPU itself never
-//! waits (it goes to the zone directly).
+//! Locks: the drain mutex, then each pcp lock in turn, then the zone lock. Under some policies
+//! `drain_again` does not take the drain mutex. A drain waits for another CPU's pcp lock; the
+//! owning CPU never waits on its allocation and free paths, where it uses the zone directly
+//! instead.
 
 use super::free::Excess;
 use super::hold::Part;
@@ -15,23 +17,25 @@ use crate::site::{Site, Work};
 use crate::units::{CpuId, Pages};
 
 impl<M: Machine> PageAllocator<M> {
-    /// Gives every CPU's lists back, from here (Linux: `drain_all_pages`). Returns how many
-    /// pages; none when another drain is under way, since that one will do.
+    /// Gives every CPU's lists back, all from the calling CPU (Linux: `drain_all_pages`). Returns
+    /// the number of pages given back. Returns zero at once if another CPU is already draining all
+    /// lists.
     pub fn drain_all(&self, machine: &M) -> Pages {
         self.draining
             .try_with(machine, Site::Drain, |()| self.drain_each(machine))
             .unwrap_or_default()
     }
 
-    /// The same, but waits for a drain under way and then drains again: what was on a list when
-    /// it was called is back in its zone when it returns.
+    /// Gives every CPU's lists back as [`PageAllocator::drain_all`] does, but waits for a drain in
+    /// progress and then drains again. Every page that was on a list at the call is back in its
+    /// zone when this returns.
     pub fn drain_all_sync(&self, machine: &M) -> Pages {
         self.draining
             .with(machine, Site::Drain, |()| self.drain_each(machine))
     }
 
-    /// Drains all lists once more, for an allocation that has no later chance. If another CPU drains
-    /// them already, the policy says whether that has to do.
+    /// Drains all lists once more, for an allocation that has no later chance. If another CPU is
+    /// already draining them, the policy says whether this CPU drains as well.
     pub(super) fn drain_again(&self, machine: &M) -> Pages {
         let meets = self.zones.first().map(|zone| zone.holds.meets_drain());
         match meets.unwrap_or(MeetsDrain::LeavesIt) {
@@ -40,7 +44,7 @@ impl<M: Machine> PageAllocator<M> {
         }
     }
 
-    /// The same whoever else drains.
+    /// Gives every CPU's lists back, whether or not another CPU is draining.
     fn drain_each(&self, machine: &M) -> Pages {
         let mut total = Pages::ZERO;
         for cpu in machine.topology().ids() {
@@ -49,7 +53,8 @@ impl<M: Machine> PageAllocator<M> {
         total
     }
 
-    /// Gives one CPU's lists back (Linux: `drain_pages`).
+    /// Gives `cpu`'s lists in all zones back and returns the number of pages (Linux:
+    /// `drain_pages`).
     pub fn drain_cpu(&self, machine: &M, cpu: CpuId) -> Pages {
         machine.spend(Work::ScanCpu, 1);
         self.zones
@@ -59,7 +64,8 @@ impl<M: Machine> PageAllocator<M> {
 }
 
 impl<M: Machine> PageAllocator<M> {
-    /// Gives one CPU's lists in one zone back (Linux: `drain_pages_zone`).
+    /// Gives `cpu`'s lists in one zone back and returns the number of pages (Linux:
+    /// `drain_pages_zone`).
     ///
     /// # Errors
     /// When there is no zone of that index.
@@ -67,8 +73,8 @@ impl<M: Machine> PageAllocator<M> {
         Ok(self.zone_at(zone)?.drain(machine, cpu))
     }
 
-    /// Lowers how much `cpu` may keep on its lists in one zone, and gives back what is above, as
-    /// vmstat work does in all zones (Linux: `decay_pcp_high`). Returns how many pages went back.
+    /// Lowers `high` of `cpu`'s lists in one zone and gives back the pages above it, as vmstat work
+    /// does in all zones (Linux: `decay_pcp_high`). Returns the number of pages given back.
     ///
     /// # Errors
     /// When there is no zone of that index.
@@ -78,20 +84,21 @@ impl<M: Machine> PageAllocator<M> {
 }
 
 impl<M: Machine> Zone<M> {
-    /// Gives `cpu`'s lists back, until one hold takes all that is on them (Linux:
-    /// `drain_pages_zone`). What was on them at the start may not be what is coldest later: so each
-    /// hold looks anew, under the lock.
+    /// Gives `cpu`'s lists back, hold by hold, until one hold empties them (Linux:
+    /// `drain_pages_zone`). The CPU may use its lists between two holds, so a page that was there
+    /// at the start need not stay among the coldest. Therefore each hold counts the pages anew,
+    /// under the lock.
     pub(super) fn drain(&self, machine: &M, cpu: CpuId) -> Pages {
         let slot = self.slot(cpu);
-        // What a spill still owed goes with the rest.
+        // The drain gives back all pages, including those that a spill still owed.
         slot.owed.take(machine);
         if slot.count.read(machine) == 0 {
             return Pages::ZERO;
         }
         let mut given = 0;
         let mut list = 0;
-        // Ends: each hold takes a batch or all there is, and the CPU would have to add as much
-        // between any two of them.
+        // The loop ends: each hold takes at least one block, typically a batch, and to prolong the
+        // loop the CPU would have to refill its lists as fast as the drain empties them.
         loop {
             let mut left = 0;
             let excess = self.hold_on(machine, cpu, Site::Drain, |pcp| {
@@ -108,7 +115,8 @@ impl<M: Machine> Zone<M> {
                 break;
             }
         }
-        // What a spill owes since this drain took the lists from it, the drain gave back instead.
+        // A spill that this drain interrupted may have recorded what it owed. The drain gave those
+        // pages back in its place, so they are subtracted.
         if slot.owed.read(machine) != 0 {
             let owed = slot.owed.take(machine);
             slot.owed.add(machine, (owed - i64::from(given)).max(0));
@@ -116,7 +124,8 @@ impl<M: Machine> Zone<M> {
         Pages(given)
     }
 
-    /// Lowers this CPU's `high` and gives back what is above it (Linux: `decay_pcp_high`).
+    /// Lowers `cpu`'s `high` and gives back the pages above it, and those owed (Linux:
+    /// `decay_pcp_high`).
     pub(crate) fn decay(&self, machine: &M, cpu: CpuId) -> Decayed {
         let mut more = false;
         let owed = u32::try_from(self.slot(cpu).owed.take(machine)).unwrap_or(0);
@@ -129,7 +138,7 @@ impl<M: Machine> Zone<M> {
                 ..Excess::default()
             })
         });
-        // Ends: each turn gives back at least one block of what was too much at the start.
+        // The loop ends: each turn gives back at least one block of the excess found at the start.
         while left.pages > 0 {
             left = self.hold_on(machine, cpu, Site::Decay, |_| Some(left));
         }
@@ -139,7 +148,8 @@ impl<M: Machine> Zone<M> {
         }
     }
 
-    /// Gives one batch of a remote node's lists back when they were not used for three intervals.
+    /// Gives one batch back from `cpu`'s lists of a remote node's zone once they were unused for
+    /// three intervals (Linux: `drain_zone_pages`).
     pub(crate) fn expire(&self, machine: &M, cpu: CpuId, used: bool) -> Decayed {
         let batch = self.sizes(machine).batch.0;
         if machine.topology().place(cpu).node == self.node {
@@ -159,12 +169,13 @@ impl<M: Machine> Zone<M> {
         }
     }
 
-    /// Whether `cpu` has more on its lists than `high_min` lets it keep, read without a lock.
+    /// Returns whether `cpu` has more pages on its lists than `high_min`. Reads without a lock.
     pub(crate) fn hoards(&self, machine: &M, cpu: CpuId) -> bool {
         self.slot(cpu).count.read(machine) > i64::from(self.sizes(machine).high_min.0)
     }
 
-    /// One hold of both locks on `cpu`'s lists, for what `decide` says is too much.
+    /// Takes `cpu`'s pcp lock and gives back, up to the limit of one hold, the excess that `decide`
+    /// returns. Returns what is left.
     fn hold_on(
         &self,
         machine: &M,
@@ -182,10 +193,10 @@ impl<M: Machine> Zone<M> {
     }
 }
 
-/// What a decay gave back.
+/// The result of a decay or an expiry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Decayed {
     pub(crate) pages: Pages,
-    /// The next interval may find more.
+    /// True if the next interval may find more to give back.
     pub(crate) more: bool,
 }

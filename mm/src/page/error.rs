@@ -1,50 +1,52 @@
-//! Why pages could not be had, or not be taken back.
+//! The errors of allocating and freeing blocks.
 
 use core::fmt;
 
 use crate::units::{Order, Pages, Pfn};
 
-/// Why no block could be had.
+/// Why an allocation failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AllocError {
-    /// No allowed zone may give a block of this order, and nothing more could be got back.
+    /// No zone that the request may use can give a block of this order, and no more memory could be
+    /// freed.
     OutOfMemory(Tried),
     /// No zone of the requested kind or lower exists on any node.
     NoSuchZone,
 }
 
-/// What was done before giving up.
+/// The steps an allocation took before it failed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tried {
-    /// Zones that were asked, each at the low and the min watermark.
+    /// The number of zones asked, each at the low and the min watermark.
     pub zones: u32,
-    /// Of those, how many still have a large enough block, kept back by a watermark or a reserve.
+    /// The number of these zones that still have a large enough block, which a watermark or a
+    /// reserve keeps back.
     pub kept_back: u32,
-    /// Pages that draining every CPU's lists gave back.
+    /// The number of pages that drains of all CPUs' lists gave back.
     pub drained: Pages,
-    /// Reclaimers that were asked.
+    /// The number of reclaimers asked in each round.
     pub reclaimers: u32,
-    /// Pages they said they gave back.
+    /// The number of pages that the reclaimers reported as freed, over all rounds.
     pub reclaimed: Pages,
-    /// Why nobody was killed for it.
+    /// Why no process was killed for the allocation, or not for it again.
     pub no_kill: NoKill,
 }
 
-/// Why nobody was killed for an allocation, or not for it again.
+/// Why no process was killed for an allocation, or why none was killed for it again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum NoKill {
-    /// There is no [`LastResort`](super::LastResort), or who asks does not wait for one.
+    /// There is no [`LastResort`](super::LastResort), or the request must not wait for one.
     #[default]
     NotAsked,
-    /// It is larger than is worth a process (Linux: `PAGE_ALLOC_COSTLY_ORDER`).
+    /// The block is too large to kill a process for (Linux: `PAGE_ALLOC_COSTLY_ORDER`).
     Costly,
-    /// It wants memory of a kind that few processes have (Linux: `lowmem`).
+    /// The request wants memory of a kind that few processes have (Linux: `lowmem`).
     LowZone,
-    /// Who asks is dying, and has used the reserves.
+    /// The allocating task is itself dying, and the reserves it may use have no block either.
     Dying,
-    /// Nobody may be killed, or nobody whose memory would help.
+    /// There is no process left that may be killed and whose memory would help.
     NobodyLeft,
-    /// Whoever is to be killed cannot be found: a caller's counters contradict themselves.
+    /// No victim could be selected, because counters of processes contradict themselves.
     NotSelected,
 }
 
@@ -91,20 +93,21 @@ impl fmt::Display for AllocError {
 
 impl core::error::Error for AllocError {}
 
-/// Why a block was not taken back or split. Nothing was changed.
+/// Why a block was not freed or split. Nothing was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FreeError {
     /// The frame is in no zone.
     OutsideZones(Pfn),
-    /// The frame heads no allocated block: it was freed already, or lies inside a block.
+    /// The frame is not the first of an allocated block: it was freed already, or lies inside a
+    /// block.
     NotAllocated(Pfn),
-    /// The block was handed out with another order.
+    /// The block was allocated with another order.
     WrongOrder {
-        /// Its first frame.
+        /// The block's first frame.
         pfn: Pfn,
-        /// What it was handed out with.
+        /// The order with which it was allocated.
         allocated: Order,
-        /// What it was freed or split with.
+        /// The order with which it was freed or split.
         freed: Order,
     },
 }

@@ -1,30 +1,29 @@
-//! Taking blocks back: onto this CPU's list, and past `high` from there to the zone. Or making
-//! single pages of one, to be taken back one by one.
+//! Taking blocks back. A freed block goes onto this CPU's list, and once the lists exceed `high`,
+//! the coldest pages go on to the zone. Also splits an allocated block into single pages that are
+//! then freed one by one.
 //!
-//! A spill is one or more holds of the zone lock. Between two holds both locks are dropped, so
-//! that others get in; what is left is then looked for again on the same CPU's lists.
+//! A spill is one or more holds of the zone lock. Between two holds both locks are dropped so that
+//! other CPUs get in; the next hold then takes more from the same CPU's lists.
 //!
-//! Locks: pcp lock, then zone lock, by `spill_hold`; zone lock alone by `free_direct`.
+//! Locks: `spill_hold` takes the zone lock inside the pcp lock; `free_direct` takes the zone lock
+//! alone.
 
 use super::hold::Part;
 use super::holds::{Leftover, Limit};
 use super::mobility::Mobility;
-use super::pcp::{Mood, Pcp, list_of};
+use super::pcp::{FREE_BATCH, Mood, Pcp, list_of};
 use super::zone::{Slot, Zone};
 use super::{FreeError, PageAllocator, tag};
 use crate::event::Event;
 use crate::machine::{CpuLock, LocalWord, Machine, Tags};
 use crate::site::{Site, Work};
-use crate::units::{CpuId, Order, Pfn};
-
-/// Pages handed to one pcp lock hold by [`PageAllocator::free_pages`] (Linux: folio batch).
-pub(crate) const FREE_BATCH: usize = 31;
+use crate::units::{CpuId, Order, Pfn, count_of};
 
 impl<M: Machine> PageAllocator<M> {
     /// Takes back a block (Linux: `__free_pages`).
     ///
     /// # Errors
-    /// When `pfn` does not head a block handed out with `order`; nothing is changed then.
+    /// If `pfn` is not the first frame of a block handed out with `order`; nothing is changed then.
     #[inline]
     pub fn free(&self, machine: &M, pfn: Pfn, order: Order) -> Result<(), FreeError> {
         let (zone, page) = self.locate(pfn).ok_or(FreeError::OutsideZones(pfn))?;
@@ -34,12 +33,13 @@ impl<M: Machine> PageAllocator<M> {
         Ok(())
     }
 
-    /// Takes back a block as [`PageAllocator::free`] does, onto this CPU's list of `mobility`
-    /// instead of that of the type its block has. For who replays what another allocator did, whose
-    /// blocks lay elsewhere. Without grouping by mobility the type makes no difference.
+    /// Takes back a block as [`PageAllocator::free`] does, but puts it on this CPU's list of
+    /// `mobility`, whatever the type of the page block around it. For replays of another allocator,
+    /// whose blocks were at other addresses. Without grouping by mobility the type makes no
+    /// difference.
     ///
     /// # Errors
-    /// When `pfn` does not head a block handed out with `order`; nothing is changed then.
+    /// If `pfn` is not the first frame of a block handed out with `order`; nothing is changed then.
     pub fn free_as(
         &self,
         machine: &M,
@@ -58,8 +58,8 @@ impl<M: Machine> PageAllocator<M> {
     /// `free_unref_folios`).
     ///
     /// # Errors
-    /// At the first page that was not handed out as a single page: those before it are taken
-    /// back, it and those after it are not.
+    /// Stops at the first page that was not handed out as a single page: the pages before it are
+    /// taken back, that page and those after it are not.
     pub fn free_pages(&self, machine: &M, pfns: &[Pfn]) -> Result<(), FreeError> {
         let mut run = [0; FREE_BATCH];
         let mut rest = pfns;
@@ -89,22 +89,22 @@ impl<M: Machine> PageAllocator<M> {
         Ok(())
     }
 
-    /// Makes single pages, each handed out by itself, of a block handed out with `order` (Linux:
-    /// `split_page`). The caller has them all, and gives them back one by one, in any order.
+    /// Splits a block handed out with `order` into single pages (Linux: `split_page`). The caller
+    /// owns all of them and frees each one separately, in any order.
     ///
     /// # Errors
-    /// When `pfn` does not head a block handed out with `order`; nothing is changed then.
+    /// If `pfn` is not the first frame of a block handed out with `order`; nothing is changed then.
     pub fn split(&self, machine: &M, pfn: Pfn, order: Order) -> Result<(), FreeError> {
         self.split_to(machine, pfn, order, Order::ZERO)?;
         machine.emit(Event::PageSplit { pfn, order });
         Ok(())
     }
 
-    /// Makes blocks of order `to`, each handed out by itself, of a block handed out with `order`.
-    /// No observer is told; nothing happens if `to` is not less than `order`.
+    /// Splits a block handed out with `order` into blocks of order `to`, each of which the caller
+    /// frees separately. Emits no event. Nothing changes if `to` is not less than `order`.
     ///
     /// # Errors
-    /// When `pfn` does not head a block handed out with `order`; nothing is changed then.
+    /// If `pfn` is not the first frame of a block handed out with `order`; nothing is changed then.
     pub fn split_to(
         &self,
         _machine: &M,
@@ -119,7 +119,8 @@ impl<M: Machine> PageAllocator<M> {
         } else {
             tag::allocated(to)
         };
-        // Its first page in one step: of two callers who split or free the block one is told.
+        // The first page's tag is replaced atomically, so if two callers split or free the same
+        // block, one of them gets the error.
         zone.retag(page, order, part)?;
         let parts = (page..page + order.pages().0).step_by(to.pages().0 as usize);
         parts.skip(1).for_each(|at| zone.tags.set(at, part));
@@ -127,7 +128,8 @@ impl<M: Machine> PageAllocator<M> {
     }
 }
 
-/// What is to be given back: how many pages still, from which list on, and how many already were.
+/// The state of a spill, decay or drain: the pages still to be given back, the list to continue
+/// with, and the pages given back so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Excess {
     pub(super) pages: u32,
@@ -136,14 +138,17 @@ pub(super) struct Excess {
 }
 
 impl<M: Machine> Zone<M> {
-    /// Takes the block from the caller, who must have had it with `order`.
+    /// Changes the tag of a freed block from allocated with `order` to listed, or returns the
+    /// error.
     #[inline]
     pub(super) fn reclaim_tag(&self, page: u32, order: Order) -> Result<(), FreeError> {
-        // Replaced in one step, so that of two callers who free the same block one is told.
+        // The tag is replaced atomically, so if two callers free the same block, one of them gets
+        // the error.
         self.retag(page, order, tag::listed(order))
     }
 
-    /// Tags the first page of a block that was handed out with `order`, if it was.
+    /// Sets the tag of a block's first page to `new`, provided the block was handed out with
+    /// `order`.
     #[inline]
     fn retag(&self, page: u32, order: Order, new: u8) -> Result<(), FreeError> {
         let pfn = self.pfn(page);
@@ -164,8 +169,8 @@ impl<M: Machine> Zone<M> {
         }
     }
 
-    /// Takes back a block that is tagged as listed, onto the list of `forced` or else of the type
-    /// its block has.
+    /// Takes back a block that is tagged as listed. It goes onto the list of the type `forced`, if
+    /// given, or else of the type of the page block around it.
     #[inline]
     fn free_block(&self, machine: &M, page: u32, order: Order, forced: Option<Mobility>) {
         match list_of(order, Mobility::Unmovable) {
@@ -174,7 +179,7 @@ impl<M: Machine> Zone<M> {
         }
     }
 
-    /// The list of a page that comes back.
+    /// The index of the list that a freed block goes to.
     #[inline]
     fn list_for(&self, page: u32, (order, forced): (Order, Option<Mobility>)) -> usize {
         let mobility = match forced {
@@ -184,7 +189,8 @@ impl<M: Machine> Zone<M> {
         list_of(order, mobility).unwrap_or(0)
     }
 
-    /// Puts `pages`, all blocks of one order, on this CPU's lists and spills what is too much.
+    /// Puts blocks of one order, given by their first `pages`, on this CPU's lists and spills the
+    /// excess.
     #[inline]
     fn free_listed(&self, machine: &M, pages: &[u32], (order, forced): (Order, Option<Mobility>)) {
         let mut rest = pages;
@@ -211,14 +217,15 @@ impl<M: Machine> Zone<M> {
             rest = &rest[pushed as usize..];
             match excess {
                 Some(None) if !rest.is_empty() && pushed == 0 => {
-                    // No memory for the list.
+                    // The list has no room, so the block goes to the zone.
                     self.free_direct(machine, first, order);
                     rest = &rest[1..];
                 }
                 Some(None) => {}
                 Some(Some(left)) => self.spill_rest(machine, cpu, left),
                 None => {
-                    // Somebody drains these lists right now; the owner never waits.
+                    // Another CPU is draining these lists, and the owner never waits for its pcp
+                    // lock.
                     self.free_direct(machine, first, order);
                     rest = &rest[1..];
                 }
@@ -226,7 +233,7 @@ impl<M: Machine> Zone<M> {
         }
     }
 
-    /// Holds after the first of a spill: each takes both locks anew.
+    /// Runs the holds of a spill after the first one; each takes both locks anew.
     fn spill_rest(&self, machine: &M, cpu: CpuId, mut left: Excess) {
         let slot = self.slot(cpu);
         while left.pages > 0 {
@@ -250,7 +257,8 @@ impl<M: Machine> Zone<M> {
         self.notice_plenty(machine);
     }
 
-    /// The lists were lost between two holds.
+    /// Handles the rest of a spill whose lists became unavailable between two holds: another CPU
+    /// drains them, or the caller has migrated.
     #[cold]
     fn leave(&self, machine: &M, slot: &Slot<M>, left: Excess) {
         match self.holds.leftover() {
@@ -261,8 +269,8 @@ impl<M: Machine> Zone<M> {
         }
     }
 
-    /// One hold: the coldest pages go back to the zone. Returns what is left to do, nothing once
-    /// the lists are empty (Linux: `free_pcppages_bulk`).
+    /// Gives the coldest pages back to the zone in one hold (Linux: `free_pcppages_bulk`). Returns
+    /// what is left to give back; that is nothing once the lists are empty.
     pub(super) fn spill_hold(
         &self,
         machine: &M,
@@ -296,7 +304,7 @@ impl<M: Machine> Zone<M> {
         }
     }
 
-    /// A block straight to the zone (Linux: `free_one_page`).
+    /// Gives a block to the zone without using the lists (Linux: `free_one_page`).
     #[cold]
     fn free_direct(&self, machine: &M, page: u32, order: Order) {
         let mut gauge = self.gauge(machine, Site::FreeDirect);
@@ -309,7 +317,9 @@ impl<M: Machine> Zone<M> {
         self.note_hold(machine, part, gauge.moved);
     }
 
-    /// Pushes pages until one makes the lists too long; returns by how many pages, and its list.
+    /// Pushes blocks until one makes the lists too long. Returns how many pages to spill and the
+    /// list of that last block, or `None` if nothing is to be spilled or a list had no room.
+    /// `pushed` counts the blocks pushed.
     #[inline]
     fn push_run(
         &self,
@@ -323,7 +333,7 @@ impl<M: Machine> Zone<M> {
         if order == Order::ZERO && !self.types.on() {
             let quiet = pages.len().min(pcp.quiet_frees(mood) as usize);
             if pcp.push_quietly(&pages[..quiet], mood) {
-                *pushed += u32::try_from(quiet).unwrap_or(0);
+                *pushed += count_of(quiet);
                 pages = &pages[quiet..];
             }
         }

@@ -1,4 +1,4 @@
-//! The free lists by mobility, against a model that looks at every page.
+//! Tests the free lists by mobility against a model that looks at every page.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -13,10 +13,11 @@ use super::tag;
 use crate::machine::Tags;
 use crate::units::{Order, Pages};
 
-/// Free blocks by order and type.
+/// The number of free blocks by order and type.
 type Counts = BTreeMap<(Order, Mobility), u32>;
 
-/// Free lists with what a person with pencil and paper would note beside them.
+/// Free lists, with the model's view of the same zone beside them: the free pages and the blocks
+/// held.
 struct World {
     buddy: Buddy,
     known: Known,
@@ -44,7 +45,8 @@ impl World {
         blocks.map(|page| self.known.types.of(page)).collect()
     }
 
-    /// Free blocks as they must be: merged as far as they go, each of its first page's type.
+    /// The free blocks as they must be: merged as far as possible, each with the type of its first
+    /// page's block.
     fn expected(&self) -> Counts {
         let mut left = self.free.clone();
         let mut counts = Counts::new();
@@ -104,7 +106,7 @@ impl World {
         self.free.extend(page..page + order.pages().0);
     }
 
-    /// Takes every page as single ones of `mobility` and gives `back` of block `block` back.
+    /// Takes every page of the zone as single pages of `mobility`.
     fn fill(&mut self, mobility: Mobility) {
         while self.take(0, mobility, &mut Stage::default()).is_some() {}
     }
@@ -125,7 +127,7 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
     prop::collection::vec(prop_oneof![3 => take, 2 => give], 1..120)
 }
 
-/// What a take did, checked against the rules from what was there before.
+/// Checks the outcome of a take against the rules, given the free blocks and types before it.
 fn check_take(
     before: &Counts,
     types: &[Mobility],
@@ -205,8 +207,8 @@ const UNMOVABLE: Mobility = Mobility::Unmovable;
 const MOVABLE: Mobility = Mobility::Movable;
 const RECLAIMABLE: Mobility = Mobility::Reclaimable;
 
-/// A zone of one block of 1024 pages whose `free` lowest pages are free and whose others are held
-/// singly as movable pages.
+/// Makes a zone of one block of 1024 pages. Its `free` lowest pages are free, and the others are
+/// held as single movable pages.
 fn one_block(free: u32) -> World {
     let mut world = World::new(1024, Grouping::Largest);
     world.fill(MOVABLE);
@@ -219,7 +221,7 @@ fn a_whole_block_changes_its_type_and_the_rest_of_it_serves_what_follows() {
     let mut world = World::new(2048, Grouping::Huge);
     let stage = &mut Stage::default();
     assert_eq!(world.take(0, UNMOVABLE, stage), Some(0));
-    // Of the order-10 block both halves.
+    // The whole free block of order 10 is claimed, so both of its halves change their type.
     assert_eq!(world.types(), [UNMOVABLE, UNMOVABLE, MOVABLE, MOVABLE]);
     assert_eq!(world.take(0, UNMOVABLE, stage), Some(1));
     assert_eq!(*stage, Stage::Normal, "a claim forgets the stages");
@@ -228,12 +230,13 @@ fn a_whole_block_changes_its_type_and_the_rest_of_it_serves_what_follows() {
 
 #[test]
 fn a_block_is_claimed_from_half_of_its_pages_on() {
-    // 511 free, and the movable pages are not alike an unmovable request: stolen.
+    // 511 pages are free, and movable pages are not compatible with an unmovable request, so the
+    // page is stolen.
     let mut world = one_block(511);
     let stage = &mut Stage::default();
     assert!(world.take(0, UNMOVABLE, stage).is_some());
     assert_eq!((world.types(), *stage), ([MOVABLE].to_vec(), Stage::Steal));
-    // 512 free: claimed.
+    // 512 pages are free, so the block is claimed.
     let mut world = one_block(512);
     let stage = &mut Stage::default();
     assert_eq!(world.take(0, UNMOVABLE, stage), Some(0));
@@ -246,13 +249,14 @@ fn a_block_is_claimed_from_half_of_its_pages_on() {
 #[test]
 fn pages_that_neither_move_nor_are_free_count_for_an_unmovable_request() {
     let mut world = one_block(64);
-    // The others were handed out to requests of pages that stay.
+    // The other pages are tagged as handed out to requests that are not movable.
     for &(page, order) in &world.held {
         world.known.tags.set(page, tag::allocated(order));
     }
     assert!(world.take(0, RECLAIMABLE, &mut Stage::default()).is_some());
     assert_eq!(world.types(), [RECLAIMABLE]);
-    // Now that the block is reclaimable, its other pages are not alike an unmovable request.
+    // Now the block is reclaimable, so its other pages do not count as compatible with an unmovable
+    // request.
     assert!(world.take(0, UNMOVABLE, &mut Stage::default()).is_some());
     assert_eq!(world.types(), [RECLAIMABLE]);
 }
@@ -261,7 +265,8 @@ fn pages_that_neither_move_nor_are_free_count_for_an_unmovable_request() {
 fn movable_pages_are_alike_for_a_movable_request() {
     let mut world = World::new(1024, Grouping::Largest);
     world.fill(UNMOVABLE);
-    // 32 free in one piece, which is half a block's order; 480 of the rest can be moved.
+    // 32 pages are free in one piece, whose order is half that of the block; of the others, first
+    // 479 and then 480 are made movable.
     (0..32).for_each(|page| world.give(page));
     let movable = |world: &World, count: u32| {
         (32..1024).for_each(|page| {
@@ -290,7 +295,8 @@ fn movable_pages_are_alike_for_a_movable_request() {
 fn for_a_movable_request_only_large_pieces_are_claimed() {
     let mut world = World::new(1024, Grouping::Largest);
     world.fill(UNMOVABLE);
-    // Every other piece of 16 pages is free: half of the block, but each is below order 5.
+    // Every other piece of 16 pages is free. That is half of the block, but each piece is below
+    // order 5.
     let free = |page: &u32| page & 16 == 0;
     (0..1024).filter(free).for_each(|page| world.give(page));
     assert!(world.take(0, MOVABLE, &mut Stage::default()).is_some());
@@ -304,7 +310,7 @@ fn a_hold_that_stole_once_goes_on_stealing() {
     let mut world = one_block(511);
     let stage = &mut Stage::default();
     assert!(world.take(0, UNMOVABLE, stage).is_some());
-    // Would be claimed in a new hold, since now more than half is free.
+    // More than half of the block is free now, so a new hold would claim it.
     let back: Vec<u32> = world.held.iter().map(|held| held.0).take(400).collect();
     back.into_iter().for_each(|page| world.give(page));
     assert!(world.take(0, UNMOVABLE, stage).is_some());
@@ -348,13 +354,13 @@ fn kept_blocks_stay_apart_until_they_are_given_up() {
     world.buddy.keep(frames, (page, order), most);
     assert_eq!(world.known.types.of(page), kept);
     assert_eq!(world.buddy.free_kept().0, 510);
-    // No more than that, and what comes back does not merge with the block beside it.
+    // No second block is kept, and the freed block does not merge with the block beside it.
     world.buddy.keep(frames, (512, order), most);
     assert_eq!(world.buddy.kept(), Order::HUGE.pages());
     world.buddy.give(frames, page, order);
     assert_eq!(world.buddy.blocks_of(Order::HUGE, kept), 1);
     assert_eq!(world.buddy.blocks_of(Order::HUGE, MOVABLE), 1);
-    // The last one stays unless all may go.
+    // The last kept block stays unless all may be given up.
     assert!(!world.buddy.unkeep(frames, RECLAIMABLE, false));
     assert!(world.buddy.unkeep(frames, RECLAIMABLE, true));
     assert_eq!(world.buddy.free_kept().0, 0);

@@ -1,10 +1,10 @@
-//! One hold of a zone lock: pages between the free lists and a CPU's page list.
+//! One hold of a zone lock, which moves pages between the free lists and a CPU's page lists.
 //!
-//! How much one hold may move is the policy's say; a [`Gauge`] keeps it within that and charges
-//! its work. What a hold moved is counted after the lock is released: a counter that folds would
-//! lengthen the hold by a cache line's way.
+//! The policy limits how much one hold may move; a [`Gauge`] keeps the hold within that limit and
+//! charges for its work. The free-page counter is changed after the lock is released, because a
+//! counter that folds would lengthen the hold by the transfer of a cache line.
 //!
-//! Locks: the caller holds the pcp lock; the zone lock is taken here.
+//! Locks: the zone lock is taken here. Callers of `take_hold` and `give_hold` hold the pcp lock.
 
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -21,7 +21,8 @@ use crate::units::{CpuId, Nanos, Order, Pages};
 use crate::vmstat::counters::ZoneItem;
 
 impl<M: Machine> Zone<M> {
-    /// Runs `f` with the zone lock held.
+    /// Runs `f` with the zone lock held, and updates the word that counts free pages in kept
+    /// blocks.
     #[inline]
     pub(super) fn locked<R>(&self, machine: &M, site: Site, f: impl FnOnce(&mut Buddy) -> R) -> R {
         self.buddy.with(machine, site, |buddy| {
@@ -33,7 +34,7 @@ impl<M: Machine> Zone<M> {
         })
     }
 
-    /// Moves up to `wanted` blocks of `what` to the cold end of a list.
+    /// Moves up to `wanted` blocks of `what` to the cold end of a list, in one hold.
     pub(super) fn take_hold(
         &self,
         machine: &M,
@@ -42,7 +43,8 @@ impl<M: Machine> Zone<M> {
         what: Wanted,
         wanted: u32,
     ) -> Moved {
-        // Only single pages can be cut from larger blocks without anybody noticing.
+        // Only a refill of single pages may take larger blocks and split them after the hold,
+        // because it then takes the very pages that single pages would have used up.
         let moved = if self.holds.unit() == Unit::Blocks && what.order == Order::ZERO {
             self.take_blocks(machine, pcp, list, what, wanted)
         } else {
@@ -109,7 +111,7 @@ impl<M: Machine> Zone<M> {
             }
             gauge.stop(machine);
         });
-        // The same work per page as under the lock, but nobody waits for it.
+        // The split costs the same per page as under the lock, but no CPU waits for it here.
         machine.spend(Work::BuddyAlloc, gauge.moved.pages - gauge.moved.blocks);
         for (first, order) in blocks.iter() {
             for page in first..first + order.pages().0 {
@@ -120,8 +122,9 @@ impl<M: Machine> Zone<M> {
         gauge.moved
     }
 
-    /// Moves the coldest blocks to the zone until `wanted` pages have gone or the policy says
-    /// enough (Linux: `free_pcppages_bulk`). `list` is where to start, and then where to go on.
+    /// Moves the coldest blocks to the zone until `wanted` pages have gone or the policy's limit is
+    /// reached (Linux: `free_pcppages_bulk`). Starts at `list`, and sets it to the list to continue
+    /// with.
     pub(super) fn give_hold(
         &self,
         machine: &M,
@@ -189,10 +192,10 @@ impl<M: Machine> Zone<M> {
         }
         let before = blocks.len();
         blocks.join(&self.tags);
-        // The same work per page as under the lock, but nobody waits for it.
+        // Joining costs the same per page as merging under the lock, but no CPU waits for it here.
         machine.spend(Work::BuddyFree, before - blocks.len());
         let mut rest = blocks.iter().peekable();
-        // Ends: each hold gives at least one block.
+        // The loop ends: each hold gives at least one block.
         while rest.peek().is_some() {
             let mut gauge = self.gauge(machine, part.site);
             self.locked(machine, part.site, |buddy| {
@@ -210,21 +213,22 @@ impl<M: Machine> Zone<M> {
         planned.moved
     }
 
-    /// Tells observers of a block that goes from the zone to a page list.
+    /// Emits the event for a block that goes from the zone to a page list.
     #[inline]
     fn note_taken(&self, machine: &M, page: u32, order: Order) {
         let (pfn, listed) = (self.pfn(page), true);
         machine.emit(Event::ZoneLocked { pfn, order, listed });
     }
 
-    /// Tells observers of a block that goes from a page list to the zone.
+    /// Emits the event for a block that goes from a page list to the zone.
     #[inline]
     fn note_given(&self, machine: &M, page: u32, order: Order) {
         let pfn = self.pfn(page);
         machine.emit(Event::PcpuDrain { pfn, order });
     }
 
-    /// Counts `pages` more or fewer free pages and tells observers of the hold.
+    /// Changes the counter of free pages by what the hold `moved`, and emits the event for the
+    /// hold.
     pub(super) fn note_hold(&self, machine: &M, part: Part, moved: Moved) {
         let Moved { pages, blocks } = moved;
         let Part { site, cpu, further } = part;
@@ -246,7 +250,7 @@ impl<M: Machine> Zone<M> {
         });
     }
 
-    /// A gauge for one hold at `site`, to be started once the lock is held.
+    /// Makes a gauge for one hold at `site`; the caller starts it once the lock is held.
     pub(super) fn gauge(&self, machine: &M, site: Site) -> Gauge {
         let limit = self.holds.limit(site, self.sizes(machine).batch);
         let hold_time = self.settings.hold_time_max.load(machine, Relaxed);
@@ -270,14 +274,14 @@ impl<M: Machine> Zone<M> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Part {
     site: Site,
-    /// Whose page lists.
+    /// The CPU whose page lists the hold fills or empties.
     cpu: CpuId,
-    /// There was a hold before this one in the same operation.
+    /// True if the same operation already had a hold before this one.
     further: bool,
 }
 
 impl Part {
-    /// The first hold, or the only one.
+    /// The first hold of an operation, or its only one.
     pub(super) const fn first(site: Site, cpu: CpuId) -> Self {
         Self {
             site,
@@ -286,12 +290,13 @@ impl Part {
         }
     }
 
-    /// Where the lock is taken.
+    /// The site at which the lock is taken.
     pub(super) const fn site(self) -> Site {
         self.site
     }
 
-    /// The first hold if nothing was `moved` by the operation yet, else one that follows it.
+    /// This part as the next hold of an operation that has already moved `moved` pages: the first
+    /// hold if that is 0, otherwise a further one.
     pub(super) const fn after(self, moved: u32) -> Self {
         Self {
             further: moved > 0,
@@ -300,14 +305,14 @@ impl Part {
     }
 }
 
-/// What one hold moved.
+/// How much one hold moved, in pages and in blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Moved {
     pub(super) pages: u32,
     pub(super) blocks: u32,
 }
 
-/// Keeps one hold within its limit, and charges its work.
+/// Keeps one hold within its limit, and charges for its work.
 pub(super) struct Gauge {
     limit: Limit,
     hold_time: Nanos,
@@ -317,24 +322,25 @@ pub(super) struct Gauge {
     unspent: u32,
 }
 
-/// How many blocks pass between two looks at the clock.
+/// The number of blocks moved between two readings of the clock.
 const CLOCK_EVERY: u32 = 8;
 
 impl Gauge {
-    /// The lock is held from now on.
+    /// Notes that the lock is held from now on.
     pub(super) fn start(&mut self, machine: &impl Machine) {
         if matches!(self.limit, Limit::Strict(_)) && self.hold_time > Nanos(0) {
             self.started = machine.now();
         }
     }
 
-    /// Whether the hold may move another block of `order`. The first always may.
+    /// Returns whether the hold may move another block of `order`. The first block is always
+    /// admitted.
     #[inline]
     pub(super) fn admits(&self, machine: &impl Machine, order: Order) -> bool {
         self.fits(order) && self.has_time(machine)
     }
 
-    /// Notes a moved block.
+    /// Notes that a block of `order` was moved.
     #[inline]
     pub(super) fn moved(&mut self, machine: &impl Machine, order: Order) {
         self.moved.pages += order.pages().0;
@@ -345,14 +351,14 @@ impl Gauge {
         }
     }
 
-    /// Charges what is not charged yet.
+    /// Charges for the work that was not charged yet.
     #[inline]
     pub(super) fn stop(&mut self, machine: &impl Machine) {
         machine.spend(self.work, self.unspent);
         self.unspent = 0;
     }
 
-    /// Pages the hold may still move.
+    /// The number of pages the hold may still move.
     fn room(&self, machine: &impl Machine) -> u32 {
         match self.limit {
             Limit::None => u32::MAX,
@@ -363,7 +369,7 @@ impl Gauge {
         }
     }
 
-    /// Whether another block of `order` keeps within the pages of the limit.
+    /// Returns whether another block of `order` stays within the limit in pages.
     fn fits(&self, order: Order) -> bool {
         let pages = self.moved.pages;
         match self.limit {
@@ -373,13 +379,13 @@ impl Gauge {
         }
     }
 
-    /// Notes a block that is to be moved, without charging it.
+    /// Notes a block that will be moved later, without charging for it.
     fn plan(&mut self, order: Order) {
         self.moved.pages += order.pages().0;
         self.moved.blocks += 1;
     }
 
-    /// Whether the hold has not lasted too long yet. The first block always gets its turn.
+    /// Returns whether the hold may go on in terms of time. Always true for the first block.
     #[inline]
     fn has_time(&self, machine: &impl Machine) -> bool {
         !matches!(self.limit, Limit::Strict(_))

@@ -1,5 +1,6 @@
-//! Keeping blocks for requests of several pages that cannot wait, and giving them up again when
-//! memory is out (Linux: the `MIGRATE_HIGHATOMIC` reserve). Only if pages are grouped by mobility.
+//! Keeping page blocks for atomic requests of several pages, and giving them up again when memory
+//! is out (Linux: the `MIGRATE_HIGHATOMIC` reserve). Blocks are kept only if pages are grouped by
+//! mobility.
 //!
 //! Locks: zone lock.
 
@@ -12,32 +13,33 @@ use crate::machine::{Machine, Word};
 use crate::site::Site;
 use crate::units::{Order, Pages};
 
-/// How many kept blocks may be given up for a request.
+/// Which kept blocks may be given up for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kept {
-    /// Not the last one of a zone.
+    /// Any but the last one of a zone.
     Few,
-    /// All of them.
+    /// All kept blocks.
     All,
 }
 
 impl Ask {
-    /// Whether the block that serves it is kept for the next such request (Linux:
-    /// `ALLOC_HIGHATOMIC`, which only the slow path sets).
+    /// Returns whether the page block that serves this request is kept for later ones of its kind
+    /// (Linux: `ALLOC_HIGHATOMIC`, which only the slow path sets).
     #[inline]
     pub(super) fn keeps_block(&self) -> bool {
         self.mark == Mark::Min && self.urgency == Urgency::Atomic && self.order > Order::ZERO
     }
 
-    /// Whether it may take from kept blocks once no other block is left, and count their pages.
+    /// Returns whether this request may take pages of kept blocks once no others are left, so that
+    /// those pages count as free for it.
     pub(super) fn may_use_kept(&self) -> bool {
         self.mark == Mark::Min && self.urgency != Urgency::Normal
     }
 }
 
 impl<M: Machine> PageAllocator<M> {
-    /// Gives up one kept block of a zone that could serve `request`, and says whether there was
-    /// one (Linux: `unreserve_highatomic_pageblock`).
+    /// Gives up one kept block of a zone that could serve `request`. Returns whether there was one
+    /// to give up (Linux: `unreserve_highatomic_pageblock`).
     pub(super) fn give_kept(&self, machine: &M, request: Request, kept: Kept) -> bool {
         let gives = |zone: &Zone<M>| {
             zone.types.on()
@@ -50,7 +52,8 @@ impl<M: Machine> PageAllocator<M> {
 }
 
 impl<M: Machine> Zone<M> {
-    /// Keeps the block from which `page` was handed out, up to about one page in a hundred.
+    /// Keeps the page block from which `page` was handed out. Kept blocks have about one percent of
+    /// the zone's pages at most.
     #[cold]
     pub(super) fn keep_block(&self, machine: &M, page: u32, order: Order) {
         let block = self.types.block().pages();
@@ -64,8 +67,8 @@ impl<M: Machine> Zone<M> {
         });
     }
 
-    /// Stores how many free pages are in kept blocks, for watermark tests without the lock. The
-    /// caller holds the zone lock.
+    /// Stores the number of free pages in kept blocks, for watermark tests that do not take the
+    /// lock. The caller holds the zone lock.
     pub(super) fn note_kept(&self, machine: &M, free: Pages) {
         let word = &self.settings.free_kept;
         let free = i64::from(free.0);
@@ -74,7 +77,7 @@ impl<M: Machine> Zone<M> {
         }
     }
 
-    /// Free pages that `ask` may not have.
+    /// The number of free pages that `ask` may not take.
     pub(super) fn out_of_bounds(&self, machine: &M, ask: Ask) -> u64 {
         if !self.types.on() || ask.may_use_kept() {
             return 0;

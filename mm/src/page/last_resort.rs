@@ -1,54 +1,57 @@
-//! What an allocation turns to when nothing more can be reclaimed (Linux: `__alloc_pages_may_oom`).
+//! The last step of an allocation, when nothing more can be reclaimed (Linux:
+//! `__alloc_pages_may_oom`).
 //!
-//! Killing is not the page allocator's affair: it asks whoever was registered, and does as told. Not
-//! everybody may ask. A large block is not worth a process, which would hardly give one back; and
-//! who may use the reserves already has nothing better to come.
+//! The page allocator kills no process itself: it calls the [`LastResort`] that was registered and
+//! does what that returns. It does not call it for every request. A large block is not worth
+//! killing a process, which would hardly free such a block; and a request that may already use the
+//! reserves could get nothing better from a kill.
 //!
-//! Locks: none here.
+//! Locks: none are taken here.
 
 use super::watermark::Urgency;
 use super::zone::{Mark, Zone};
 use super::{NoKill, PageAllocator, Request, ZoneKind};
 use crate::machine::Machine;
-use crate::oom::NodeSet;
+use crate::topology::NodeSet;
 use crate::units::Pfn;
 
-/// log₂ of the largest blocks for which somebody may be killed (Linux: `PAGE_ALLOC_COSTLY_ORDER`).
+/// The largest order for which a process may be killed (Linux: `PAGE_ALLOC_COSTLY_ORDER`).
 const ORDER_MAX: usize = 3;
 
-/// Gets memory back at a price, when reclaimers have nothing more: the OOM killer.
+/// Gets memory back by drastic means once reclaimers free nothing more: the OOM killer.
 pub trait LastResort<M: Machine>: Send + Sync {
-    /// An allocation from `pages` that may wait has failed: makes room, waits for it, or gives up. May
-    /// be called on any CPU, by several at once, and must not allocate.
+    /// Called when an allocation from `pages` that may wait has found no block: makes room, waits
+    /// for room, or gives up. May be called on any CPU and on several at once, and must not
+    /// allocate.
     ///
-    /// Called again and again as long as it says [`Relief::Retry`]: whoever says so without end
-    /// never lets the caller go.
+    /// The allocation calls this again as long as it fails and the result is [`Relief::Retry`], so
+    /// an implementation that always returns `Retry` may block the caller for ever.
     fn out_of_memory(&self, machine: &M, pages: &PageAllocator<M>, request: Request) -> Relief;
 }
 
-/// What an allocation is to do next.
+/// The next step of an allocation that asked its [`LastResort`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Relief {
-    /// Try everything again: memory has come back, or will.
+    /// Try everything again: memory has come back or will come back soon.
     Retry,
-    /// Try everything again with the reserves of a victim: who asks is dying.
+    /// Try everything again with [`Urgency::Victim`], because the allocating task is itself dying.
     Reserves,
-    /// Nothing: this is its block.
+    /// Return this block.
     Allocated(Pfn),
-    /// Fail.
+    /// Fail, for this reason.
     GiveUp(NoKill),
 }
 
 impl<M: Machine> PageAllocator<M> {
-    /// A block if zones have plenty, above their high watermark, for whoever looks again before it does
-    /// something worse. Drains every CPU's lists, asks no reclaimer, and tells no observer of a
-    /// failure.
+    /// Allocates a block from a zone that stays above its high watermark, for a last resort that
+    /// looks once more before it kills. Drains every CPU's lists first, asks no reclaimer, and
+    /// emits no event on failure.
     pub fn alloc_if_plenty(&self, machine: &M, request: Request) -> Option<Pfn> {
         self.drain_again(machine);
         self.try_zones(machine, request, Mark::High)
     }
 
-    /// Pages of memory on `nodes`.
+    /// The number of managed pages on `nodes`.
     pub(crate) fn managed_on(&self, nodes: NodeSet) -> u64 {
         let on = |zone: &&Zone<M>| {
             let node = NodeSet::NONE.with(zone.node());
@@ -58,7 +61,7 @@ impl<M: Machine> PageAllocator<M> {
         zones.map(|zone| u64::from(zone.managed.0)).sum()
     }
 
-    /// Asks the last resort, if there is one and the request is worth it.
+    /// Asks the last resort, if there is one and `request` may lead to a kill.
     pub(super) fn last_resort(&self, machine: &M, request: Request) -> Relief {
         let Some(last_resort) = &self.last_resort else {
             return Relief::GiveUp(NoKill::NotAsked);
@@ -70,7 +73,7 @@ impl<M: Machine> PageAllocator<M> {
     }
 }
 
-/// Why nobody is killed for `request`, whoever there is.
+/// The reason why no process may ever be killed for `request`, or `None` if one may be.
 fn unworthy(request: Request) -> Option<NoKill> {
     match request.urgency {
         Urgency::Victim | Urgency::Reserve => Some(NoKill::Dying),

@@ -1,19 +1,18 @@
-//! Where memory is: nodes, zones, holes; and what makes a layout impossible.
+//! The layout of memory: nodes, zones and holes; and the check that a layout can be managed.
 
 use alloc::vec::Vec;
 use core::fmt;
 use core::ops::Range;
 
 use super::links::Metadata;
+use crate::topology::NODES_MAX;
 use crate::units::{NodeId, Order, Pages, Pfn};
 
-/// The largest zone: every buddy of a block of its has a number, even one that the zone has not.
+/// The most pages a zone may span. The buddy of any block in such a zone has a page number, even if
+/// that buddy is outside the zone.
 pub const ZONE_PAGES_MAX: Pages = Pages(!(Order::MAX.pages().0 - 1));
 
-/// How many memory nodes there may be (Linux: `MAX_NUMNODES` of x86-64).
-pub const NODES_MAX: u32 = 1024;
-
-/// What a zone is for, lowest first. A request may be served by its own kind or a lower one.
+/// The kind of a zone, lowest first. A request may be served from its own kind or a lower one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum ZoneKind {
@@ -21,9 +20,9 @@ pub enum ZoneKind {
     Dma,
     /// Below 4 GiB, for 32-bit devices.
     Dma32,
-    /// Everything else.
+    /// All other memory.
     Normal,
-    /// Memory that nothing immovable may be in.
+    /// Memory for movable pages only.
     Movable,
 }
 
@@ -46,20 +45,21 @@ impl ZoneKind {
 /// One zone to be managed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ZoneLayout {
-    /// What it is for.
+    /// The kind of the zone.
     pub kind: ZoneKind,
-    /// Whose memory it is.
+    /// The node whose memory the zone is.
     pub node: NodeId,
-    /// Its first page, at a multiple of 1024.
+    /// The first frame, a multiple of 1024.
     pub start: Pfn,
-    /// Its pages, holes included.
+    /// The number of pages, holes included.
     pub spanned: Pages,
-    /// What of it is not memory, by page number; ascending, apart.
+    /// The ranges of frame numbers that are not memory, ascending and not overlapping.
     pub holes: Vec<Range<u32>>,
 }
 
 impl ZoneLayout {
-    /// Pages that are memory. Of a zone that [`Layout::check`] refuses it may be any number.
+    /// The number of pages that are memory. Not meaningful for a zone that [`Layout::check`]
+    /// refuses.
     #[must_use]
     pub fn managed(&self) -> Pages {
         let pages = |hole: &Range<u32>| hole.end.saturating_sub(hole.start);
@@ -67,7 +67,7 @@ impl ZoneLayout {
         self.spanned.saturating_sub(Pages(holes))
     }
 
-    /// The page numbers it spans.
+    /// The frame numbers the zone spans.
     #[must_use]
     pub fn span(&self) -> Range<u32> {
         self.start.0..self.start.0.saturating_add(self.spanned.0)
@@ -79,7 +79,7 @@ impl ZoneLayout {
 pub struct Layout {
     /// Every zone.
     pub zones: Vec<ZoneLayout>,
-    /// When page records come into being.
+    /// When the records of pages are allocated.
     pub metadata: Metadata,
 }
 
@@ -96,7 +96,7 @@ impl Layout {
         }])
     }
 
-    /// These zones, with all records made at once.
+    /// A layout of these zones, with all page records allocated at once.
     #[must_use]
     pub fn of(zones: impl IntoIterator<Item = ZoneLayout>) -> Self {
         Self {
@@ -105,9 +105,9 @@ impl Layout {
         }
     }
 
-    /// Nodes of `bytes` each, laid out one after the other as on x86-64: the first 16 MiB are
-    /// DMA, the rest below 4 GiB DMA32, everything above Normal. Memory past frame 2^32 (16 TiB) is
-    /// left out.
+    /// One node per entry of `bytes`, laid out one after the other as on x86-64: the first 16 MiB
+    /// are DMA, the rest below 4 GiB DMA32, everything above Normal. Memory past frame 2^32 (16
+    /// TiB) is left out.
     #[must_use]
     pub fn of_nodes(bytes: &[u64]) -> Self {
         const DMA_END: u32 = 16 << 8;
@@ -143,24 +143,25 @@ impl Layout {
         }
     }
 
-    /// The same, with page records made when a block is first split.
+    /// Changes the layout so that page records are allocated when a block is first split.
     #[must_use]
     pub fn lazily(mut self) -> Self {
         self.metadata = Metadata::WhenSplit;
         self
     }
 
-    /// Whether requests go to lower memory of the same node rather than mix types in `zone`'s blocks
-    /// (Linux: `alloc_flags_nofragment`): normal memory above DMA32.
+    /// Returns whether requests go to lower memory of the same node rather than mix types in
+    /// `zone`'s page blocks (Linux: `alloc_flags_nofragment`). That is so for normal memory of a
+    /// node that also has DMA32.
     pub(super) fn stays_unmixed(&self, zone: &ZoneLayout) -> bool {
         let below = |it: &ZoneLayout| it.kind == ZoneKind::Dma32 && it.node == zone.node;
         zone.kind == ZoneKind::Normal && self.zones.iter().any(below)
     }
 
-    /// Whether it can be managed.
+    /// Checks that the layout can be managed.
     ///
     /// # Errors
-    /// The first zone that cannot, and why.
+    /// The first zone that cannot be managed, and the reason.
     pub fn check(&self) -> Result<(), LayoutError> {
         if self.zones.is_empty() {
             return Err(LayoutError::NoZone);
@@ -202,16 +203,16 @@ impl Layout {
     }
 }
 
-/// Why a layout cannot be managed; the number is the zone's index.
+/// Why a layout cannot be managed. The number in a variant is the zone's index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LayoutError {
     /// There is no zone.
     NoZone,
-    /// A zone has no page, or ends past the last page number.
+    /// A zone has no pages, or ends past the last frame number.
     NoPages(usize),
     /// A zone spans more pages than [`ZONE_PAGES_MAX`].
     TooLarge(usize),
-    /// A zone is on a node of a number not below [`NODES_MAX`].
+    /// A zone is on a node whose number is not below [`NODES_MAX`].
     NoSuchNode(usize),
     /// A zone does not start at a multiple of 1024 pages.
     Unaligned(usize),

@@ -1,8 +1,9 @@
-//! Links of the free lists: 4 bytes per page.
+//! The links of the free lists, 4 bytes per page.
 //!
-//! Two buddies are never both free at order 0, or they would be one block. So of each pair of
-//! pages at most one heads a free block, and one link record serves the pair. Blocks of the
-//! largest order have records of their own, so that memory that was never split needs none.
+//! Two buddies are never both free at order 0, because they would have been merged. So at most one
+//! page of each pair is the first of a free block, and one link record serves the pair. Blocks of
+//! the largest order have records of their own, so that memory that was never split needs no
+//! records for pairs.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -10,19 +11,19 @@ use alloc::vec::Vec;
 
 use crate::units::{Order, Pages};
 
-/// No page.
+/// Stands for no page.
 pub(super) const NONE: u32 = u32::MAX;
 
 const BLOCK_PAGES: u32 = Order::MAX.pages().0;
 const PAIRS: usize = (BLOCK_PAGES / 2) as usize;
 
-/// When the records of a block come into being.
+/// When the link records of a block are allocated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Metadata {
-    /// All at once, when the zone is made: nothing is allocated later.
+    /// All at once when the zone is made, so that no memory is allocated later.
     #[default]
     Eager,
-    /// When a block is first split: for machines with more simulated than real memory.
+    /// When a block is first split, for machines with more simulated than real memory.
     WhenSplit,
 }
 
@@ -38,7 +39,7 @@ const UNLINKED: Link = Link {
     next: NONE,
 };
 
-/// Link records of every block of a zone.
+/// The link records of all blocks of a zone.
 #[derive(Debug)]
 pub(super) struct Links {
     largest: Vec<Link>,

@@ -1,4 +1,4 @@
-//! Migrate types: which allocations may share a block of pages.
+//! Migrate types, which say which allocations may share a block of pages.
 //!
 //! Pages that can be moved are kept apart from those that cannot, so that whole blocks can become
 //! free again. Each block of 512 or 1024 pages (Linux: a pageblock) has a type; free lists and
@@ -11,26 +11,28 @@
 use crate::machine::{Machine, Tags};
 use crate::units::{Order, Pages};
 
-/// Whether the kernel may move or reclaim the pages of an allocation, or of a block (Linux: `enum migratetype`).
+/// The type of an allocation or a page block: whether the kernel may move or reclaim its pages
+/// (Linux: `enum migratetype`).
 ///
-/// The numbers are those that Linux prints in its trace events.
+/// The discriminants are the numbers that Linux prints in its trace events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Mobility {
-    /// They stay where they are: kernel memory (Linux: `MIGRATE_UNMOVABLE`).
+    /// The pages cannot be moved: kernel memory (Linux: `MIGRATE_UNMOVABLE`).
     #[default]
     Unmovable = 0,
-    /// They can be moved: user memory and page cache (Linux: `__GFP_MOVABLE`).
+    /// The pages can be moved: user memory and page cache (Linux: `__GFP_MOVABLE`).
     Movable = 1,
-    /// They stay, but can be freed: caches of the kernel (Linux: `__GFP_RECLAIMABLE`).
+    /// The pages cannot be moved but can be freed: caches of the kernel (Linux:
+    /// `__GFP_RECLAIMABLE`).
     Reclaimable = 2,
-    /// A block kept for requests of several pages that cannot wait (Linux: `MIGRATE_HIGHATOMIC`).
-    /// Blocks have this type, requests do not.
+    /// A block kept for atomic requests of several pages (Linux: `MIGRATE_HIGHATOMIC`). Blocks have
+    /// this type, requests do not.
     HighAtomic = 3,
 }
 
 impl Mobility {
-    /// How many there are.
+    /// The number of types.
     pub const COUNT: usize = 4;
 
     /// Every type, in the order of Linux's numbers.
@@ -41,10 +43,10 @@ impl Mobility {
         Self::HighAtomic,
     ];
 
-    /// The types a request may have, which page lists are kept for (Linux: `MIGRATE_PCPTYPES`).
+    /// The types a request may have; there are page lists for these (Linux: `MIGRATE_PCPTYPES`).
     pub const OF_REQUESTS: [Self; 3] = [Self::Unmovable, Self::Movable, Self::Reclaimable];
 
-    /// The type of Linux's number `index`, if there is one.
+    /// The type that has the number `index` in Linux, or `None` if there is none.
     #[must_use]
     pub const fn new(index: u8) -> Option<Self> {
         match index {
@@ -56,14 +58,14 @@ impl Mobility {
         }
     }
 
-    /// Its number, as an index.
+    /// The type's number, as an index.
     #[inline]
     #[must_use]
     pub const fn index(self) -> usize {
         self as usize
     }
 
-    /// The type whose page list holds free pages of a block of this type.
+    /// The type whose page list takes freed pages of a block of this type.
     #[inline]
     #[must_use]
     pub const fn listed(self) -> Self {
@@ -73,14 +75,14 @@ impl Mobility {
         }
     }
 
-    /// Whether blocks of this type merge with blocks of another (Linux:
+    /// Returns whether blocks of this type may merge with blocks of another type (Linux:
     /// `migratetype_is_mergeable`).
     pub(super) const fn merges(self) -> bool {
         !matches!(self, Self::HighAtomic)
     }
 
-    /// The types from which a request of this type takes when its own lists are empty, best first
-    /// (Linux: `fallbacks`).
+    /// The types from which a request of this type takes blocks when its own lists are empty, best
+    /// first (Linux: `fallbacks`).
     pub(super) const fn fallbacks(self) -> [Self; 2] {
         match self {
             Self::Unmovable | Self::HighAtomic => [Self::Reclaimable, Self::Movable],
@@ -90,20 +92,20 @@ impl Mobility {
     }
 }
 
-/// Whether pages are grouped by mobility, and how large the blocks are that have one type.
+/// Whether pages are grouped by mobility, and the size of the page blocks that have a type.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Grouping {
     /// Pages are not grouped: one list per order (Linux: `page_group_by_mobility_disabled`).
     #[default]
     Off,
-    /// In blocks of 512 pages: Linux with huge pages.
+    /// Pages are grouped in blocks of 512, as in Linux with huge pages.
     Huge,
-    /// In blocks of 1024 pages: Linux without huge pages.
+    /// Pages are grouped in blocks of 1024, as in Linux without huge pages.
     Largest,
 }
 
 impl Grouping {
-    /// The size of a block that has one type, if pages are grouped (Linux: `pageblock_order`).
+    /// The order of a page block, or `None` if pages are not grouped (Linux: `pageblock_order`).
     #[must_use]
     pub const fn block(self) -> Option<Order> {
         match self {
@@ -117,13 +119,13 @@ impl Grouping {
 /// The type of each block of a zone.
 #[derive(Debug)]
 pub(super) struct BlockTypes<T> {
-    /// One tag per block, or nothing if pages are not grouped.
+    /// One tag per page block, or `None` if pages are not grouped.
     map: Option<T>,
     block: Order,
 }
 
 impl<T: Tags> BlockTypes<T> {
-    /// Types of a zone of `spanned` pages: all movable, as when Linux has just booted.
+    /// The types for a zone of `spanned` pages: all are movable, as when Linux has just booted.
     pub(super) fn new<M: Machine<Tags = T>>(
         machine: &M,
         spanned: Pages,
@@ -132,7 +134,8 @@ impl<T: Tags> BlockTypes<T> {
         Self::with(grouping, spanned, |blocks| machine.tags(blocks))
     }
 
-    /// The same with `tags` to make room for as many blocks as the zone has.
+    /// The types as made by [`BlockTypes::new`], with a function that makes the given number of
+    /// tags.
     pub(super) fn with(grouping: Grouping, spanned: Pages, tags: impl FnOnce(Pages) -> T) -> Self {
         let block = grouping.block().unwrap_or(Order::MAX);
         let map = grouping.block().map(|block| {
@@ -144,20 +147,20 @@ impl<T: Tags> BlockTypes<T> {
         Self { map, block }
     }
 
-    /// Whether pages are grouped.
+    /// Returns whether pages are grouped.
     #[inline]
     pub(super) fn on(&self) -> bool {
         self.map.is_some()
     }
 
-    /// The size of a block. If pages are not grouped it is the largest order, so that no free block
-    /// is larger than it.
+    /// The order of a page block. If pages are not grouped it is the largest order, so that no free
+    /// block is larger.
     #[inline]
     pub(super) fn block(&self) -> Order {
         self.block
     }
 
-    /// The type as which a request of `mobility` is served.
+    /// The type that counts for a request of `mobility`: always unmovable if pages are not grouped.
     #[inline]
     pub(super) fn served_as(&self, mobility: Mobility) -> Mobility {
         if self.on() {
@@ -167,7 +170,7 @@ impl<T: Tags> BlockTypes<T> {
         }
     }
 
-    /// The type of the block of `page`.
+    /// The type of the page block around `page`.
     #[inline]
     pub(super) fn of(&self, page: u32) -> Mobility {
         match &self.map {
@@ -176,8 +179,8 @@ impl<T: Tags> BlockTypes<T> {
         }
     }
 
-    /// Gives a type to all blocks within the `1 << order` pages from `page` on. The caller holds
-    /// the zone lock.
+    /// Gives `mobility` to all page blocks within the `1 << order` pages from `page` on, or to the
+    /// one around them. The caller holds the zone lock.
     pub(super) fn set(&self, page: u32, order: Order, mobility: Mobility) {
         if let Some(map) = &self.map {
             let first = page >> self.block.get();
@@ -187,7 +190,8 @@ impl<T: Tags> BlockTypes<T> {
     }
 }
 
-/// The tags of each page frame and each block of a zone, which are read without a lock.
+/// The tags of a zone's page frames and the types of its page blocks, which are read without a
+/// lock.
 #[derive(Debug)]
 pub(super) struct Frames<'a, T> {
     pub(super) tags: &'a T,

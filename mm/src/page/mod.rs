@@ -2,12 +2,15 @@
 //!
 //! ```text
 //! alloc ──> pcp list of this CPU ──(empty)── refill ──> free lists ──(below low)──> next zone
-//! free  ──> pcp list of this CPU ──(≥ high)── spill ──> free lists      ──> drain ──> reclaimers ──> last resort
+//! free  ──> pcp list of this CPU ──(≥ high)── spill ──> free lists
+//! no zone has a block ──> drain ──> reclaimers ──> last resort
 //! ```
 //!
-//! `buddy`, `links`, `tag`, `mobility`: the free lists. `pcp`, `sizing`, `watermark`: decisions, no locks.
-//! `zone`: one zone. `supply`: whether it may give. `hold`, `blocks`: what moves under one hold of its lock. `alloc`, `free`, `drain`: the three ways pages move. `last_resort`: what
-//! follows when none are left. `holds`: the variants.
+//! `buddy`, `links`, `tag` and `mobility` are the free lists. `pcp`, `sizing` and `watermark` make
+//! decisions and take no locks. `zone` is one zone; `supply` decides whether it may give a block.
+//! `hold` and `blocks` move pages under one hold of the zone lock. `alloc`, `free` and `drain` are
+//! the three ways in which pages move. `last_resort` is asked when no block is left. `holds` has
+//! the variants of the hold policy.
 
 mod alloc;
 mod blocks;
@@ -27,6 +30,7 @@ mod kept;
 mod last_resort;
 mod layout;
 mod links;
+mod list_state;
 mod mobility;
 mod pcp;
 #[cfg(test)]
@@ -46,12 +50,13 @@ use core::sync::atomic::Ordering::Relaxed;
 
 pub use self::carve::FreeBlocks;
 pub use self::error::{AllocError, FreeError, NoKill, Tried};
-pub(crate) use self::free::FREE_BATCH;
 pub use self::last_resort::{LastResort, Relief};
-pub use self::layout::{Layout, LayoutError, NODES_MAX, ZONE_PAGES_MAX, ZoneKind, ZoneLayout};
+pub use self::layout::{Layout, LayoutError, ZONE_PAGES_MAX, ZoneKind, ZoneLayout};
 pub use self::links::Metadata;
+pub use self::list_state::{ListState, TypedBlock};
 pub use self::mobility::{Grouping, Mobility};
-pub use self::seed::{ListState, SeedError, TypedBlock};
+pub(crate) use self::pcp::FREE_BATCH;
+pub use self::seed::SeedError;
 pub use self::setup::Config;
 use self::sizing::Sizes;
 use self::watermark::{Urgency, Watermarks};
@@ -60,24 +65,27 @@ pub use self::zone::{Kswapd, Reclaiming};
 use crate::cpus::Cpus;
 use crate::machine::{LocalWord, Lock, Machine, Word};
 use crate::site::Site;
+pub use crate::topology::NODES_MAX;
 use crate::tunables::Tunables;
 use crate::units::{CpuId, Nanos, NodeId, Order, Pages, Pfn};
 use crate::vmstat::counters::ZoneItem;
 
-/// Bytes of records per managed page: one tag, and 8 bytes of links per pair of pages. Links of
-/// 4 MiB blocks, and pointers to the links inside them, come on top: 16 bytes per 1024 pages.
+/// Bytes of records per managed page: a tag of one byte, and half of the 8 bytes of links that a
+/// pair of pages shares. Not included are the links of 4 MiB blocks and the pointers to the links
+/// inside them, 16 bytes per 1024 pages.
 pub const METADATA_BYTES_PER_PAGE: usize = 5;
 
 /// All physical memory of a machine.
 pub struct PageAllocator<M: Machine> {
     zones: Vec<Zone<M>>,
-    /// For each node and kind, the zones to ask, best first.
+    /// For each node and kind, the indices of the zones to ask, best first.
     zonelists: Vec<[Vec<u32>; ZoneKind::ALL.len()]>,
-    /// For each zone, itself: the zones to ask by a request for that zone.
+    /// For each zone, its own index. The entry at a zone's index is the zonelist of a request for
+    /// that zone alone.
     alone: Vec<u32>,
-    /// Every zone, that with the lowest frame first.
+    /// The index of every zone, the zone with the lowest frame first.
     ascending: Box<[u32]>,
-    /// For each CPU and kind, the zone to ask first, or `NO_ZONE`.
+    /// For each CPU and kind, the index of the zone to ask first, or `NO_ZONE`.
     nearest: Vec<[u32; ZoneKind::ALL.len()]>,
     reclaimers: Vec<Box<dyn Reclaimer<M>>>,
     last_resort: Option<Box<dyn LastResort<M>>>,
@@ -87,36 +95,37 @@ pub struct PageAllocator<M: Machine> {
     stat_interval_ms: M::Word,
 }
 
-/// What is asked for.
+/// A request for a block of pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// log₂ of the pages wanted.
+    /// log₂ of the number of pages wanted.
     pub order: Order,
-    /// The highest kind of zone that will do.
+    /// The highest kind of zone that may serve the request.
     pub class: ZoneKind,
     /// How far below a watermark the request may go.
     pub urgency: Urgency,
-    /// Which blocks of memory its pages belong in, if the zones group pages.
+    /// The type of page block that its pages belong in, if zones group pages by mobility.
     pub mobility: Mobility,
-    /// The node to start from, or `LOCAL`, or `ONLY_ZONE` and a zone. A plain number keeps a
-    /// request in one register.
+    /// The node to start from, or `LOCAL`, or `ONLY_ZONE` plus a zone's index. This is a plain
+    /// number so that a request fits in one register.
     node: u32,
 }
 
-/// This CPU's node.
+/// Stands for the node of the CPU that allocates.
 const LOCAL: u32 = u32::MAX;
 
-/// Added to the index of the only zone to ask. No machine has so many nodes.
+/// Added to the index of the only zone to ask. Larger than any node's number.
 const ONLY_ZONE: u32 = 1 << 31;
 
-/// With up to so many zones, looking at each is faster than a binary search.
+/// Up to this many zones, a linear search is faster than a binary search.
 const ZONES_LOOKED_THROUGH: usize = 8;
 
-/// More than any zone's index.
+/// Stands for no zone; larger than any zone's index.
 const NO_ZONE: u32 = u32::MAX;
 
 impl Request {
-    /// A block of `order` from any zone but movable memory, from this CPU's node on.
+    /// A request for a block of `order` from any zone except movable memory, starting from this
+    /// CPU's node.
     #[must_use]
     pub const fn new(order: Order) -> Self {
         Self {
@@ -128,11 +137,13 @@ impl Request {
         }
     }
 
-    /// The same from the zone of this index alone, in the order of the layout; its `class` counts for
-    /// the reserve only. Refused with [`AllocError::NoSuchZone`] if there is none.
+    /// Changes the request to ask only the zone of this index in the layout; its `class` then
+    /// matters for the reserve only. The allocation fails with [`AllocError::NoSuchZone`] if there
+    /// is no such zone.
     #[must_use]
     pub const fn from_zone(self, zone: u32) -> Self {
-        // No layout has the last index: a larger one means the same, and is not `LOCAL`.
+        // No layout has a zone of index `last`, so a larger index becomes `last`; otherwise the sum
+        // could equal `LOCAL`.
         let last = ONLY_ZONE - 2;
         let zone = if zone < last { zone } else { last };
         Self {
@@ -141,8 +152,8 @@ impl Request {
         }
     }
 
-    /// The same for pages of which may be done what `mobility` says (Linux: `gfp_migratetype`).
-    /// [`Mobility::HighAtomic`] is for blocks only and means [`Mobility::Unmovable`] here.
+    /// Changes the mobility of the request (Linux: `gfp_migratetype`). [`Mobility::HighAtomic`] is
+    /// a type of blocks only and means [`Mobility::Unmovable`] here.
     #[must_use]
     pub const fn of_mobility(self, mobility: Mobility) -> Self {
         let mobility = match mobility {
@@ -152,10 +163,10 @@ impl Request {
         Self { mobility, ..self }
     }
 
-    /// The same from `node` on. A node past the last one means the last one.
+    /// Changes the request to start from `node`. A node past the last one means the last one.
     #[must_use]
     pub const fn from_node(self, node: NodeId) -> Self {
-        // Larger numbers mean something else in this field, and no layout has such a node.
+        // Larger numbers have other meanings in this field, and no layout has such a node.
         let node = if node.0 < NODES_MAX {
             node.0
         } else {
@@ -164,13 +175,13 @@ impl Request {
         Self { node, ..self }
     }
 
-    /// The same from zones of `class` or lower.
+    /// Changes the request to take zones of `class` or lower.
     #[must_use]
     pub const fn of_class(self, class: ZoneKind) -> Self {
         Self { class, ..self }
     }
 
-    /// The same for somebody who may go below the watermarks.
+    /// Changes the urgency of the request, which says how far it may go below a watermark.
     #[must_use]
     pub const fn urgent(self, urgency: Urgency) -> Self {
         Self { urgency, ..self }
@@ -179,36 +190,37 @@ impl Request {
 
 /// Gets memory back when zones run low: a page cache, a buffer pool, a garbage collector.
 pub trait Reclaimer<M: Machine>: Send + Sync {
-    /// What it is called in an out-of-memory report.
+    /// The name in an out-of-memory report.
     fn name(&self) -> &'static str;
 
-    /// Frees about `wanted` pages through `pages`, and says how many it freed. May be called on
-    /// any CPU, by several at once, and must not allocate.
+    /// Frees about `wanted` pages through `pages`, and returns how many it freed. May be called on
+    /// any CPU and on several at once, and must not allocate.
     fn reclaim(&self, machine: &M, pages: &PageAllocator<M>, wanted: Pages) -> Pages;
 }
 
-/// A zone, seen from outside. Exact when nothing is under way.
+/// A snapshot of a zone for reports. Exact when no operation is under way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ZoneView {
-    /// What it is for.
+    /// The kind of the zone.
     pub kind: ZoneKind,
-    /// Whose memory it is.
+    /// The node whose memory the zone is.
     pub node: NodeId,
-    /// Pages that are memory.
+    /// The number of pages that are memory, holes not included.
     pub managed: Pages,
-    /// Pages on the free lists.
+    /// The number of pages on the free lists.
     pub free: Pages,
-    /// Free blocks of each order.
+    /// The number of free blocks of each order.
     pub blocks: [u32; Order::COUNT],
-    /// The same by the type of the block they are in: all unmovable if pages are not grouped.
+    /// The number of free blocks by the type of the page block they are in, then by order. All
+    /// count as unmovable if pages are not grouped by mobility.
     pub blocks_by_mobility: [[u32; Order::COUNT]; Mobility::COUNT],
-    /// Pages on CPUs' lists.
+    /// The number of pages on all CPUs' lists.
     pub listed: Pages,
-    /// What the counter of free pages says, differentials included.
+    /// The value of the counter of free pages, differentials included.
     pub counted_free: u64,
-    /// Watermarks.
+    /// The watermarks.
     pub watermarks: Watermarks,
-    /// Sizes of each CPU's lists.
+    /// The sizes of each CPU's lists.
     pub sizes: Sizes,
 }
 
@@ -221,7 +233,7 @@ impl<M: Machine> fmt::Debug for PageAllocator<M> {
 }
 
 impl<M: Machine> PageAllocator<M> {
-    /// Which CPUs are online.
+    /// The online CPUs.
     pub fn cpus(&self) -> &Cpus<M> {
         &self.cpus
     }
@@ -230,25 +242,27 @@ impl<M: Machine> PageAllocator<M> {
         &self.zones
     }
 
-    /// How often periodic work runs, read without a lock: a stale interval moves one firing.
+    /// The interval of periodic work. Read without a lock, because a stale interval shifts a single
+    /// firing only.
     pub(crate) fn stat_interval(&self, machine: &M) -> Nanos {
         let ms = self.stat_interval_ms.load(machine, Relaxed);
         Nanos::from_ms(u64::try_from(ms).unwrap_or(1))
     }
 
-    /// Every zone, in layout order (Linux: `/proc/zoneinfo`, `/proc/buddyinfo`).
+    /// A snapshot of every zone, in the order of the layout (Linux: `/proc/zoneinfo`,
+    /// `/proc/buddyinfo`).
     pub fn view(&self, machine: &M) -> Vec<ZoneView> {
         self.zones.iter().map(|zone| zone.view(machine)).collect()
     }
 
-    /// Pages on `cpu`'s lists in all zones, read without a lock.
+    /// The number of pages on `cpu`'s lists in all zones, read without a lock.
     pub fn listed(&self, machine: &M, cpu: CpuId) -> Pages {
         let of = |zone: &Zone<M>| u32::try_from(zone.slot(cpu).count.read(machine)).unwrap_or(0);
         Pages(self.zones.iter().map(of).sum())
     }
 
-    /// Tells the page lists of the zones of `node` up to `highest` whether somebody reclaims there
-    /// (Linux: `set_reclaim_active`, `clear_reclaim_active`).
+    /// Tells the zones of `node` up to the kind `highest` whether reclaim is active, in which case
+    /// page lists are kept short (Linux: `set_reclaim_active`, `clear_reclaim_active`).
     pub fn set_reclaiming(
         &self,
         machine: &M,
@@ -262,9 +276,9 @@ impl<M: Machine> PageAllocator<M> {
         }
     }
 
-    /// Tells the zones of `node` whether kswapd is awake. While it is, a CPU holds back fewer counted pages
-    /// in each zone in which all CPUs together could hide the min watermark (Linux:
-    /// `set_pgdat_percpu_threshold`).
+    /// Tells the zones of `node` whether kswapd is awake. While it is, differentials are folded at
+    /// a lower threshold in each zone where those of all CPUs together could hide the min watermark
+    /// (Linux: `set_pgdat_percpu_threshold`).
     pub fn set_kswapd(&self, machine: &M, node: NodeId, kswapd: Kswapd) {
         let online = self.cpus.online(machine);
         for zone in self.zones.iter().filter(|zone| zone.node == node) {
@@ -272,10 +286,10 @@ impl<M: Machine> PageAllocator<M> {
         }
     }
 
-    /// Tests the high watermarks of the zones that `request` would ask, up to the first that may give, and
-    /// notes which are below, as Linux does at each allocation. [`PageAllocator::alloc`] tests them only
-    /// where a zone must give; a replay of what another allocator did may call this before each of its
-    /// allocations.
+    /// Tests the high watermarks of the zones that `request` would ask, up to the first zone that
+    /// may give a block, and notes which zones are below, as Linux does at each allocation.
+    /// [`PageAllocator::alloc`] tests them only when a block has to come from the zone itself, so a
+    /// replay of another allocator may call this before each of its allocations.
     pub fn test_high(&self, machine: &M, request: Request) {
         let ask = zone::Ask {
             order: request.order,
@@ -289,8 +303,9 @@ impl<M: Machine> PageAllocator<M> {
         zones.find(|zone| zone.allows(machine, ask));
     }
 
-    /// Notes that a zone is below its high watermark, as an allocation does that finds it so. For replays
-    /// of what another allocator did, which also counts a zone that has no block as large as is wanted.
+    /// Notes that a zone is below its high watermark, as an allocation that finds it so does. For
+    /// replays of another allocator, which also notes this for a zone without a free block of the
+    /// requested size.
     ///
     /// # Errors
     /// When there is no zone of that index.
@@ -306,8 +321,8 @@ impl<M: Machine> PageAllocator<M> {
         Some(zone.node())
     }
 
-    /// Counts `delta` pages more or fewer of an item in the zone of `pfn`, on this CPU. Nothing
-    /// happens for a frame in no zone.
+    /// Adds `delta` pages to an item's counter in the zone of `pfn`, on this CPU. Nothing happens
+    /// for a frame in no zone.
     #[inline]
     pub fn count(&self, machine: &M, pfn: Pfn, item: ZoneItem, delta: i64) {
         if let Some((zone, _)) = self.locate(pfn) {
@@ -315,8 +330,8 @@ impl<M: Machine> PageAllocator<M> {
         }
     }
 
-    /// Counts `each` more or fewer of an item for each of `pfns`, in its zone, on this CPU. Frames in
-    /// no zone are passed over.
+    /// For each of `pfns`, adds `each` to an item's counter in the zone of that frame, on this CPU.
+    /// Frames in no zone are skipped.
     pub fn count_each(&self, machine: &M, pfns: &[Pfn], item: ZoneItem, each: i64) {
         let mut rest = pfns;
         while let Some(&first) = rest.first() {
@@ -337,7 +352,7 @@ impl<M: Machine> PageAllocator<M> {
         self.zones
             .iter()
             .map(|zone| zone.counters.snapshot(machine, item as usize))
-            .sum()
+            .fold(0, u64::saturating_add)
     }
 
     #[inline]
@@ -345,7 +360,7 @@ impl<M: Machine> PageAllocator<M> {
         if self.zones.len() > ZONES_LOOKED_THROUGH {
             return self.locate_among_many(pfn);
         }
-        // Highest first: most memory is there.
+        // The highest zone comes first, because most memory is there.
         self.zones
             .iter()
             .rev()
@@ -361,7 +376,7 @@ impl<M: Machine> PageAllocator<M> {
         Some((zone, zone.page(pfn)?))
     }
 
-    /// The zone to ask first: nearly always the only one.
+    /// The zone to ask first, which nearly always is the only one to be asked.
     #[inline(always)]
     fn first_zone(&self, machine: &M, request: Request) -> Option<&Zone<M>> {
         if request.node != LOCAL {

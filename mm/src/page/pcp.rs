@@ -1,37 +1,41 @@
 //! Per-CPU page lists of one zone: the fast path of most allocations (Linux: `per_cpu_pages`).
 //!
-//! This file is the state and its decisions; taking locks and moving pages is `alloc`, `free` and
-//! `drain`. A list is a flat stack of page numbers, hot end at the back: links through cold page
-//! descriptors would cost a cache miss per page.
+//! This file holds the state of the lists and the decisions about them; `alloc`, `free` and `drain`
+//! take the locks and move the pages. A list is a flat stack of page numbers with the hot end at
+//! the back, because links through cold page descriptors would cost a cache miss per page.
 //!
-//! Memory for the lists is set aside when their sizes are set, with no lock held, so that no
-//! allocation and no free ever asks for it; a block for which a list has no room stays in its zone, or
-//! goes there. Only where metadata is made when it is needed ([`Metadata::WhenSplit`]) lists grow as
-//! they are used.
+//! Memory for the lists is allocated when their sizes are set, with no lock held, so that
+//! allocating or freeing a block never allocates memory for a list. If a list has no room, a refill
+//! leaves blocks in the zone, and a freed block goes to the zone. Lists grow on use only with
+//! [`Metadata::WhenSplit`].
 //!
-//! Locks: whoever has a `&mut Pcp` holds its pcp lock.
+//! Locks: code that has a `&mut Pcp` runs under its pcp lock.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::mem;
 
-use super::free::FREE_BATCH;
 use super::holds::FlushFrom;
 use super::links::Metadata;
+use super::list_state::{ListState, TypedBlock};
 use super::mobility::Mobility;
-use super::seed::{ListState, TypedBlock};
 use super::sizing::Sizes;
 use crate::units::{Order, Pages, Pfn};
 
-/// Lists of a CPU in a zone: orders 0 to 3 by three mobilities each, and huge pages that can or
-/// cannot be moved. Without grouping by mobility only those of unmovable pages are used.
+/// The number of lists a CPU has in a zone: one for each of orders 0 to 3 and three mobilities, and
+/// two for huge pages, movable and not. Without grouping by mobility only the lists of unmovable
+/// pages are used.
 pub(super) const LISTS: usize = 14;
+
+/// The most pages that [`PageAllocator::free_pages`](super::PageAllocator::free_pages) puts on a
+/// list under one hold of the pcp lock (Linux: the size of a folio batch).
+pub(crate) const FREE_BATCH: usize = 31;
 
 const HUGE_UNMOVABLE: usize = 12;
 const HUGE_MOVABLE: usize = 13;
 
-/// The list of `order` and `mobility`, or `None` when blocks of that order bypass the lists (Linux:
-/// `order_to_pindex`).
+/// The index of the list for `order` and `mobility`, or `None` when blocks of that order bypass the
+/// lists (Linux: `order_to_pindex`).
 #[inline]
 pub(super) const fn list_of(order: Order, mobility: Mobility) -> Option<usize> {
     let mobility = mobility.listed();
@@ -43,17 +47,17 @@ pub(super) const fn list_of(order: Order, mobility: Mobility) -> Option<usize> {
     }
 }
 
-/// The size of the blocks on a list (Linux: `pindex_to_order`).
+/// The order of the blocks on a list (Linux: `pindex_to_order`).
 pub(super) fn order_of(list: usize) -> Order {
     let order = if list >= HUGE_UNMOVABLE {
         Order::HUGE.get()
     } else {
-        u8::try_from(list / 3).unwrap_or(0)
+        u8::try_from(list / 3).expect("there are few lists")
     };
     Order::new(order).expect("lists are of small orders")
 }
 
-/// The mobility of the blocks on a list; of huge pages only whether they can be moved.
+/// The mobility of the blocks on a list. For huge pages it is movable or unmovable only.
 fn mobility_of(list: usize) -> Mobility {
     match list {
         HUGE_UNMOVABLE => Mobility::Unmovable,
@@ -62,19 +66,21 @@ fn mobility_of(list: usize) -> Mobility {
     }
 }
 
-/// What a decision depends on besides the lists.
+/// The inputs of a decision besides the lists themselves: the sizes and the present state of the
+/// zone.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Mood {
     pub(super) sizes: Sizes,
-    /// log₂ of how many batches one move may grow to.
+    /// log₂ of the most batches that one refill or spill may move (the knob `BatchScaleMax`).
     pub(super) scale_max: u32,
-    /// The zone was seen below its high watermark: free early, cache little.
+    /// The zone was seen below its high watermark, so `high` does not grow and frees spill early.
     pub(super) below_high: bool,
-    /// Somebody reclaims in this zone: cache little.
+    /// Reclaim is active in this zone, so lists are kept short.
     pub(super) reclaiming: bool,
     /// The CPU's slice of data cache holds more than three batches.
     pub(super) large_cache: bool,
-    /// How many pages freed in a row make frees of several pages empty the lists.
+    /// The rule for how many pages must be freed in a row before frees of several pages empty the
+    /// lists.
     pub(super) flush_from: FlushFrom,
 }
 
@@ -91,57 +97,62 @@ impl Mood {
     }
 }
 
-/// One CPU's lists in one zone. In this order, all that single pages need is in one cache line.
+/// One CPU's lists in one zone. The order of the fields puts everything that single pages need in
+/// one cache line.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub(crate) struct Pcp {
     /// Pages on all lists.
     count: u32,
-    /// Above this many pages, frees spill. Tuned between the zone's `high_min` and `high_max`.
+    /// Frees spill once the lists have this many pages. Tuned between the zone's `high_min` and
+    /// `high_max`.
     high: u32,
-    /// Consecutive refills double the batch this many times.
+    /// The next refill of single pages doubles the batch this many times; consecutive refills raise
+    /// it.
     alloc_factor: u32,
     /// Pages freed in a row, halved by each allocation.
     free_count: u32,
-    /// The last free was of order 1 to 3.
+    /// True if the last free was of order 1 to 3.
     freed_high_order: bool,
-    /// Stat intervals until lists of a remote node are given back.
+    /// The number of vmstat intervals left until a batch of a remote node's lists is given back; 0
+    /// if the countdown is not running.
     expire: u8,
-    /// When lists get memory.
+    /// Whether memory for the lists is set aside beforehand or added as they grow.
     metadata: Metadata,
     lists: Lists,
 }
 
-/// Lists of page numbers.
+/// The lists of page numbers, in the order of [`list_of`].
 pub(super) type Lists = [VecDeque<u32>; LISTS];
 
-/// Empty lists as long as they get in a zone of `managed` pages that spills above `high`, as far as
-/// there is memory; those of unmovable pages only unless pages are `grouped`. With no lock held.
+/// Makes empty lists for a zone of `managed` pages, with room for the most blocks that they hold if
+/// they spill at `high`. Unless pages are `grouped`, only lists of unmovable pages get room. To be
+/// called with no lock held.
 pub(super) fn lists_for(high: Pages, batch: Pages, managed: Pages, grouped: bool) -> Lists {
-    // A refill may leave a batch more than `high`, and a free one block more.
+    // A refill may leave up to a batch more than `high` on the lists, and a free one block more.
     let pages = high.0.saturating_add(2 * batch.0).min(managed.0);
     core::array::from_fn(|list| {
         let mut blocks = VecDeque::new();
         if grouped || mobility_of(list) == Mobility::Unmovable {
             let room = (pages >> order_of(list).get()) + 2;
-            // Without memory the zone serves instead.
+            // If memory is short, the list stays without room and the zone serves instead.
             let _kept = blocks.try_reserve_exact(room as usize);
         }
         blocks
     })
 }
 
-/// Makes a full list longer by 64 blocks, where that is how lists get memory.
+/// Makes room for 64 more blocks in a full list if lists grow on use. Returns whether it did.
 #[cold]
 #[inline(never)]
 fn has_grown(stack: &mut VecDeque<u32>, metadata: Metadata) -> bool {
-    // More than are freed together.
+    // A single call may push [`FREE_BATCH`] blocks, so 64 must be enough for that.
     const { assert!(FREE_BATCH <= 64) };
     metadata == Metadata::WhenSplit && stack.try_reserve(64).is_ok()
 }
 
 impl Pcp {
-    /// Empty lists, with memory as `metadata` says.
+    /// Empty lists without room; `metadata` says whether they grow on use.
     pub(super) fn new(metadata: Metadata) -> Self {
         Self {
             metadata,
@@ -149,8 +160,8 @@ impl Pcp {
         }
     }
 
-    /// Makes those of `longer` the lists that are longer than what there is. What is left in `longer` is
-    /// to be dropped with no lock held.
+    /// Replaces each list by that of `longer` if the latter has more room, and keeps its blocks.
+    /// The caller drops what is then in `longer` with no lock held.
     pub(super) fn replace(&mut self, longer: &mut Lists) {
         for (list, longer) in self.lists.iter_mut().zip(longer) {
             if list.capacity() < longer.capacity() {
@@ -165,13 +176,14 @@ impl Pcp {
         self.count
     }
 
-    /// Where spilling starts.
+    /// The number of pages from which on frees spill.
     #[cfg(test)]
     pub(super) fn high(&self) -> u32 {
         self.high
     }
 
-    /// What the lists are like, with frames told by `pfn`, in `room`; or how much room it takes.
+    /// The state of the lists, with frame numbers given by `pfn`. The blocks are written to `room`,
+    /// which is taken. If `room` is too small, returns the number of blocks it must hold.
     pub(super) fn state(
         &self,
         pfn: impl Fn(u32) -> Pfn,
@@ -198,7 +210,7 @@ impl Pcp {
         })
     }
 
-    /// Takes everything but the blocks from `state`.
+    /// Copies everything but the blocks from `state`.
     pub(super) fn set_state(&mut self, state: &ListState) {
         self.high = state.high.0;
         self.alloc_factor = state.alloc_factor;
@@ -206,7 +218,7 @@ impl Pcp {
         self.freed_high_order = state.freed_high_order;
     }
 
-    /// The hottest block of a list.
+    /// Takes the hottest block off a list.
     #[inline]
     pub(super) fn pop(&mut self, list: usize, order: Order) -> Option<u32> {
         let page = self.lists[list].pop_back()?;
@@ -214,13 +226,13 @@ impl Pcp {
         Some(page)
     }
 
-    /// Notes an allocation: frees no longer come in a row.
+    /// Notes an allocation, which halves the count of pages freed in a row.
     #[inline]
     pub(super) fn note_alloc(&mut self) {
         self.free_count >>= 1;
     }
 
-    /// Puts a block at the hot end, or returns `false` when the list has no room.
+    /// Puts a block at the hot end. Returns `false` if the list has no room.
     #[inline]
     pub(super) fn push(&mut self, list: usize, order: Order, page: u32) -> bool {
         let stack = &mut self.lists[list];
@@ -232,13 +244,13 @@ impl Pcp {
         true
     }
 
-    /// Puts a block at the cold end: refilled blocks are handed out in the order they came.
+    /// Puts a block at the cold end, so that refilled blocks are handed out in the order they came.
     pub(super) fn push_cold(&mut self, list: usize, order: Order, page: u32) {
         self.lists[list].push_front(page);
         self.count += order.pages().0;
     }
 
-    /// How many of `blocks` more a list has room for.
+    /// How many more blocks a list has room for, at most `blocks`.
     pub(super) fn room(&mut self, list: usize, blocks: u32) -> u32 {
         let stack = &mut self.lists[list];
         let room = stack.capacity() - stack.len();
@@ -248,7 +260,8 @@ impl Pcp {
         }
     }
 
-    /// How many blocks an empty list refills with (Linux: `nr_pcp_alloc`).
+    /// The number of blocks to refill an empty list with; tunes `high` and the factor (Linux:
+    /// `nr_pcp_alloc`).
     pub(super) fn refill_blocks(&mut self, order: Order, mood: &Mood) -> u32 {
         let Sizes {
             batch,
@@ -287,7 +300,7 @@ impl Pcp {
         }
     }
 
-    /// Notes that a block of `order` was pushed; returns how many pages are now too many (Linux:
+    /// Notes that a block of `order` was pushed. Returns the number of pages to spill now (Linux:
     /// the first half of `free_frozen_page_commit`).
     #[inline]
     pub(super) fn note_free(&mut self, order: Order, mood: &Mood) -> u32 {
@@ -310,7 +323,7 @@ impl Pcp {
         }
     }
 
-    /// How many single pages may be freed before there is anything to decide.
+    /// The number of single pages that can be freed before the lists may have to spill.
     #[inline]
     pub(super) fn quiet_frees(&self, mood: &Mood) -> u32 {
         if mood.reclaiming || mood.below_high {
@@ -323,8 +336,9 @@ impl Pcp {
         high.saturating_sub(self.count + 1)
     }
 
-    /// Pushes unmovable single pages of which there are at most [`Pcp::quiet_frees`], as `push` and
-    /// `note_free` would one by one. Returns `false` when the list has no room.
+    /// Pushes single pages onto the unmovable list, with the result that [`Pcp::push`] and
+    /// [`Pcp::note_free`] would have one by one. There must be at most [`Pcp::quiet_frees`] of
+    /// them. Returns `false`, and changes nothing, if the list has no room.
     #[inline]
     pub(super) fn push_quietly(&mut self, pages: &[u32], mood: &Mood) -> bool {
         let Ok(count) = u32::try_from(pages.len()) else {
@@ -345,7 +359,7 @@ impl Pcp {
         true
     }
 
-    /// The count from which on frees spill; tunes `high` (Linux: `nr_pcp_high`).
+    /// The number of pages from which on frees spill; tunes `high` (Linux: `nr_pcp_high`).
     #[inline]
     fn spill_threshold(&mut self, flush: bool, mood: &Mood) -> u32 {
         let Sizes {
@@ -374,7 +388,7 @@ impl Pcp {
             self.high = lowered_by(self.free_count.max(batch));
             return self.count.max(high_min);
         }
-        // Pages freed in a row may have been set to any number.
+        // `seed_lists` may have set `free_count` to any number, so the sum must saturate.
         let need = self.free_count.saturating_add(batch);
         if self.count >= high && self.high < need {
             self.high = need.clamp(high_min, high_max);
@@ -382,7 +396,7 @@ impl Pcp {
         high
     }
 
-    /// How many pages a spill gives back (Linux: `nr_pcp_free`).
+    /// The number of pages that a spill gives back (Linux: `nr_pcp_free`).
     fn spill_pages(&self, flush: bool, high: u32, mood: &Mood) -> u32 {
         let batch = mood.sizes.batch.0;
         if flush {
@@ -394,8 +408,9 @@ impl Pcp {
         }
     }
 
-    /// Lowers `high` by an eighth, or to what one drain would leave; returns how many pages are
-    /// now too many, and whether there is more to come (Linux: `decay_pcp_high`).
+    /// Sets `high` to seven eighths of itself, or to the pages that one drain would leave if that
+    /// is more, but not below `high_min`. Returns the number of pages to give back now, and whether
+    /// the next interval may find more (Linux: `decay_pcp_high`).
     pub(super) fn decay(&mut self, mood: &Mood) -> (u32, bool) {
         let (batch, high_min) = (mood.sizes.batch.0, mood.sizes.high_min.0);
         let mut more = false;
@@ -408,7 +423,8 @@ impl Pcp {
         (excess, more || excess > 0)
     }
 
-    /// Counts down to giving back the lists of a remote node. Returns `true` when it is time.
+    /// Counts an interval towards giving back pages of a remote node, and says whether a batch is
+    /// due. An interval in which the zone's counters were `used` starts the count again.
     pub(super) fn expires(&mut self, used: bool) -> Expiry {
         const INTERVALS: u8 = 3;
         if used {
@@ -425,7 +441,8 @@ impl Pcp {
         }
     }
 
-    /// The coldest block of the list `cursor` points at, moving on from empty lists.
+    /// The coldest block of the list at `cursor`, which first moves on to the next list that is not
+    /// empty.
     #[inline]
     pub(super) fn coldest(&mut self, cursor: &mut usize) -> Option<Coldest<'_>> {
         let list = (0..LISTS).map(|step| (*cursor + step) % LISTS);
@@ -441,14 +458,14 @@ impl Pcp {
     }
 }
 
-/// Whether the lists of a remote node are due to be given back.
+/// Whether a batch from the lists of a remote node is due to be given back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Expiry {
-    /// Nothing there, or the node is this CPU's own.
+    /// The lists are empty or the countdown is not running.
     Never,
-    /// Not yet.
+    /// The countdown is running.
     Later,
-    /// This interval.
+    /// A batch is to be given back in this interval.
     Now,
 }
 
@@ -456,12 +473,12 @@ pub(super) enum Expiry {
 pub(super) struct Coldest<'a> {
     pcp: &'a mut Pcp,
     list: usize,
-    /// Its size.
+    /// The order of the block.
     pub(super) order: Order,
 }
 
 impl Coldest<'_> {
-    /// Takes it off its list.
+    /// Takes the block off its list and returns its page number.
     #[inline]
     pub(super) fn take(self) -> u32 {
         self.pcp.count -= self.order.pages().0;

@@ -1,5 +1,5 @@
-//! Whatever happens to page lists: `high` stays within its bounds, and what is asked for makes
-//! sense.
+//! Property tests of page lists: whatever operations occur, `high` stays within its bounds, and the
+//! sizes of refills and spills make sense.
 
 use proptest::prelude::*;
 
@@ -10,19 +10,20 @@ use super::pcp::{Mood, Pcp};
 use super::sizing::Sizes;
 use crate::units::{Order, Pages};
 
-/// One step of a CPU.
+/// One operation of a CPU.
 #[derive(Clone, Copy, Debug)]
 enum Op {
-    /// Refill as much as wanted, then take one.
+    /// Allocate a block of this order, refilling an empty list with the number of blocks it wants.
     Alloc(u8),
-    /// Put one back and spill as much as asked for.
+    /// Free a block of this order, and spill the number of pages that the lists ask for.
     Free(u8),
     Decay,
-    /// The zone changes: below its high mark, reclaimed, or with another number of CPUs.
+    /// Change the zone's state: below its high watermark, with reclaim, or with another number of
+    /// CPUs.
     Mood(Mood),
 }
 
-/// Orders that have a list.
+/// The orders that have a list.
 const ORDERS: [u8; 5] = [0, 1, 2, 3, 9];
 
 fn mood() -> impl Strategy<Value = Mood> {
@@ -55,7 +56,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// Gives back the coldest blocks until at least `pages` are back.
+/// Gives back the coldest blocks until at least `pages` pages were given back.
 fn give(pcp: &mut Pcp, pages: u32) {
     let (mut cursor, before) = (0, pcp.count());
     while before - pcp.count() < pages {
@@ -108,12 +109,13 @@ proptest! {
         ops in proptest::collection::vec(op(), 1..300),
     ) {
         let (mut pcp, mut mood) = (Pcp::new(Metadata::WhenSplit), first);
-        // Where `high` was before may lie outside the bounds of now, until it is tuned again.
+        // An earlier `high` may be outside the present bounds until it is tuned again.
         let mut highest = mood.sizes.high_max.0;
         for op in ops {
             if matches!(op, Op::Decay) {
-                // As in Linux it leaves what one drain does not give back, be it a block of 512
-                // pages on a list that may have 292; the next free puts it right.
+                // As in Linux, a decay may raise `high` to the pages that one drain would leave,
+                // for example a block of 512 pages on lists whose `high_max` is 292. The next free
+                // corrects that.
                 highest = highest.max(pcp.count());
             }
             step(&mut pcp, op, &mut mood)?;

@@ -1,4 +1,4 @@
-//! Decisions of page lists, one by one, with the numbers Linux has.
+//! Tests each decision of page lists with the numbers of Linux.
 
 use super::*;
 
@@ -72,7 +72,7 @@ fn high_grows_with_frees_in_a_row_and_spills_up_to_2016_pages() {
     assert_eq!(fill(&mut pcp, 674, &mood()), 0);
     let first = fill(&mut pcp, 1, &mood());
     assert_eq!((first, pcp.high), (675 - 63, 675 + 63));
-    // Nothing is taken out here, so `high` follows the frees in a row up to its cap.
+    // No page is allocated here, so `high` follows the frees in a row up to their cap.
     fill(&mut pcp, 5000, &mood());
     assert_eq!(pcp.high, (63 << 5) + 63);
     assert_eq!(fill(&mut pcp, 1, &mood()), 63 << 5);
@@ -130,7 +130,8 @@ fn high_order_frees_in_a_row_flush() {
             pcp.note_free(order, &mood())
         })
         .collect();
-    // From 63 + 675 / 2 = 400 pages in a row on: 50 blocks, then each further one flushes.
+    // Frees flush from 63 + 675 / 2 = 400 pages in a row on. That takes 50 blocks; each further one
+    // flushes.
     assert_eq!(frees.iter().position(|&pages| pages > 0), Some(50));
     assert_eq!(frees[50], 51 * 8);
 }
@@ -153,7 +154,7 @@ fn linux_6_12_flushes_after_a_batch_in_a_row() {
             pcp.note_free(order, &mood)
         })
         .collect();
-    // 64 pages in a row after eight blocks; then the next one flushes.
+    // After eight blocks, 64 pages were freed in a row, so the next block flushes.
     assert_eq!(frees, [0, 0, 0, 0, 0, 0, 0, 0, 72]);
 }
 
@@ -195,7 +196,7 @@ fn decay_takes_an_eighth_and_never_more_than_one_drain() {
     assert_eq!(calm.decay(&mood()), (0, false));
 }
 
-/// Lists whose `high` is not tuned.
+/// The mood of lists whose `high` is fixed.
 fn fixed(high: u32) -> Mood {
     let sizes = Sizes {
         batch: Pages(63),
@@ -219,7 +220,7 @@ fn a_refill_leaves_room_for_a_batch_below_high() {
             ..Pcp::new(Metadata::WhenSplit)
         };
         assert_eq!(pcp.refill_blocks(Order::ZERO, &fixed(high)), blocks);
-        // Only a refill that was not cut lets the next one grow.
+        // The factor grows only if the refill was not cut to the room there was.
         assert_eq!(pcp.alloc_factor, if blocks == 252 { 3 } else { 2 });
     }
     let mut just_fits = Pcp::new(Metadata::WhenSplit);
@@ -356,7 +357,8 @@ fn lists_that_were_set_aside_are_full_at_some_point_and_keep_what_they_have() {
     let pushed = (0..1000).take_while(|&page| pcp.push(0, Order::ZERO, page));
     assert_eq!(pushed.count(), 228);
     assert!(!pcp.push_quietly(&[1], &mood()));
-    // Shorter lists do not come in its place, longer ones with what is there.
+    // Shorter lists do not replace the present ones. Longer lists do, with the blocks that are
+    // there.
     pcp.replace(&mut longest(50));
     assert_eq!(pcp.room(0, 1000), 0);
     pcp.replace(&mut longest(300));

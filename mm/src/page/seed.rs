@@ -1,14 +1,15 @@
-//! Starting from the state of another allocator: its free blocks, and the contents of CPUs' lists.
+//! Starting from the state of another allocator: its free blocks and the contents of CPUs' lists.
 //!
-//! When a recording of a real machine begins, memory is already in use. The known parts of that
-//! state are set here before the recording is replayed.
+//! When a recording of a real machine begins, memory is already in use. The functions here set the
+//! known parts of that state before the recording is replayed.
 //!
-//! Locks: the zone lock, or a pcp lock.
+//! Locks: the zone lock for free blocks, a pcp lock for lists; never both.
 
 use alloc::vec::Vec;
 use core::fmt;
 
 use super::carve::{FreeBlocks, Piece, Plan, plan};
+use super::list_state::{ListState, TypedBlock};
 use super::mobility::Mobility;
 use super::pcp::{Pcp, list_of};
 use super::sizing::Sizes;
@@ -18,63 +19,29 @@ use super::{FreeError, PageAllocator, tag};
 use crate::machine::{CpuLock, LocalWord, Machine, Tags};
 use crate::site::Site;
 use crate::tunables::Knob;
-use crate::units::{CpuId, Nanos, Order, Pages, Pfn};
+use crate::units::{CpuId, Nanos, Order, Pfn};
 use crate::vmstat::counters::ZoneItem;
 use crate::vmstat::threshold;
 
-/// A block of some type: one that is in use, or one on a CPU's list.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct TypedBlock {
-    /// Its first frame.
-    pub pfn: Pfn,
-    /// Its size.
-    pub order: Order,
-    /// The type of the memory around it, or of the list it is on.
-    pub mobility: Mobility,
-}
-
-/// The state of one CPU's lists in one zone (Linux: `struct per_cpu_pages`).
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ListState {
-    /// Frees spill at this many pages, as tuned so far.
-    pub high: Pages,
-    /// The next refill of single pages is the batch doubled this many times.
-    pub alloc_factor: u32,
-    /// Pages freed in a row, halved by each allocation.
-    pub free_count: Pages,
-    /// Whether the last free was of order 1 to 3.
-    pub freed_high_order: bool,
-    /// The blocks on the lists: list by list, each from the coldest block, which is given back first,
-    /// to the hottest, which is handed out first.
-    pub blocks: Vec<TypedBlock>,
-}
-
-impl ListState {
-    /// Pages on all lists.
-    #[must_use]
-    pub fn count(&self) -> Pages {
-        let pages = |block: &TypedBlock| block.order.pages();
-        self.blocks
-            .iter()
-            .map(pages)
-            .fold(Pages::ZERO, |a, b| a + b)
-    }
-}
-
-/// Why a state cannot be set. Nothing was changed, unless the variant says so.
+/// Why a state cannot be set. Nothing was changed unless the variant says so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SeedError {
     /// There is no zone of that index.
     NoSuchZone(u32),
-    /// Pages of the zone were handed out or are on a CPU's list already.
+    /// Some pages of the zone were already handed out or are on a CPU's list.
     NotFresh(u32),
-    /// The zone is too small for so many free blocks.
+    /// The zone is too small for the requested free blocks.
     TooSmall(u32),
-    /// Blocks of that order are on no list.
+    /// No list holds blocks of that order. The numbers of the state were set, and the blocks before
+    /// this one are on the lists.
     NotListed(Order),
-    /// A block for a list was not handed out with its order; those before it are on the lists.
+    /// The list for blocks of that order has no room for this one. The numbers of the state were
+    /// set, and the blocks before this one are on the lists.
+    NoRoom(Order),
+    /// A block for a list was not handed out with its order. The numbers of the state were set, and
+    /// the blocks before this one are on the lists.
     Block(FreeError),
-    /// Sizes that lists cannot have: see [`Sizes::is_possible`].
+    /// Lists cannot have these sizes: see [`Sizes::is_possible`].
     Sizes(Sizes),
 }
 
@@ -91,6 +58,13 @@ impl fmt::Display for SeedError {
                 write!(
                     f,
                     "no page list holds blocks of order {order}: use 0 to 3, or 9"
+                )
+            }
+            Self::NoRoom(order) => {
+                write!(
+                    f,
+                    "the page list for blocks of order {order} is full: give it fewer, or set a \
+                     larger `high_max`"
                 )
             }
             Self::Block(error) => error.fmt(f),
@@ -112,13 +86,13 @@ impl fmt::Display for SeedError {
 impl core::error::Error for SeedError {}
 
 impl<M: Machine> PageAllocator<M> {
-    /// Cuts a fresh zone so that exactly `free` is on its free lists, and returns the rest: it is
-    /// handed out, in blocks that the caller may free, [split](PageAllocator::split_to) or keep.
-    /// Where the blocks lie is not defined.
+    /// Cuts a fresh zone so that its free lists hold exactly the blocks of `free`, and returns the
+    /// rest as blocks handed out, which the caller may free, [split](PageAllocator::split_to) or
+    /// keep. The places of the blocks are not defined.
     ///
     /// # Errors
-    /// When there is no such zone, when it is not entirely free, or when it is too small: two free
-    /// blocks of an order may not be buddies, so each needs something in use beside it.
+    /// When there is no such zone, when it is not entirely free, or when it is too small. Two free
+    /// blocks of an order must not be buddies, so each needs pages in use beside it.
     pub fn seed_free(
         &self,
         machine: &M,
@@ -129,10 +103,11 @@ impl<M: Machine> PageAllocator<M> {
     }
 
     /// Sets the state of `cpu`'s lists in a zone. The blocks must have been handed out with their
-    /// orders; the caller gives them up. They go on top of the blocks that are on the lists already.
+    /// orders, and the caller gives them up. They go to the hot ends of the lists, after the blocks
+    /// that are already there.
     ///
     /// # Errors
-    /// When there is no such zone, no list for an order, or a block is not the caller's to give.
+    /// When there is no such zone, no list for an order, or a block that was not handed out.
     pub fn seed_lists(
         &self,
         machine: &M,
@@ -143,8 +118,8 @@ impl<M: Machine> PageAllocator<M> {
         self.zone_at(zone)?.seed_lists(machine, cpu, state)
     }
 
-    /// Sets watermarks and list sizes to those of another machine, whatever the formulas say; they
-    /// hold until a knob or the number of CPUs changes.
+    /// Sets a zone's watermarks and list sizes to those of another machine instead of the computed
+    /// ones. They stay until a knob or the number of online CPUs changes.
     ///
     /// # Errors
     /// When there is no such zone, or lists cannot have these sizes.
@@ -171,12 +146,13 @@ impl<M: Machine> PageAllocator<M> {
         Ok(())
     }
 
-    /// The state of `cpu`'s lists in a zone, or `None` if there is no such zone. Waits for the CPU
-    /// if it uses them right now.
+    /// The state of `cpu`'s lists in a zone, or `None` if there is no such zone. Waits for the pcp
+    /// lock if another CPU holds it.
     pub fn list_state(&self, machine: &M, zone: u32, cpu: CpuId) -> Option<ListState> {
         let zone = self.zone_at(zone).ok()?;
         let slot = zone.slot(cpu);
-        // Room for it is made without the lock. Ends once nobody makes the lists longer meanwhile.
+        // The room for the blocks is allocated without the lock. The loop ends once the lists have
+        // not become longer in the meantime.
         let mut room = Vec::new();
         loop {
             let state = slot.pcp.with(machine, Site::Control, |pcp| {
@@ -189,8 +165,8 @@ impl<M: Machine> PageAllocator<M> {
         }
     }
 
-    /// The type of the block around `pfn` (Linux: `get_pageblock_migratetype`), or `None` for a
-    /// frame in no zone. Read without a lock.
+    /// The type of the page block around `pfn` (Linux: `get_pageblock_migratetype`), or `None` for
+    /// a frame in no zone. Reads without a lock.
     pub fn block_type(&self, pfn: Pfn) -> Option<Mobility> {
         let (zone, page) = self.locate(pfn)?;
         Some(zone.types.of(page))
@@ -217,7 +193,7 @@ impl<M: Machine> Zone<M> {
                     if order == Order::MAX {
                         whole.push(page);
                     } else {
-                        // Beside a hole: in use as it is.
+                        // The block is smaller because it is beside a hole; it counts as in use.
                         rest.push(Piece {
                             page,
                             order,
@@ -287,9 +263,9 @@ impl<M: Machine> Zone<M> {
         self.reclaim_tag(page, block.order)
             .map_err(SeedError::Block)?;
         if !pcp.push(list, block.order, page) {
-            // No memory for the list: the block stays the caller's.
+            // The list has no room, so the block stays the caller's.
             self.tags.set(page, tag::allocated(block.order));
-            return Err(SeedError::NotListed(block.order));
+            return Err(SeedError::NoRoom(block.order));
         }
         Ok(())
     }

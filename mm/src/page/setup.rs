@@ -1,6 +1,6 @@
-//! Making a page allocator, and what follows when a knob or the set of CPUs changes.
+//! Making a page allocator, and recomputing its settings when a knob or the set of CPUs changes.
 //!
-//! Watermarks, list sizes, thresholds and reserves depend on each other; they are always
+//! Watermarks, list sizes, thresholds and reserves depend on each other, so they are always
 //! recomputed together.
 //!
 //! Locks: the sizing lock (Linux: `pcp_batch_high_lock`) around each change.
@@ -24,27 +24,28 @@ use crate::tunables::{Knob, TunableError, Tunables};
 use crate::units::{CpuId, Nanos, Pages};
 use crate::vmstat::threshold;
 
-/// What a page allocator is made of.
+/// The inputs from which a page allocator is made.
 pub struct Config<M: Machine> {
-    /// Where memory is.
+    /// The zones of the machine.
     pub layout: Layout,
-    /// Which variant of each mechanism.
+    /// The variant to use for each mechanism.
     pub design: Design,
-    /// Knobs to start with.
+    /// The initial values of the knobs.
     pub tunables: Tunables,
-    /// Who gets memory back, in the order to be asked.
+    /// The reclaimers, in the order in which they are asked.
     pub reclaimers: Vec<Box<dyn Reclaimer<M>>>,
-    /// What is done when they have nothing more. Without it the allocation fails.
+    /// Asked when the reclaimers free nothing more. Without it such an allocation fails.
     pub last_resort: Option<Box<dyn LastResort<M>>>,
-    /// A CPU's share of the last-level cache (Linux: `per_cpu_data_slice_size`). Lists of larger
-    /// shares keep freed blocks longer.
+    /// A CPU's share of the last-level cache (Linux: `per_cpu_data_slice_size`). If it exceeds
+    /// three batches, frees of several pages in a row empty the lists only once these have at least
+    /// a batch of pages.
     pub cache_slice: Pages,
-    /// Whether pages are grouped by mobility, and in blocks of which size.
+    /// Whether pages are grouped by mobility, and the size of the blocks they are grouped in.
     pub grouping: Grouping,
 }
 
 impl<M: Machine> Config<M> {
-    /// This memory, everything else as we would have it.
+    /// A configuration for the memory of `layout`, with the default of everything else.
     #[must_use]
     pub fn new(layout: Layout) -> Self {
         Self {
@@ -71,7 +72,7 @@ impl<M: Machine> fmt::Debug for Config<M> {
 }
 
 impl<M: Machine> PageAllocator<M> {
-    /// All memory of `config`, free.
+    /// Makes an allocator in which all memory of `config` is free.
     ///
     /// # Errors
     /// When the layout cannot be managed.
@@ -133,7 +134,7 @@ impl<M: Machine> PageAllocator<M> {
             .with(machine, Site::Control, |tunables| tunables.get(knob))
     }
 
-    /// Sets a knob and recomputes what depends on it.
+    /// Sets a knob and recomputes all settings that depend on it.
     ///
     /// # Errors
     /// When the value is out of bounds; nothing is changed.
@@ -147,7 +148,8 @@ impl<M: Machine> PageAllocator<M> {
         Ok(())
     }
 
-    /// Notes that a CPU came or went, and recomputes what depends on their number.
+    /// Notes that a CPU went online or offline, and recomputes all settings that depend on the
+    /// number of CPUs.
     pub(crate) fn hotplug(&self, machine: &M, cpu: CpuId, state: Hotplug) {
         self.tunables.with(machine, Site::Control, |tunables| {
             self.cpus.set(machine, cpu, state);
@@ -156,8 +158,8 @@ impl<M: Machine> PageAllocator<M> {
         self.provide_lists(machine);
     }
 
-    /// Sets memory aside for page lists that may get longer now than before. Without memory they stay
-    /// shorter than they may be, and zones serve instead.
+    /// Sets memory aside for page lists that may now become longer than before. If memory is short,
+    /// the lists stay shorter and the zones serve instead.
     pub(super) fn provide_lists(&self, machine: &M) {
         for zone in &self.zones {
             for cpu in self.cpus.iter(machine) {
@@ -206,7 +208,7 @@ impl<M: Machine> PageAllocator<M> {
         let drift = threshold::drift_mark(online, normal, distance, marks.high);
         zone.set_watermarks(machine, marks, drift);
 
-        // A node without CPUs is used by all of them.
+        // A node without CPUs of its own is shared by all CPUs.
         let sharing = match self.cpus.online_on(machine, zone.node) {
             0 => online,
             cpus => cpus,
@@ -220,8 +222,8 @@ impl<M: Machine> PageAllocator<M> {
         }
     }
 
-    /// Pages `zone` keeps from requests that higher zones of its node could serve (Linux:
-    /// `lowmem_reserve`).
+    /// The number of pages that `zone` keeps from requests of `class`, which higher zones of its
+    /// node could serve (Linux: `lowmem_reserve`).
     fn reserve(&self, tunables: &Tunables, zone: &Zone<M>, class: ZoneKind) -> Pages {
         let ratio = tunables.get(match zone.kind {
             ZoneKind::Dma => Knob::ReserveRatioDma,
@@ -242,7 +244,8 @@ impl<M: Machine> PageAllocator<M> {
     }
 }
 
-/// For each node and kind: zones of the node from that kind downwards, then of the next nodes.
+/// For each node and kind, the indices of the node's zones from that kind downwards, then those of
+/// the next nodes.
 fn zonelists<M: Machine>(zones: &[Zone<M>], nodes: u32) -> Vec<[Vec<u32>; ZoneKind::ALL.len()]> {
     let nodes = zones
         .iter()

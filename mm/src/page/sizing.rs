@@ -1,41 +1,42 @@
-//! How long per-CPU page lists may get.
+//! The sizes of per-CPU page lists.
 //!
-//! Pure arithmetic after Linux (`zone_batchsize`, `zone_highsize`). The three sizes travel in one
-//! shared word, so a reader never sees half of a change.
+//! Pure arithmetic after Linux (`zone_batchsize`, `zone_highsize`). The three sizes are packed into
+//! one shared word, so a reader never sees half of a change.
 
 use crate::units::Pages;
 
-/// The sizes of one zone's page lists; the same for each of its CPUs.
+/// The sizes of one zone's page lists, which are the same for each CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sizes {
-    /// Pages moved per refill or spill.
+    /// The number of pages moved per refill or spill.
     pub batch: Pages,
-    /// The lowest `high` that tuning reaches.
+    /// The lowest value that tuning gives `high`.
     pub high_min: Pages,
-    /// The highest; equal to `high_min` when tuning is off.
+    /// The highest value that tuning gives `high`; equal to `high_min` when tuning is off.
     pub high_max: Pages,
 }
 
-/// `high` is kept in 27 bits: lists of 512 GiB per CPU are out of reach anyway.
+/// `high` is kept in 27 bits, enough for lists of 512 GiB per CPU.
 const HIGH_BITS: u32 = 27;
 const HIGH_MASK: u64 = (1 << HIGH_BITS) - 1;
 
 impl Sizes {
-    /// Before a zone is known: every free goes straight through (Linux: `boot_pageset`).
+    /// The sizes before a zone's size is known: every free goes straight to the zone (Linux:
+    /// `boot_pageset`).
     pub const BOOT: Self = Self {
         batch: Pages(1),
         high_min: Pages(0),
         high_max: Pages(0),
     };
 
-    /// The largest batch: ten bits are left for it beside two highs.
+    /// The largest batch: ten bits of the word are left for it beside `high_min` and `high_max`.
     pub const BATCH_MAX: Pages = Pages(1023);
 
-    /// The largest high.
+    /// The largest value of `high`, in pages.
     pub const HIGH_MAX: Pages = Pages(1 << 26);
 
-    /// Whether lists can have these sizes: a batch is 1 to [`Sizes::BATCH_MAX`], and the lowest high is
-    /// not above the highest, which is [`Sizes::HIGH_MAX`] at most.
+    /// Returns whether lists can have these sizes: `batch` must be 1 to [`Sizes::BATCH_MAX`],
+    /// `high_min` at most `high_max`, and `high_max` at most [`Sizes::HIGH_MAX`].
     #[must_use]
     pub fn is_possible(&self) -> bool {
         let batch = Pages(1)..=Self::BATCH_MAX;
@@ -44,8 +45,9 @@ impl Sizes {
             && self.high_max <= Self::HIGH_MAX
     }
 
-    /// The sizes for a zone of `managed` pages whose low watermark is `low`, shared by `cpus`
-    /// CPUs; `high_fraction` other than 0 fixes `high` at that fraction of the zone.
+    /// The sizes for a zone of `managed` pages whose low watermark is `low`, shared by `cpus` CPUs.
+    /// If `high_fraction` is not 0, the lists of all CPUs together are fixed at the zone's pages
+    /// divided by it.
     #[must_use]
     pub fn of(managed: Pages, low: Pages, cpus: u32, high_fraction: u64) -> Self {
         let batch = batch(managed);
@@ -60,13 +62,14 @@ impl Sizes {
         let high_max = high(total_max);
         Self {
             batch,
-            // Watermarks may be set above an eighth of the zone; lists do not follow them there.
+            // The low watermark may be above an eighth of the zone, but `high_min` must not exceed
+            // `high_max`.
             high_min: high(total_min).min(high_max),
             high_max,
         }
     }
 
-    /// As one shared word.
+    /// Packs the sizes into one word.
     #[must_use]
     pub const fn pack(self) -> i64 {
         let high_min = self.high_min.0 as u64 & HIGH_MASK;
@@ -75,7 +78,7 @@ impl Sizes {
         word.cast_signed()
     }
 
-    /// From one shared word.
+    /// Unpacks the sizes from a word made by [`Sizes::pack`].
     #[must_use]
     pub const fn unpack(word: i64) -> Self {
         let word = word.cast_unsigned();
@@ -92,8 +95,8 @@ const fn low_bits(word: u64, bits: u32) -> u32 {
     (word & ((1 << bits) - 1)) as u32
 }
 
-/// Pages moved at a time for a zone of `managed` pages: a quarter of a thousandth, at most 64,
-/// and one less than a power of two so that batches do not fall on the same cache sets.
+/// The batch of a zone of `managed` pages: about a 4096th of them, 1 to 63, and one less than a
+/// power of two so that batches do not fall on the same cache sets.
 #[must_use]
 pub fn batch(managed: Pages) -> Pages {
     let base = ((managed.0 >> 10).min(256) / 4).max(1);
@@ -118,7 +121,8 @@ mod tests {
         assert_eq!(sizes(2_228_224, 15_660), [63, 7830, 139_264]);
     }
 
-    /// Large machines, one node: `high_min` follows from the low watermark, `high_max` from size.
+    /// Large machines with one node: `high_min` follows from the low watermark, `high_max` from the
+    /// size of memory.
     #[test]
     fn sizes_of_large_machines_are_as_published() {
         use crate::page::watermark::{Share, marks, min_free_kib};

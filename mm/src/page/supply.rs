@@ -1,7 +1,7 @@
-//! Whether a zone may give, and whether it counts as below its high watermark.
+//! Deciding whether a zone may give a block, and whether it counts as below its high watermark.
 //!
-//! The latter is a hint to page lists (Linux: `ZONE_BELOW_HIGH`): an allocation that finds the zone below
-//! sets it, and a spill that finds the zone above clears it.
+//! Being below the high watermark is a hint to page lists (Linux: `ZONE_BELOW_HIGH`): an allocation
+//! that finds the zone below sets it, and a spill that finds the zone above clears it.
 
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -12,18 +12,18 @@ use super::zone::{Ask, Mark, Settings, Zone};
 use crate::machine::{Machine, Word};
 use crate::units::{Order, Pages};
 
-/// How a zone's free pages stand to its high watermark.
+/// Where a zone's free pages are in relation to its high watermark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Supply {
-    /// Above it.
+    /// Above the high watermark.
     Plenty,
-    /// Below it, or lately so.
+    /// Below it, or found below it since the last spill that cleared the hint.
     Short,
 }
 
 impl<M: Machine> Zone<M> {
-    /// Whether the zone may give a block and stay above its `mark`; notes when it is below its
-    /// high watermark, which makes frees return pages early.
+    /// Returns whether the zone may give a block and stay above the watermark that `ask` names.
+    /// Also notes if the zone is below its high watermark, which makes frees spill early.
     pub(super) fn allows(&self, machine: &M, ask: Ask) -> bool {
         let free = self.free_for(machine, ask);
         if self.notice_shortage(machine, ask, free) == Supply::Plenty {
@@ -35,8 +35,8 @@ impl<M: Machine> Zone<M> {
             Mark::Low => marks.low,
             Mark::High => marks.high,
         };
-        // For `Reserve` the free lists alone decide: the counter lags by what each CPU has not folded,
-        // so it may say that there is less than there is.
+        // For `Reserve` the free lists alone decide, because the counter lacks the differentials
+        // that CPUs have not folded and may be too low.
         ask.lowers_marks_as() == Urgency::Reserve || self.stays_above(machine, mark, ask, free)
     }
 
@@ -44,8 +44,8 @@ impl<M: Machine> Zone<M> {
         self.settings.below_high.store(machine, 1, Relaxed);
     }
 
-    /// Notes when the zone is below its high watermark; it is known to be until a spill finds that it is
-    /// above it again.
+    /// Tests the high watermark, and sets the hint if the zone is below. The hint then stays set
+    /// until a spill finds the zone above again.
     fn notice_shortage(&self, machine: &M, ask: Ask, free: u64) -> Supply {
         let below_high = &self.settings.below_high;
         if below_high.load(machine, Relaxed) != 0 {
@@ -59,7 +59,7 @@ impl<M: Machine> Zone<M> {
         Supply::Short
     }
 
-    /// Free pages that the request may count on.
+    /// The number of free pages that the request may take.
     fn free_for(&self, machine: &M, ask: Ask) -> u64 {
         let free = self.free_pages(machine);
         free.saturating_sub(self.out_of_bounds(machine, ask))
@@ -76,8 +76,8 @@ impl<M: Machine> Zone<M> {
         )
     }
 
-    /// Whether the zone may give `count` single pages at once and stay above its low watermark. Does
-    /// not note whether it is below the high one.
+    /// Returns whether the zone may give `count` single pages at once and stay above its low
+    /// watermark. Does not set the hint for the high watermark.
     pub(super) fn spares(&self, machine: &M, ask: Ask, count: Pages) -> bool {
         let reserve = Settings::<M>::pages(machine, &self.settings.reserve[ask.class as usize]);
         let low = self.watermarks(machine).low;
@@ -87,9 +87,9 @@ impl<M: Machine> Zone<M> {
         watermark::allows(free, Pages(1), mark, reserve, ask.lowers_marks_as())
     }
 
-    /// Forgets having been below the high watermark once free pages are above it again, and above what
-    /// the zone keeps from requests that higher zones could serve: a request that fits anywhere would
-    /// find it below otherwise (Linux: the end of `free_unref_page_commit`).
+    /// Clears the hint once free pages exceed the high watermark plus the zone's reserve against
+    /// movable requests, the largest there is. Without the reserve, a request that fits in any zone
+    /// could find the zone below again at once (Linux: the end of `free_unref_page_commit`).
     pub(super) fn notice_plenty(&self, machine: &M) {
         let below_high = &self.settings.below_high;
         if below_high.load(machine, Relaxed) == 0 {

@@ -1,22 +1,22 @@
-//! What a page frame is, in one byte.
+//! The state of a page frame, in one byte.
 //!
 //! Only the first page of a block has a state; the others are [`TAIL`]. A page is in exactly one
-//! place: on a free list, on a pcp list, allocated, or a hole. The tag is what makes a double or
-//! misplaced free an error value instead of a corruption.
+//! place: on a free list, on a pcp list, allocated, or a hole. Because of the tag, a double or
+//! misplaced free returns an error value instead of corrupting the lists.
 
 use super::mobility::Mobility;
 use crate::machine::Tags;
 use crate::units::Order;
 
-/// Inside a block, not its first page.
+/// A page inside a block that is not its first.
 pub(crate) const TAIL: u8 = 0;
-/// Not memory the zone manages.
+/// A page that is not memory, so the zone does not manage it.
 pub(crate) const HOLE: u8 = 0x40;
 
 const FREE: u8 = 0x10;
 const LISTED: u8 = 0x20;
 const ALLOCATED: u8 = 0x30;
-/// Handed out to a request whose pages can be moved. Only if pages are grouped by mobility.
+/// Handed out to a request whose pages can be moved. Used only if pages are grouped by mobility.
 const MOVABLE: u8 = 0x50;
 const STATE: u8 = 0xf0;
 
@@ -48,7 +48,7 @@ pub(crate) const fn handed_out(order: Order, mobility: Mobility) -> u8 {
     }
 }
 
-/// The order a block was handed out with, if `tag` is that of an allocated block.
+/// The order of an allocated block, or `None` if `tag` is not that of one.
 pub(crate) fn allocated_order(tag: u8) -> Option<Order> {
     match tag & STATE {
         ALLOCATED | MOVABLE => Order::new(tag & !STATE),
@@ -56,12 +56,13 @@ pub(crate) fn allocated_order(tag: u8) -> Option<Order> {
     }
 }
 
-/// The order of a free block, if `tag` is that of one.
+/// The order of a free block, or `None` if `tag` is not that of one.
 pub(crate) fn free_order(tag: u8) -> Option<Order> {
     order_in(FREE, tag)
 }
 
-/// The order of a block handed out to a request whose pages can be moved, if `tag` is that of one.
+/// The order of a block handed out to a request whose pages can be moved, or `None` if `tag` is not
+/// that of one.
 pub(crate) fn movable_order(tag: u8) -> Option<Order> {
     order_in(MOVABLE, tag)
 }
@@ -74,7 +75,7 @@ fn order_in(state: u8, tag: u8) -> Option<Order> {
     }
 }
 
-/// A machine's fresh tags are those of free blocks of the largest order.
+/// Checks at compile time that a machine's fresh tags read as free blocks of the largest order.
 pub(crate) const fn fresh_is_free<T: Tags>() {
     assert!(
         T::FRESH_HEAD == free(Order::MAX),

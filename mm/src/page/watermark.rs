@@ -1,40 +1,42 @@
-//! When a zone is too empty: min, low and high, and who may go below.
+//! Watermarks: below which number of free pages a zone counts as short, and which requests may go
+//! below.
 //!
-//! Pure arithmetic after Linux (`setup_per_zone_wmarks`, `__zone_watermark_ok`); the zone keeps
-//! the results. Watermark boosts are left out: a boost lasts until kswapd has reclaimed as much, and
-//! there is no kswapd here.
+//! Pure arithmetic after Linux (`setup_per_zone_wmarks`, `__zone_watermark_ok`); the zone keeps the
+//! results. Watermark boosts are left out, because a boost ends when kswapd has reclaimed as much,
+//! and there is no kswapd here.
 
 use crate::units::Pages;
 
 /// Free-page thresholds of a zone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Watermarks {
-    /// Below it only those who cannot wait allocate.
+    /// Below this, only requests of some urgency are served.
     pub min: Pages,
-    /// Below it the fast path passes on to the next zone.
+    /// Below this, the fast path passes on to the next zone.
     pub low: Pages,
-    /// Above it the zone has plenty.
+    /// Above this, the zone has plenty.
     pub high: Pages,
 }
 
-/// Memory to keep free on a machine with `lowmem_kib` of memory, in KiB (Linux:
-/// `calculate_min_free_kbytes`): √(16 × size), 128 KiB to 256 MiB.
+/// The memory to keep free on a machine with `lowmem_kib` KiB of memory, in KiB (Linux:
+/// `calculate_min_free_kbytes`): √(16 × `lowmem_kib`), but 128 KiB to 256 MiB.
 #[must_use]
 pub fn min_free_kib(lowmem_kib: u64) -> u64 {
     (lowmem_kib * 16).isqrt().clamp(128, 262_144)
 }
 
-/// Whether a zone's users are its own or would fit anywhere.
+/// How a zone's min watermark is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Share {
-    /// The zone keeps its share of `min_free_kbytes`.
+    /// The zone keeps its share of `min_free_kbytes` free.
     Lowmem,
-    /// Movable memory: nobody depends on it, so it keeps little.
+    /// The zone is movable memory, on which no request depends, so it keeps little free.
     Movable,
 }
 
-/// The watermarks of a zone of `managed` pages, on a machine where zones that count have
-/// `lowmem` pages and keep `min_free` pages free in all.
+/// The watermarks of a zone of `managed` pages, on a machine whose zones other than movable ones
+/// have `lowmem` pages and keep `min_free` pages free, both in all. `scale` is the least distance
+/// between two watermarks, in 10,000ths of the zone.
 #[must_use]
 pub fn marks(
     managed: Pages,
@@ -64,27 +66,29 @@ pub enum Urgency {
     /// Not at all.
     #[default]
     Normal,
-    /// Not at all, and it does not wait for lists to be drained or for reclaimers (Linux:
+    /// Not at all; and the request does not wait for lists to be drained or for reclaimers (Linux:
     /// `GFP_NOWAIT`).
     NoWait,
-    /// To half of it (Linux: `__GFP_HIGH`).
+    /// To half of the watermark (Linux: `__GFP_HIGH`).
     High,
-    /// To three eighths of it: it cannot wait either (Linux: `GFP_ATOMIC`).
+    /// To three eighths of the watermark; and the request cannot wait (Linux: `GFP_ATOMIC`).
     Atomic,
-    /// To half of it, and it is about to give everything back (Linux: an OOM victim).
+    /// To half of the watermark, because the task is about to give all its memory back (Linux: an
+    /// OOM victim).
     Victim,
-    /// To nothing (Linux: `PF_MEMALLOC`).
+    /// To zero: the request ignores watermarks (Linux: `PF_MEMALLOC`).
     Reserve,
 }
 
 impl Urgency {
-    /// Whether a request may wait until lists are drained and reclaimers were asked.
+    /// Returns whether a request of this urgency may wait while lists are drained and reclaimers
+    /// run.
     #[must_use]
     pub const fn waits(self) -> bool {
         !matches!(self, Self::NoWait | Self::Atomic)
     }
 
-    /// What is left of `mark` for this urgency.
+    /// The watermark `mark` as lowered for this urgency.
     #[must_use]
     pub const fn lowered(self, mark: Pages) -> Pages {
         let half = mark.0 - mark.0 / 2;
@@ -97,10 +101,11 @@ impl Urgency {
     }
 }
 
-/// Whether a zone with `free` pages may give a block of `1 << order` pages and stay above
-/// `mark` plus what it reserves from this class of request.
+/// Returns whether a zone with `free` pages may give `block` pages and stay above the lowered
+/// `mark` plus the `reserve` it keeps from requests of this class.
 ///
-/// Strictly above, as in Linux; with [`Urgency::Reserve`] any block will do.
+/// The comparison is strict, as in Linux. With [`Urgency::Reserve`] it is enough that `free` covers
+/// the block.
 #[must_use]
 pub fn allows(free: u64, block: Pages, mark: Pages, reserve: Pages, urgency: Urgency) -> bool {
     if urgency == Urgency::Reserve {

@@ -1,8 +1,10 @@
 //! One zone: its free lists, every CPU's page lists for it, its watermarks and counters.
 //!
-//! A page is in exactly one place: on a free list, on a pcp list, or handed out. Page numbers inside this module are relative to the zone's first page.
+//! A page is in exactly one place: on a free list, on a pcp list, or handed out. Page numbers
+//! inside this module are relative to the zone's first page.
 //!
-//! Locks: pcp lock, then zone lock. Counters are touched after the zone lock is released.
+//! Locks: the zone lock is taken inside the pcp lock. Counters are changed after the zone lock is
+//! released.
 
 use alloc::boxed::Box;
 use core::sync::atomic::Ordering::Relaxed;
@@ -18,7 +20,7 @@ use super::tag;
 use super::watermark::{Urgency, Watermarks};
 use crate::machine::{CpuLock, Field, Machine, Tags, Word};
 use crate::site::{LockClass, Site};
-use crate::units::{CpuId, Nanos, NodeId, Order, Pages, Pfn};
+use crate::units::{CpuId, Nanos, NodeId, Order, Pages, Pfn, count_in};
 use crate::vmstat::counters::{Counters, ZoneItem};
 use crate::vmstat::threshold;
 
@@ -36,27 +38,29 @@ pub(crate) struct Zone<M: Machine> {
     pub(super) slots: Box<[Slot<M>]>,
     pub(super) holds: &'static dyn Holds,
     flush_from: FlushFrom,
-    /// A request asks lower zones of the node before it takes from a block of another type here.
+    /// True if a request asks lower zones of the node before it takes pages from a block of another
+    /// type here.
     pub(super) stays_unmixed: bool,
     pub(crate) counters: Counters<M>,
     pub(super) settings: Settings<M>,
 }
 
-/// One CPU's part of a zone, in cache lines of its own. The words come first. Where the lock begins is
-/// its machine's choice: the lock of `host` is aligned to a pair of lines, so the words have a pair of
-/// their own before it.
+/// One CPU's part of a zone, in cache lines of its own. The words come first. The machine decides
+/// where the lock begins: the lock of `host` is aligned to a pair of cache lines, so there the
+/// words have a pair of their own before it.
 #[repr(C, align(128))]
 pub(super) struct Slot<M: Machine> {
-    /// Pages on the lists, for those who look without the lock.
+    /// The number of pages on the lists, for readers that do not take the lock.
     pub(super) count: M::LocalWord,
-    /// Pages an interrupted spill still has to give back.
+    /// The number of pages that an interrupted spill still has to give back.
     pub(super) owed: M::LocalWord,
-    /// The longest lists that memory was set aside for, in pages.
+    /// The length of lists that memory was set aside for, in pages.
     room: M::Field,
     pub(super) pcp: M::CpuLock<Pcp>,
 }
 
-/// What a zone is told from outside, each in a word so that the fast path reads it without a lock.
+/// A zone's settings and hints, each in a word of its own so that the fast path reads it without a
+/// lock.
 pub(super) struct Settings<M: Machine> {
     sizes: M::Word,
     pub(super) scale_max: M::Word,
@@ -64,20 +68,21 @@ pub(super) struct Settings<M: Machine> {
     min: M::Word,
     low: M::Word,
     high: M::Word,
-    /// Pages kept from requests of each kind.
+    /// The number of pages kept from requests of each class (Linux: `lowmem_reserve`).
     pub(super) reserve: [M::Word; ZoneKind::ALL.len()],
-    /// Below this many free pages readers must look at every CPU's differential.
+    /// Below this many free pages, readers of the counter must add every CPU's differential.
     drift_mark: M::Word,
-    /// Seen below its high watermark; frees clear it.
+    /// Set when an allocation finds the zone below its high watermark; a spill that finds it above
+    /// clears it.
     pub(super) below_high: M::Word,
-    /// Free pages of blocks kept for atomic requests.
+    /// The number of free pages in blocks kept for atomic requests.
     pub(super) free_kept: M::Word,
     reclaiming: M::Word,
-    /// A CPU's slice of data cache, in pages.
+    /// One CPU's share of the last-level data cache, in pages.
     cache_slice: Pages,
 }
 
-// Relaxed throughout: each setting stands alone, and acting on an old one is harmless.
+// All accesses are relaxed: no setting depends on another, and acting on an old value is harmless.
 impl<M: Machine> Settings<M> {
     fn new(machine: &M, cache_slice: Pages) -> Self {
         let word = |value| machine.word(value);
@@ -98,7 +103,7 @@ impl<M: Machine> Settings<M> {
     }
 
     pub(super) fn pages(machine: &M, word: &M::Word) -> Pages {
-        Pages(u32::try_from(word.load(machine, Relaxed)).unwrap_or(0))
+        Pages(count_in(word.load(machine, Relaxed)))
     }
 }
 
@@ -148,13 +153,13 @@ impl<M: Machine> Zone<M> {
             counters: Counters::new(machine, 0),
             settings: Settings::new(machine, cache_slice),
         };
-        // The threshold is still zero, so this goes straight to the shared word.
+        // The threshold is still zero, so this addition goes straight to the shared word.
         zone.counters
             .add(machine, ZoneItem::FreePages as usize, free);
         zone
     }
 
-    /// The zone's page number of `pfn`, if it spans it.
+    /// The zone's page number of `pfn`, or `None` if the zone does not span it.
     #[inline]
     pub(super) fn page(&self, pfn: Pfn) -> Option<u32> {
         let page = pfn.0.wrapping_sub(self.start.0);
@@ -167,7 +172,7 @@ impl<M: Machine> Zone<M> {
         self.start.plus(Pages(page))
     }
 
-    /// What is known of its page frames and blocks without a lock.
+    /// The tags of its page frames and the types of its blocks, which are read without a lock.
     #[inline]
     pub(super) fn frames(&self) -> Frames<'_, M::Tags> {
         Frames {
@@ -176,17 +181,17 @@ impl<M: Machine> Zone<M> {
         }
     }
 
-    /// Whose memory it is.
+    /// The node whose memory the zone is.
     pub(crate) fn node(&self) -> NodeId {
         self.node
     }
 
-    /// Pages that are memory.
+    /// The number of pages that are memory, holes not included.
     pub(crate) fn managed(&self) -> Pages {
         self.managed
     }
 
-    /// The lists of `cpu`.
+    /// The part of the zone that belongs to `cpu`.
     #[inline]
     pub(super) fn slot(&self, cpu: CpuId) -> &Slot<M> {
         match self.slots.get(cpu.index()) {
@@ -195,7 +200,7 @@ impl<M: Machine> Zone<M> {
         }
     }
 
-    /// What page-list decisions depend on right now.
+    /// The present inputs of page-list decisions.
     #[inline]
     pub(super) fn mood(&self, machine: &M) -> Mood {
         let settings = &self.settings;
@@ -210,7 +215,7 @@ impl<M: Machine> Zone<M> {
         }
     }
 
-    /// The sizes of every CPU's lists.
+    /// The sizes of each CPU's lists.
     pub(super) fn sizes(&self, machine: &M) -> Sizes {
         Sizes::unpack(self.settings.sizes.load(machine, Relaxed))
     }
@@ -226,7 +231,8 @@ impl<M: Machine> Zone<M> {
         }
     }
 
-    /// Free pages, cheaply where that is safe: near the watermarks every CPU's differential counts.
+    /// The number of free pages. Reads only the shared word where that is safe; near the watermarks
+    /// it adds every CPU's differential.
     pub(super) fn free_pages(&self, machine: &M) -> u64 {
         let item = ZoneItem::FreePages as usize;
         let cheap = self.counters.approximate(machine, item);
@@ -246,7 +252,8 @@ impl<M: Machine> Zone<M> {
         store(&self.settings.drift_mark, drift.unwrap_or(Pages::ZERO));
     }
 
-    /// Sets how many counted pages a CPU holds back, if all CPUs could hide the min watermark.
+    /// Sets the counters' threshold for a kswapd that is awake or asleep, but only in a zone where
+    /// the differentials of all CPUs together could hide the min watermark.
     pub(super) fn set_kswapd(&self, machine: &M, kswapd: Kswapd, online: u32) {
         if Settings::<M>::pages(machine, &self.settings.drift_mark) == Pages::ZERO {
             return;
@@ -271,8 +278,8 @@ impl<M: Machine> Zone<M> {
         settings.hold_time_max.store(machine, word(hold.0), Relaxed);
     }
 
-    /// Sets memory aside for `cpu`'s lists as long as they may get now, if that was not done before.
-    /// With no lock held.
+    /// Sets memory aside for the longest lists that `cpu` may now have, if that was not done
+    /// before. To be called with no lock held.
     pub(super) fn provide_lists(&self, machine: &M, cpu: CpuId) {
         let (slot, sizes) = (self.slot(cpu), self.sizes(machine));
         let longest = u64::from(sizes.high_max.0);
@@ -280,13 +287,13 @@ impl<M: Machine> Zone<M> {
             return;
         }
         let grouped = self.types.on();
-        // An eighth more, so that CPUs that go one by one do not each make all lists longer.
+        // An eighth is added so that not every CPU that goes offline makes all lists longer.
         let longest = longest + longest / 8;
         let pages = Pages(u32::try_from(longest).unwrap_or(u32::MAX));
         let mut longer = pcp::lists_for(pages, sizes.batch, self.managed, grouped);
         slot.pcp
             .with(machine, Site::Control, |pcp| pcp.replace(&mut longer));
-        // Of two at once the longer lists stay, whatever is noted.
+        // If two CPUs do this at once, the longer lists stay, whichever length is noted here.
         slot.room.set(longest);
     }
 
@@ -303,7 +310,7 @@ impl<M: Machine> Slot<M> {
             pcp: machine.cpu_lock(LockClass::Pcp, cpu, Pcp::new(metadata)),
             room: machine.field(match metadata {
                 Metadata::Eager => 0,
-                // Its lists grow as they are used.
+                // The lists grow as they are used.
                 Metadata::WhenSplit => u64::MAX,
             }),
             count: machine.local_word(cpu, 0),
@@ -312,7 +319,7 @@ impl<M: Machine> Slot<M> {
     }
 }
 
-/// A CPU that the allocator has nothing for.
+/// Panics for a CPU that the machine did not have when the allocator was made.
 #[cold]
 #[inline(never)]
 pub(super) fn no_such_cpu(cpu: CpuId, cpus: usize) -> ! {
@@ -322,17 +329,18 @@ pub(super) fn no_such_cpu(cpu: CpuId, cpus: usize) -> ! {
     )
 }
 
-/// How a zone is to be run.
+/// The parts of a [`Config`](super::Config) that a zone needs.
 #[derive(Clone, Copy)]
 pub(super) struct Policy {
     pub(super) holds: &'static dyn Holds,
     pub(super) grouping: Grouping,
     pub(super) cache_slice: Pages,
-    /// A request asks lower zones of the node before it takes from a block of another type here.
+    /// True if a request asks lower zones of the node before it takes pages from a block of another
+    /// type here.
     pub(super) stays_unmixed: bool,
 }
 
-/// What a request asks of a zone.
+/// A request as it is put to a zone.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ask {
     pub(super) order: Order,
@@ -340,13 +348,13 @@ pub(super) struct Ask {
     pub(super) urgency: Urgency,
     pub(super) mark: Mark,
     pub(super) mobility: Mobility,
-    /// Rather nothing than a page inside a block of another type.
+    /// Take no page rather than one inside a block of another type.
     pub(super) unmixed: bool,
 }
 
 impl Ask {
-    /// How far it may go below its mark. Only the slow path, which asks for the min watermark, looks at
-    /// how urgent a request is.
+    /// How far the request may go below its mark. Only the slow path, which tests the min
+    /// watermark, takes the urgency into account.
     pub(super) fn lowers_marks_as(&self) -> Urgency {
         match self.mark {
             Mark::Min => self.urgency,
@@ -354,7 +362,7 @@ impl Ask {
         }
     }
 
-    /// What is taken from the free lists for it.
+    /// What to take from the free lists for this request.
     pub(super) fn wanted(&self) -> Wanted {
         Wanted {
             order: self.order,
@@ -364,7 +372,7 @@ impl Ask {
     }
 }
 
-/// Which watermark a request must stay above.
+/// The watermark that the zone must stay above.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mark {
     Min,
@@ -372,25 +380,25 @@ pub(super) enum Mark {
     High,
 }
 
-/// Whether somebody reclaims in a zone (Linux: `ZONE_RECLAIM_ACTIVE`).
+/// Whether reclaim is active in a zone (Linux: `ZONE_RECLAIM_ACTIVE`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reclaiming {
-    /// Nobody.
+    /// Reclaim is not active.
     No = 0,
-    /// Somebody; page lists are kept short.
+    /// Reclaim is active, so page lists are kept short.
     Yes = 1,
 }
 
 /// Whether kswapd of a node sleeps until an allocation wakes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kswapd {
-    /// It sleeps.
+    /// Kswapd sleeps.
     Asleep,
-    /// It reclaims, or waits a tenth of a second for more work.
+    /// Kswapd reclaims, or waits a tenth of a second for more work.
     Awake,
 }
 
-/// Free lists with all memory of `layout` on them.
+/// Makes free lists with all memory of `layout` on them.
 fn filled<T: Tags>(layout: &ZoneLayout, metadata: Metadata, frames: Frames<'_, T>) -> Buddy {
     let block = Order::MAX.pages().0;
     let mut buddy = Buddy::new(layout.spanned, metadata);
@@ -409,7 +417,7 @@ fn filled<T: Tags>(layout: &ZoneLayout, metadata: Metadata, frames: Frames<'_, T
         }
         let mut at = page;
         while at < end {
-            // Each page and each hole is looked at once: both ascend.
+            // Pages and holes both ascend, so each is visited once.
             while holes.next_if(|hole| hole.end - first <= at).is_some() {}
             match holes.peek() {
                 Some(hole) if hole.start - first <= at => at = (hole.end - first).min(end),

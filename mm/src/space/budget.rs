@@ -3,16 +3,17 @@
 //!
 //! ```text
 //! machine   used 700 of 1000
-//!   └─ app  used 500 of  600    killed together: who dies here takes the others along
+//!   └─ app  used 500 of  600    killed together: the death of a member takes the others along
 //!        ├─ tab   used 300, no limit
 //!        └─ tab   used 200 of 200
 //! ```
 //!
-//! What is charged to a budget is charged to every one above it, or to none. One word per level,
-//! no lock: a charge adds, looks, and takes back what was too much. So nobody who was let in is
-//! ever beyond a limit, but of two who come at once both may be refused although one would fit.
+//! A charge is charged to its budget and to every budget above it, or to none of them. There is one
+//! word per level and no lock: a charge adds, looks, and takes back what was too much. So no
+//! accepted charge is ever beyond a limit, but of two charges that come at once both may be refused
+//! although one would fit.
 //!
-//! Invariant: `used` is what was charged and not uncharged, when nothing is under way.
+//! Invariant: when nothing is under way, `used` is the number of pages charged and not uncharged.
 
 use alloc::sync::Arc;
 use core::fmt;
@@ -21,10 +22,10 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use crate::machine::{Field, Machine, Word};
 
-/// More pages than any machine has, and so few that sums of them cannot wrap.
+/// A bound on charges: more pages than any machine has, and so few that their sums cannot wrap.
 const PAGES_MAX: u64 = 1 << 48;
 
-/// Pages that may be used, and how many are.
+/// A limit of pages, and the number of pages charged against it.
 pub struct Budget<M: Machine> {
     used: M::Word,
     limit: M::Field,
@@ -32,17 +33,17 @@ pub struct Budget<M: Machine> {
     group: Group,
 }
 
-/// What else dies when a member is killed for want of memory.
+/// The processes that die with a member that is killed for want of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Group {
-    /// Nothing.
+    /// No other process.
     Apart,
-    /// Everybody under the budget (Linux: `memory.oom.group`).
+    /// Every process under the budget (Linux: `memory.oom.group`).
     Together,
 }
 
 impl<M: Machine> Budget<M> {
-    /// At most `limit` pages, under nothing else; [`u64::MAX`] is no limit.
+    /// Makes a budget of at most `limit` pages without a parent; [`u64::MAX`] is no limit.
     #[must_use]
     pub fn new(machine: &M, limit: u64) -> Self {
         Self {
@@ -53,7 +54,8 @@ impl<M: Machine> Budget<M> {
         }
     }
 
-    /// The same under `parent`, which every page is charged to as well.
+    /// Makes a budget of at most `limit` pages under `parent`, to which every page is charged as
+    /// well.
     #[must_use]
     pub fn under(machine: &M, limit: u64, parent: Arc<Self>) -> Self {
         Self {
@@ -62,7 +64,8 @@ impl<M: Machine> Budget<M> {
         }
     }
 
-    /// The same, but all under it die together (Linux: `memory.oom.group`).
+    /// Returns the budget, changed so that all processes under it die together (Linux:
+    /// `memory.oom.group`).
     #[must_use]
     pub fn killed_together(self) -> Self {
         Self {
@@ -73,11 +76,11 @@ impl<M: Machine> Budget<M> {
 
     /// Charges `pages` to this budget and to all above it (Linux: `page_counter_try_charge`).
     ///
-    /// Others may see the pages of a charge that is then refused, until it returns.
+    /// Until a charge that is refused returns, readers of `used` may see its pages.
     ///
     /// # Errors
-    /// The first budget, from this one upwards, that would be beyond its limit. Nothing is charged
-    /// then. No pages are never too many.
+    /// [`OverBudget`] names the first budget, from this one upwards, that would be beyond its
+    /// limit. Nothing is charged then. A charge of 0 pages always succeeds.
     pub fn charge(&self, machine: &M, pages: u64) -> Result<(), OverBudget> {
         if pages == 0 {
             return Ok(());
@@ -95,46 +98,46 @@ impl<M: Machine> Budget<M> {
 
     /// Takes `pages` away from this budget and from all above it (Linux: `page_counter_uncharge`).
     ///
-    /// More than were charged is a mistake of the caller: it stops a build with debug assertions,
-    /// and otherwise leaves 0.
+    /// To uncharge more than was charged is a mistake of the caller: it panics in a build with
+    /// debug assertions, and otherwise leaves 0.
     pub fn uncharge(&self, machine: &M, pages: u64) {
         self.upwards()
             .for_each(|budget| budget.uncharge_here(machine, pages));
     }
 
-    /// Pages charged to it, those of charges under way included.
+    /// Returns the pages charged to this budget, including those of charges under way.
     pub fn used(&self, machine: &M) -> u64 {
-        // Relaxed: a number to look at; nobody orders anything by it.
+        // Relaxed: the number is for information, and no caller orders anything by it.
         u64::try_from(self.used.load(machine, Relaxed)).unwrap_or(0)
     }
 
-    /// Pages it may have; [`u64::MAX`] is no limit.
+    /// Returns the limit in pages; [`u64::MAX`] is no limit.
     #[must_use]
     pub fn limit(&self) -> u64 {
         self.limit.get()
     }
 
-    /// Changes the limit. It may be below what is used: then nothing is taken away, but every charge
-    /// is refused until enough was uncharged. Of two changes at once either may last.
+    /// Changes the limit. If the new limit is below `used`, no page is taken away, but every charge
+    /// is refused until enough was uncharged. If two CPUs change it at once, either value may last.
     pub fn set_limit(&self, limit: u64) {
         self.limit.set(limit);
     }
 
-    /// What it is under.
+    /// Returns the budget directly above this one.
     #[must_use]
     pub fn parent(&self) -> Option<&Arc<Self>> {
         self.parent.as_ref()
     }
 
-    /// The budget so many levels above; 0 is this one.
+    /// Returns the budget `level` levels above this one; 0 is this one.
     #[must_use]
     pub fn above(self: &Arc<Self>, level: u32) -> Option<&Arc<Self>> {
         iter::successors(Some(self), |budget| budget.parent()).nth(level as usize)
     }
 
-    /// All under which budget die if a member of this one is killed because `domain` ran out, or
-    /// the machine if that is `None`: the highest budget that is killed together, this one included,
-    /// not above `domain` (Linux: `mem_cgroup_get_oom_group`).
+    /// Returns the budget whose members all die if a member of this one is killed because `domain`
+    /// ran out, or the machine if `domain` is `None`. That is the highest budget that is killed
+    /// together, from this one up to `domain` (Linux: `mem_cgroup_get_oom_group`).
     ///
     /// `None` if the member dies alone, or if this budget is not under `domain`.
     #[must_use]
@@ -148,24 +151,25 @@ impl<M: Machine> Budget<M> {
                 return highest.cloned();
             }
         }
-        // The root was passed: every budget is in the machine, but not in a domain that was not met.
+        // The loop has passed the root without meeting `domain`. Every budget is in the machine,
+        // but this one is not in that domain.
         highest.filter(|_| domain.is_none()).cloned()
     }
 
-    /// This one, then its parent, up to the root.
+    /// Returns this budget, then its parent, up to the root.
     fn upwards(&self) -> impl Iterator<Item = &Self> {
         iter::successors(Some(self), |budget| budget.parent.as_deref())
     }
 
-    /// Charges this level alone, or says how much of it others use.
+    /// Charges this level alone. On failure returns how many of its pages are used by others.
     fn charge_here(&self, machine: &M, pages: u64) -> Result<(), u64> {
         let limit = self.limit().min(PAGES_MAX);
         let wanted = match i64::try_from(pages) {
             Ok(wanted) if pages <= limit => wanted,
             _ => return Err(self.used(machine)),
         };
-        // Acquire pairs with the Release in `uncharge_here`: who gets in because somebody else left
-        // comes after what that one did before it left.
+        // Acquire pairs with the Release in `uncharge_here`: a charge that succeeds because another
+        // CPU has uncharged comes after everything that CPU did before.
         let now = self.used.add(machine, wanted, Acquire);
         if u64::try_from(now).unwrap_or(0) <= limit {
             return Ok(());
@@ -175,13 +179,14 @@ impl<M: Machine> Budget<M> {
     }
 
     fn uncharge_here(&self, machine: &M, pages: u64) {
-        // So much was never charged; below 0 it is noticed.
+        // No caller has charged that much, so the value falls below 0 and the mistake is noticed.
         let gone = i64::try_from(pages.min(PAGES_MAX)).unwrap_or(i64::MAX);
         // Release pairs with the Acquire in `charge_here`.
         let now = self.used.add(machine, -gone, Release);
         debug_assert!(now >= 0, "no more is uncharged than was charged");
         if now < 0 {
-            // Gives back its own part of what is missing: of several who err each does so.
+            // Adds back this call's own part of what is missing. If several calls err, each of them
+            // does so.
             self.used.add(machine, gone.min(-now), Relaxed);
         }
     }
@@ -196,14 +201,14 @@ impl<M: Machine> fmt::Debug for Budget<M> {
     }
 }
 
-/// Which budget had no room. Nothing was charged.
+/// The budget that had no room. Nothing was charged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OverBudget {
-    /// 0 is the budget that was charged, 1 its parent, and so on.
+    /// The budget's level: 0 is the budget that was charged, 1 its parent, and so on.
     pub level: u32,
-    /// Its limit in pages.
+    /// The budget's limit in pages.
     pub limit: u64,
-    /// Pages of it that others used just then.
+    /// The pages of it that others used when the charge was refused.
     pub used: u64,
 }
 

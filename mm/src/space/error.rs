@@ -1,4 +1,4 @@
-//! Why an address space refuses.
+//! The reasons why an address space refuses a call.
 
 use core::error::Error;
 use core::fmt;
@@ -10,57 +10,58 @@ use super::vma_tree::Vma;
 use crate::page::AllocError;
 use crate::units::Vpn;
 
-/// Why nothing was mapped, or nothing unmapped. Nothing has changed.
+/// The reason why nothing was mapped or unmapped. Nothing has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MapError {
     /// No pages were asked for (Linux: `EINVAL`).
     Empty,
-    /// It would end above the highest address (Linux: `ENOMEM`, `EINVAL`).
+    /// The mapping would end above the highest address (Linux: `ENOMEM`, `EINVAL`).
     TooHigh {
-        /// Where it would begin.
+        /// The page at which the mapping would begin.
         start: Vpn,
-        /// How many pages it would have.
+        /// The number of pages of the mapping.
         pages: u64,
     },
-    /// The address is no multiple of what such a mapping needs (Linux: `EINVAL`).
+    /// The address is not a multiple of the alignment that such a mapping needs (Linux: `EINVAL`).
     Unaligned {
-        /// Where it would begin or end.
+        /// The page at which the mapping, or a piece of it, would begin or end.
         page: Vpn,
-        /// What it has to be a multiple of, in pages.
+        /// The alignment, in pages.
         align: u64,
     },
     /// This mapping is in the way of one at a fixed address (Linux: `EEXIST`).
     Overlaps(Vma),
-    /// No gap is large enough (Linux: `ENOMEM`).
+    /// No gap has the given number of pages (Linux: `ENOMEM`).
     NoRoom(u64),
-    /// There would be more mappings than so many, which is how many there may be (Linux:
-    /// `vm.max_map_count`, `ENOMEM`). Unmapping the middle of one makes two of it.
+    /// There would be more mappings than the given limit (Linux: `vm.max_map_count`, `ENOMEM`).
+    /// Unmapping the middle of a mapping makes two of it.
     TooMany(usize),
     /// A range of frames runs beyond the last one (Linux: `EINVAL`).
     NoSuchFrames,
-    /// There is no memory for the books.
+    /// The global allocator has no memory for the book-keeping.
     NoMemory,
-    /// Who asked was killed while it waited (Linux: `EINTR`).
+    /// The caller was killed while it waited (Linux: `EINTR`).
     Killed,
     /// The address space has ended.
     Ended,
 }
 
-/// Why a page was not mapped. The mappings and the counters are as before.
+/// The reason why a page was not mapped. The mappings and the counters are as before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultError {
-    /// No mapping is there (Linux: `SIGSEGV`, `SEGV_MAPERR`).
+    /// The page is in no mapping (Linux: `SIGSEGV`, `SEGV_MAPERR`).
     NotMapped(Vpn),
-    /// The address space is being reaped: what was private there may be gone already (Linux:
+    /// The address space is being reaped: the private pages there may be gone already (Linux:
     /// `MMF_UNSTABLE`, `SIGBUS`).
     Unstable(Vpn),
-    /// It or one of its groups would use more than it may (Linux: the memory group's OOM).
+    /// The space, or a group that it is in, would use more than its budget (Linux: the memory
+    /// group's OOM).
     OverBudget(OverBudget),
     /// The machine has no page to give (Linux: `out_of_memory`).
     OutOfMemory(AllocError),
-    /// There is no memory for the books.
+    /// The global allocator has no memory for the book-keeping.
     NoMemory,
-    /// Who asked was killed while it waited.
+    /// The caller was killed while it waited.
     Killed,
     /// The address space has ended.
     Ended,
@@ -75,10 +76,10 @@ impl From<PageError> for FaultError {
     }
 }
 
-/// Why an address space does not end.
+/// The reason why an address space does not end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExitError {
-    /// Somebody has ended it before.
+    /// An earlier call has ended it.
     Ended,
 }
 

@@ -1,11 +1,11 @@
 //! The end of an address space (Linux: `exit_mmap`).
 //!
-//! In the order of Linux: page tables are emptied as a reader of the mappings, so that the reaper may
-//! help; then the space is marked as not worth reaping; then the lock is taken alone, after which no
-//! reaper is inside; then page tables and mappings go.
+//! The order is that of Linux. Page tables are emptied as a reader of the mappings, so that the
+//! reaper may help; then the space is marked as not worth reaping; then the lock is taken alone,
+//! after which no reader is inside; then page tables and mappings go.
 //!
-//! With [`Reaping::MeetInTheMiddle`] those who empty share a frontier instead of passing each other,
-//! and whoever leaves last does the rest; the last user does not wait for helpers.
+//! With [`Reaping::MeetInTheMiddle`] the walkers share a frontier instead of passing each other,
+//! and the walker that leaves last finishes; the last user does not wait for helpers.
 //!
 //! Locks: `Mmap`, then those of `zap`.
 
@@ -18,7 +18,7 @@ use super::frontier::{Claim, End, Left, Walker};
 use super::gather::Gather;
 use super::memory::Memory;
 use super::page_table::{ENTRIES, Spot, TABLES, first_page};
-use super::reap::Reaping;
+use super::reaping::Reaping;
 use super::vma_tree::Cursor;
 use super::zap::Whose;
 use crate::event::{Event, Phase};
@@ -26,24 +26,24 @@ use crate::machine::{Machine, RwLock};
 use crate::site::{Site, Work};
 use crate::units::Vpn;
 
-/// Tables that are claimed together at most: 128 MiB.
+/// The largest number of tables that are claimed together: 128 MiB.
 const SHARE_MAX: u64 = 64;
 
-/// Who ended an address space.
+/// The walker that ends an address space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exited {
-    /// Its last user: it is empty.
+    /// The last user has ended it: the space is empty.
     Finished,
-    /// Helpers who are still at it, the last of whom does the rest.
+    /// Helpers are still at work, and the last of them will end it.
     LeftToHelpers,
 }
 
 impl<M: Machine> AddressSpace<M> {
-    /// Empties it for good. Nobody uses it any more: no call to map, unmap or fault is under way or
-    /// follows; helpers may come at any time.
+    /// Empties the address space for good. No process may use it any more: no call to map, unmap or
+    /// fault may be under way or follow. Helpers may come at any time.
     ///
     /// # Errors
-    /// [`ExitError::Ended`] if it was called before; nothing has changed.
+    /// [`ExitError::Ended`] if this was called before; nothing has changed.
     pub fn exit(&self, memory: Memory<'_, M>) -> Result<Exited, ExitError> {
         let machine = memory.machine;
         if !self.raise(machine, Flag::Exiting) {
@@ -83,7 +83,7 @@ impl<M: Machine> AddressSpace<M> {
         gather.finish();
     }
 
-    /// Empties table after table from the lowest on, as far as nobody else has.
+    /// Empties table after table from the lowest on, as far as no other walker has claimed them.
     fn empty_upwards(&self, memory: Memory<'_, M>) -> Left {
         let machine = memory.machine;
         let mut walker = self.frontier.join_last_user(machine);
@@ -101,7 +101,7 @@ impl<M: Machine> AddressSpace<M> {
         self.frontier.leave(machine)
     }
 
-    /// What one of those at work should do next.
+    /// Claims the tables that `walker` empties next.
     pub(super) fn claim(&self, machine: &M, walker: &mut Walker) -> Option<Claim> {
         let end = walker.end();
         let beyond = |table| match end {
@@ -112,9 +112,9 @@ impl<M: Machine> AddressSpace<M> {
         self.frontier.claim(machine, walker, share, beyond)
     }
 
-    /// What else is to be done with a claim: mappings that begin there are forgotten, if the last
-    /// user has come. And pages go back early when not much is left, so that nobody has many of them
-    /// when all is claimed.
+    /// Does the rest of the work on a claim. If the last user has come, forgets the mappings that
+    /// begin in the claimed tables. Gives pages back early when few tables are left, so that no
+    /// walker holds many pages when all tables are claimed.
     pub(super) fn conclude_claim(&self, gather: &mut Gather<'_, M>, claim: &Claim, share: u64) {
         let machine = gather.memory().machine;
         if claim.exiting {
@@ -125,8 +125,8 @@ impl<M: Machine> AddressSpace<M> {
         }
     }
 
-    /// Drops what the mappings have that begin in the tables of `range`. They stay in the tree, which
-    /// goes as a whole.
+    /// Drops the resources of the mappings that begin in the tables of `range`. The mappings stay
+    /// in the tree, which goes as a whole.
     fn forget_mappings(&self, machine: &M, range: &Range<u64>) {
         let (start, end) = (first_page(range.start), first_page(range.end));
         let mut cursor = Cursor::at(&self.tree, start);
@@ -160,8 +160,8 @@ impl<M: Machine> AddressSpace<M> {
         }
     }
 
-    /// Does what is left to be done once all tables were visited: whatever helpers had to leave, page
-    /// tables, mappings.
+    /// Finishes once all tables were visited: empties the tables that helpers had to leave, and
+    /// gives back page tables and mappings.
     pub(super) fn finish(&self, memory: Memory<'_, M>, site: Site) {
         let machine = memory.machine;
         self.raise(machine, Flag::Skip);
@@ -169,7 +169,7 @@ impl<M: Machine> AddressSpace<M> {
             let mut gather = Gather::new(memory, self);
             self.free_tables(&mut gather, site);
             gather.finish();
-            // Of a frontier most was forgotten by those who claimed it.
+            // With a frontier, walkers have forgotten most mappings along with their claims.
             match memory.spaces.reaping() {
                 Reaping::MeetInTheMiddle => self
                     .frontier
@@ -185,7 +185,7 @@ impl<M: Machine> AddressSpace<M> {
         self.raise(machine, Flag::Ended);
     }
 
-    /// Gives every page table back, empty or emptied now.
+    /// Gives every page table back, and first empties those that are not empty yet.
     fn free_tables(&self, gather: &mut Gather<'_, M>, site: Site) {
         let machine = gather.memory().machine;
         machine.emit(Event::Begin(Phase::FreeTables));
@@ -211,8 +211,9 @@ impl<M: Machine> AddressSpace<M> {
     }
 }
 
-/// How many of `left` tables one of those `at_work` does next: a quarter of what each would get, as
-/// some tables take longer than others, and somebody may come to help.
+/// Returns how many of `left` tables a walker claims next while `at_work` walkers are at work: a
+/// quarter of an equal share, because some tables take longer than others and more helpers may
+/// come.
 fn share(left: u64, at_work: u64) -> u64 {
     (left / (4 * at_work.max(2))).clamp(1, SHARE_MAX)
 }

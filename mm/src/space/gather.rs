@@ -1,16 +1,18 @@
-//! Pages that were unmapped, on their way back (Linux: `mmu_gather`).
+//! Unmapped pages on their way back to their zones (Linux: `mmu_gather`).
 //!
-//! No page may go back to its zone while some CPU's translation still leads to it. So unmapped pages
-//! are gathered first; then the translations are flushed, once for all of them; then they go back. The
-//! more are gathered, the fewer flushes. Records of them are kept in the gather itself (8), then in
-//! batches that each take a page of memory (510 records; at most 19). If there is no page for a
-//! batch, or none may be added, those gathered so far have to go first.
+//! No page may go back to its zone while the translation of some CPU still leads to it. So unmapped
+//! pages are gathered first; then the translations are flushed, once for all of them; then the
+//! pages go back. The more pages are gathered, the fewer flushes are needed. The records of the
+//! pages are kept in the gather itself (8), then in batches that each take a page of memory (510
+//! records; at most 19 batches). If there is no page for a batch, or no batch may be added, the
+//! pages gathered so far have to go first.
 //!
-//! Batches need memory of the global allocator too, as no record can be written into a page here. It
-//! is asked for that in [`Gather::expect`] only, with no page table locked; without it the 8 records
-//! of the gather itself have to do.
+//! Batches need memory of the global allocator too, because this code cannot write records into a
+//! page. Only [`Gather::expect`] asks for that memory, with no page table locked. Without it, the 8
+//! records of the gather itself have to suffice.
 //!
-//! Locks: none is held while pages go back; `Lru`, `Pcp` and `Zone` are taken then, one after the other.
+//! Locks: none but `Mmap` is held while pages go back; `Lru`, `Pcp` and `Zone` are taken then, one
+//! after the other.
 
 use alloc::vec::Vec;
 
@@ -25,46 +27,48 @@ use crate::site::Work;
 use crate::units::{Order, Pages, Pfn};
 use crate::vmstat::counters::{NodeItem, ZoneItem};
 
-/// Records that need no batch (Linux: `MMU_GATHER_BUNDLE`).
+/// The number of records that need no batch (Linux: `MMU_GATHER_BUNDLE`).
 const BUNDLE: usize = 8;
-/// Records of a batch: a page of pointers, less two.
+/// The number of records of a batch: as many as a page has pointers, less two.
 const BATCH: usize = 510;
-/// Batches at most (Linux: 10,000 pages' worth, so that flushing does not take too long).
+/// The largest number of batches (Linux: 10,000 pages' worth, so that flushing does not take too
+/// long).
 const BATCHES_MAX: usize = 10_000 / BATCH;
-/// Pages whose lists and zones are looked up together (Linux: a folio batch).
+/// The number of pages whose lists and zones are looked up together (Linux: a folio batch).
 const TOGETHER: usize = 31;
 
-/// See the module.
+/// The gathered pages of one address space; the module's documentation describes it.
 pub(super) struct Gather<'m, M: Machine> {
     memory: Memory<'m, M>,
     space: &'m AddressSpace<M>,
-    /// Records, up to as many as fit, and one more: with a huge page its table comes at once.
+    /// The records while there is no batch. There is one more than `BUNDLE`, because a huge page
+    /// and its table are added together.
     bundle: [Gathered; BUNDLE + 1],
     /// All records, once there is a batch.
     batched: Vec<Gathered>,
-    /// How many records there are.
+    /// The number of records.
     len: usize,
-    /// Records that there is room for.
+    /// The number of records that there is room for.
     room: usize,
-    /// Pages that batches are in.
+    /// The pages that the batches take.
     batches: [Pfn; BATCHES_MAX],
-    /// How many there are.
+    /// The number of batches.
     batches_len: usize,
-    /// Whether translations may lead to what was unmapped.
+    /// Whether translations may still lead to pages that were unmapped.
     stale: bool,
 }
 
-/// What goes back.
+/// A record: one thing that goes back.
 #[derive(Clone, Copy)]
 enum Gathered {
-    /// A page, or a huge one.
+    /// A page, or a huge page.
     Page(Page, Order),
     /// The page of a page table.
     Table(Pfn),
 }
 
 impl<'m, M: Machine> Gather<'m, M> {
-    /// Nothing gathered of `space`.
+    /// Makes a gather of `space` with nothing gathered.
     pub(super) fn new(memory: Memory<'m, M>, space: &'m AddressSpace<M>) -> Self {
         Self {
             memory,
@@ -79,13 +83,13 @@ impl<'m, M: Machine> Gather<'m, M> {
         }
     }
 
-    /// Up to `more` pages are about to be added: asks the global allocator for room for their
-    /// records, so that nobody has to under a lock. With no lock held but `Mmap`. Without memory
-    /// they are flushed more often.
+    /// Prepares for up to `more` further pages: asks the global allocator for room for their
+    /// records, so that no caller has to ask under a page-table lock. Call with no lock held but
+    /// `Mmap`. Without memory the gather is flushed more often.
     #[inline]
     pub(super) fn expect(&mut self, more: u32) {
         let needed = self.len + more as usize;
-        // A batch is only begun if there is room for all of it.
+        // A batch is begun only if there is room for all of it.
         if needed >= BUNDLE && needed + BATCH >= self.batched.capacity() {
             self.expect_slow(needed);
         }
@@ -95,24 +99,26 @@ impl<'m, M: Machine> Gather<'m, M> {
     fn expect_slow(&mut self, needed: usize) {
         let batches = (needed + 1 - BUNDLE).div_ceil(BATCH).min(BATCHES_MAX);
         let more = (BUNDLE + batches * BATCH + 1).saturating_sub(self.batched.len());
-        // Without memory the room stays what it is.
+        // If there is no memory, the room stays as it is.
         let _kept = self.batched.try_reserve(more);
     }
 
-    /// Adds a page that was just unmapped. Whether there is room for more; if not, it has to be
-    /// flushed first.
+    /// Adds a page that was just unmapped. Returns whether there is room for more; if not, the
+    /// caller has to flush first.
     #[must_use]
     pub(super) fn add(&mut self, page: Page, order: Order) -> bool {
         self.push(Gathered::Page(page, order))
     }
 
-    /// The same for the page of a page table.
+    /// Adds the page of a page table. Returns whether there is room for more, as [`Gather::add`]
+    /// does.
     #[must_use]
     pub(super) fn add_table(&mut self, pfn: Pfn) -> bool {
         self.push(Gathered::Table(pfn))
     }
 
-    /// The same, and flushes if there is no room for more. With no lock held.
+    /// Adds the page of a page table, and flushes if there is no room for more. Call with no lock
+    /// held but `Mmap`.
     pub(super) fn add_table_flushing(&mut self, pfn: Pfn) {
         self.expect(1);
         if !self.add_table(pfn) {
@@ -139,18 +145,18 @@ impl<'m, M: Machine> Gather<'m, M> {
         }
     }
 
-    /// What it was made with.
+    /// Returns the memory that the gather was made with.
     pub(super) fn memory(&self) -> Memory<'m, M> {
         self.memory
     }
 
-    /// Something was unmapped that does not go anywhere.
+    /// Notes that a page was unmapped that does not go back to a zone.
     pub(super) fn note_stale(&mut self) {
         self.stale = true;
     }
 
-    /// Takes one more batch, if there is memory. Under the lock of a page table: nothing is asked of
-    /// the global allocator.
+    /// Adds one more batch, if there is memory. The caller may hold the lock of a page table, so
+    /// this does not ask the global allocator.
     #[cold]
     fn has_grown(&mut self) -> bool {
         if self.batches_len == BATCHES_MAX || self.batched.capacity() <= self.room + BATCH {
@@ -186,7 +192,7 @@ impl<'m, M: Machine> Gather<'m, M> {
         self.stale = false;
     }
 
-    /// Flushes, then lets everything go that was gathered (Linux: `tlb_flush_mmu`).
+    /// Flushes translations, then gives back everything that was gathered (Linux: `tlb_flush_mmu`).
     pub(super) fn flush(&mut self) {
         self.flush_translations();
         if self.len == 0 {
@@ -202,14 +208,14 @@ impl<'m, M: Machine> Gather<'m, M> {
         machine.emit(Event::End(Phase::FreePages));
     }
 
-    /// The same if at least so many were gathered.
+    /// Flushes as [`Gather::flush`] does, if at least `many` records were gathered.
     pub(super) fn flush_above(&mut self, many: u64) {
         if self.len as u64 >= many {
             self.flush();
         }
     }
 
-    /// Lets everything go, batches too (Linux: `tlb_finish_mmu`).
+    /// Flushes, and gives back the batches too (Linux: `tlb_finish_mmu`).
     pub(super) fn finish(mut self) {
         self.flush();
         for batch in self.batches[..self.batches_len].chunks(TOGETHER) {
@@ -217,7 +223,7 @@ impl<'m, M: Machine> Gather<'m, M> {
         }
     }
 
-    /// Lets a run of pages go.
+    /// Gives back a run of at most [`TOGETHER`] records.
     fn give_back(&self, run: &[Gathered]) {
         let Memory {
             machine,
@@ -265,7 +271,7 @@ impl<'m, M: Machine> Gather<'m, M> {
         self.memory.give_back(own);
     }
 
-    /// The huge pages of a run.
+    /// Gives back the huge pages of a run.
     fn give_back_huge(&self, run: &[Gathered]) {
         let Memory {
             machine, manager, ..
@@ -296,7 +302,7 @@ impl<'m, M: Machine> Gather<'m, M> {
     }
 }
 
-/// Frames that go together.
+/// Frames that go back together.
 struct Run {
     pfns: [Pfn; TOGETHER],
     len: usize,
@@ -320,7 +326,7 @@ impl Run {
     }
 }
 
-/// A count of pages as a difference.
+/// Returns a number of pages as a signed difference.
 pub(super) fn signed(pages: u64) -> i64 {
     i64::try_from(pages).unwrap_or(i64::MAX)
 }

@@ -1,8 +1,8 @@
-//! Which pages of an object exist: page frames by index, in a tree of fan-out 64 that is as high as its
-//! largest index needs (Linux: an `xarray`).
+//! The index of an object's pages: page frames by their index in the object, in a tree of fan-out
+//! 64 that is as high as its largest index needs (Linux: an `xarray`).
 //!
-//! Nodes are made with no lock held, as [`Spares`], and put in under it: so nothing here asks for
-//! memory where somebody waits.
+//! Nodes are made with no lock held, as [`Spares`], and put in under the object's lock. So this
+//! code never allocates while other CPUs wait for that lock.
 
 use alloc::vec::Vec;
 use core::mem;
@@ -13,30 +13,31 @@ use crate::units::Pfn;
 const FAN_BITS: u32 = 6;
 const FAN: usize = 1 << FAN_BITS;
 const FAN_MASK: u64 = FAN as u64 - 1;
-/// No frame.
+/// The value of a place without a frame.
 const NONE: u32 = u32::MAX;
 
-/// See the file's header.
+/// Page frames by index; the file's header describes the tree.
 #[derive(Debug, Default)]
 pub(super) struct Index {
     root: Option<Node>,
-    /// Bits of the index below the root's own.
+    /// The number of bits of the index below those that select a place in the root.
     shift: u32,
     len: u64,
 }
 
-/// A node, of 64 places.
+/// A node with 64 places.
 #[derive(Debug)]
 enum Node {
     Inner(Vec<Option<Self>>),
     Last(Vec<u32>),
 }
 
-/// Nodes that an insertion takes, or that were made for one.
+/// Nodes made for an insertion, which takes them from here.
 #[derive(Debug, Default)]
 pub(super) struct Spares(Vec<Node>);
 
-/// How many nodes are missing: inner ones, and whether that for the frame itself is.
+/// The nodes that are missing for an insertion: the number of inner ones, and whether the last one,
+/// for the frame itself, is missing too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Missing {
     inner: u32,
@@ -44,7 +45,7 @@ pub(super) struct Missing {
 }
 
 impl Spares {
-    /// What is `missing`. With no lock held.
+    /// Makes the `missing` nodes. Call with no lock held.
     pub(super) fn new(missing: Missing) -> Result<Self, NoMemory> {
         let mut nodes = Vec::new();
         let count = missing.inner as usize + usize::from(missing.last);
@@ -64,13 +65,14 @@ impl Spares {
         Ok(Self(nodes))
     }
 
-    /// Whether these are enough.
+    /// Returns whether there are enough nodes for `missing`.
     fn serve(&self, missing: Missing) -> bool {
         let last = matches!(self.0.first(), Some(Node::Last(_)));
         (last || !missing.last) && self.0.len() - usize::from(last) >= missing.inner as usize
     }
 
-    /// The next for a place with `shift` bits below its own: inner ones first.
+    /// Takes the node for a place with `shift` bits of the index below its own; inner nodes go
+    /// first.
     fn take(&mut self, shift: u32) -> Node {
         let node = if shift == 0 {
             self.0.drain(..1).next()
@@ -82,12 +84,12 @@ impl Spares {
 }
 
 impl Index {
-    /// Frames there are.
+    /// Returns the number of frames.
     pub(super) fn len(&self) -> u64 {
         self.len
     }
 
-    /// The frame at `index`.
+    /// Returns the frame at `index`.
     pub(super) fn get(&self, index: u64) -> Option<Pfn> {
         let mut node = self.root.as_ref().filter(|_| reaches(self.shift, index))?;
         let mut shift = self.shift;
@@ -103,7 +105,7 @@ impl Index {
         }
     }
 
-    /// The nodes that are missing to put a frame at `index`.
+    /// Returns the nodes that are missing to put a frame at `index`.
     pub(super) fn missing(&self, index: u64) -> Missing {
         let Some(root) = &self.root else {
             return Missing {
@@ -111,7 +113,8 @@ impl Index {
                 last: true,
             };
         };
-        // Above the root, and down from the new one.
+        // Some nodes are missing above the present root, and the others on the way down from the
+        // new root.
         let raised = height(index).saturating_sub(self.shift) / FAN_BITS;
         if raised > 0 {
             return Missing {
@@ -138,9 +141,10 @@ impl Index {
         }
     }
 
-    /// Puts `frame` at `index`, unless one is there; which one is there now.
+    /// Puts `frame` at `index`, unless there is a frame already. Returns the frame that is there
+    /// now.
     ///
-    /// Fails with what is missing if `spares` are too few; nothing has changed then.
+    /// Returns the missing nodes as an error if `spares` are too few; nothing has changed then.
     pub(super) fn insert(
         &mut self,
         index: u64,
@@ -188,7 +192,7 @@ impl Index {
         }
     }
 
-    /// Takes everything out.
+    /// Takes all frames out and leaves an empty index.
     pub(super) fn take(&mut self) -> Self {
         mem::take(self)
     }
@@ -204,7 +208,7 @@ impl Index {
 impl Node {
     fn for_each(&self, f: &mut impl FnMut(Pfn)) {
         match self {
-            // Ends: eleven levels at most.
+            // The recursion ends: there are at most eleven levels.
             Self::Inner(below) => below.iter().flatten().for_each(|node| node.for_each(f)),
             Self::Last(frames) => {
                 let frames = frames.iter().filter(|&&frame| frame != NONE);
@@ -214,12 +218,12 @@ impl Node {
     }
 }
 
-/// The place of `index` in a node with `shift` bits below its own.
+/// Returns the place of `index` in a node with `shift` bits of the index below its own.
 const fn place(index: u64, shift: u32) -> usize {
     (index >> shift & FAN_MASK) as usize
 }
 
-/// Bits below the root's own that a tree with `index` needs.
+/// Returns the number of bits below the root's own that a tree with `index` needs.
 const fn height(index: u64) -> u32 {
     let bits = u64::BITS - index.leading_zeros();
     if bits == 0 {
@@ -229,7 +233,7 @@ const fn height(index: u64) -> u32 {
     }
 }
 
-/// Whether `index` is in a tree whose root has `shift` bits below its own.
+/// Returns whether a tree whose root has `shift` bits below its own can hold `index`.
 const fn reaches(shift: u32, index: u64) -> bool {
     height(index) <= shift
 }
@@ -243,7 +247,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// A map a child could write, and the same again.
+        /// Compares the index with a plain map, in random order and with repeated indexes.
         #[test]
         fn it_is_a_map(bits in prop::collection::vec((0..64_u32, any::<u64>(), 0..1000_u32), 0..60)) {
             let (mut map, mut index) = (BTreeMap::new(), Index::default());

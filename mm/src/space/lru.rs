@@ -1,19 +1,19 @@
-//! The lists by which used pages are aged, reduced to what exit contends on: how many pages are on
-//! those of each node, and their lock (Linux: `lruvec`).
+//! The lists by which used pages are aged, reduced to what exiting processes contend for: how many
+//! pages are on the lists of each node, and the lock of those lists (Linux: `lruvec`).
 //!
 //! ```text
 //! add ──> this CPU's batch ──(31)──> the node's lists ──> remove, up to 31 in a hold
 //! ```
 //!
-//! Which pages are on a list is not recorded: nobody ages them here. A page may be removed while it
-//! is still counted in a batch, as the sum is what must be right: then the lists count fewer than
-//! none until that batch is moved.
+//! These lists do not record which pages are on them, because no code here ages pages. A page may
+//! be removed while a batch still counts it, since only the sum has to be right: until that batch
+//! is moved, the lists then count too few, perhaps fewer than none.
 //!
-//! Invariant: the lists and the batches together count what was added and not removed, when nothing
-//! is under way.
+//! Invariant: when nothing is under way, the lists and the batches together count the pages that
+//! were added and not removed.
 //!
-//! Locks: the one of a node, alone. Batches are words that are taken in one step, so whoever moves
-//! them, nothing is counted twice or lost.
+//! Locks: the lock of a node, alone. A batch is a word that is taken in one step, so whichever CPU
+//! moves it, no page is counted twice or lost.
 
 use alloc::boxed::Box;
 use core::fmt;
@@ -21,27 +21,27 @@ use core::fmt;
 use crate::machine::{LocalWord, Lock, Machine};
 use crate::page::PageAllocator;
 use crate::site::{LockClass, Site, Work};
-use crate::units::{CpuId, NodeId, Pfn};
+use crate::units::{CpuId, NodeId, Pfn, count_of};
 
-/// Pages that join or leave the lists in one hold (Linux: folio batch).
+/// The number of pages that join or leave the lists in one hold (Linux: folio batch).
 const BATCH: u32 = 31;
 
-/// Used pages of every node.
+/// The number of used pages of every node.
 pub struct Lru<M: Machine> {
-    /// For each node, pages on its lists.
+    /// For each node, the number of pages on its lists.
     nodes: Box<[M::Lock<i64>]>,
-    /// For each CPU, what it has not moved yet.
+    /// For each CPU, the pages that it has not moved to the lists yet.
     batches: Box<[Batch<M>]>,
 }
 
-/// One CPU's fresh pages of each node, away from those of its neighbours (Linux: `cpu_fbatches`).
-/// Linux has one batch for all nodes and moves it when it holds 31 pages of any.
+/// One CPU's fresh pages of each node, in cache lines that no neighbour uses (Linux:
+/// `cpu_fbatches`). Linux has one batch for all nodes and moves it when it holds 31 pages of any.
 #[repr(align(128))]
 struct Batch<M: Machine>(Box<[M::LocalWord]>);
 
 impl<M: Machine> Lru<M> {
-    /// Lists without pages, for every node of the machine's CPUs. Memory of any further node is on
-    /// the lists of the last one.
+    /// Makes lists without pages for every node that has CPUs of the machine. Memory of any further
+    /// node is on the lists of the last one.
     #[must_use]
     pub fn new(machine: &M) -> Self {
         let topology = machine.topology();
@@ -58,8 +58,9 @@ impl<M: Machine> Lru<M> {
         }
     }
 
-    /// A page is used from now on (Linux: `folio_add_lru`). It joins this CPU's batch, which goes to
-    /// the lists when it has 31 pages of a node. Nothing happens for a frame in no zone.
+    /// Notes that a page is used from now on (Linux: `folio_add_lru`). The page joins this CPU's
+    /// batch, which goes to the lists when it has 31 pages of a node. A frame in no zone is
+    /// ignored.
     #[inline]
     pub fn add(&self, machine: &M, pages: &PageAllocator<M>, pfn: Pfn) {
         let Some(node) = pages.node_of(pfn) else {
@@ -72,17 +73,18 @@ impl<M: Machine> Lru<M> {
         }
     }
 
-    /// Pages are not used any more (Linux: the lists' part of `folios_put_refs`): for runs of pages
-    /// of one node, one hold of its lock for each 31 of them. Frames in no zone are passed over.
+    /// Notes that pages are no longer used (Linux: the lists' part of `folios_put_refs`). Takes the
+    /// lock of a node once for each run of up to 31 pages of that node. Frames in no zone are
+    /// passed over.
     pub fn remove(&self, machine: &M, pages: &PageAllocator<M>, pfns: &[Pfn]) {
         let mut rest = pfns;
         while let Some(&first) = rest.first() {
             let node = pages.node_of(first);
             let same = |pfn: &&Pfn| pages.node_of(**pfn) == node;
-            // At least the first; so this ends.
+            // A run has at least the first page, so the loop ends.
             let run = rest.iter().take(BATCH as usize).take_while(same).count();
             if let Some(node) = node {
-                self.remove_run(machine, node, u32::try_from(run).unwrap_or(BATCH));
+                self.remove_run(machine, node, count_of(run));
             }
             rest = &rest[run..];
         }
@@ -101,7 +103,8 @@ impl<M: Machine> Lru<M> {
         (0..self.nodes.len()).for_each(|node| self.move_batch(machine, batch, node));
     }
 
-    /// Pages in use, on lists and in batches. Exact when nothing is under way.
+    /// Returns the number of pages in use, on lists and in batches. Exact when nothing is under
+    /// way.
     pub fn total(&self, machine: &M) -> i64 {
         let listed = |node: &M::Lock<i64>| node.with(machine, Site::Control, |listed| *listed);
         let listed: i64 = self.nodes.iter().map(listed).sum();
@@ -109,15 +112,16 @@ impl<M: Machine> Lru<M> {
         listed + words.map(|word| word.read(machine)).sum::<i64>()
     }
 
-    /// Which lists pages of `node` are on.
+    /// Returns the index of the lists for pages of `node`.
     #[inline]
     fn place(&self, node: NodeId) -> usize {
         node.index().min(self.nodes.len() - 1)
     }
 
-    /// Moves a CPU's pages of one node, if it has any.
+    /// Moves a CPU's pages of one node to the lists, if it has any.
     fn move_batch(&self, machine: &M, batch: &Batch<M>, node: usize) {
-        // One step: a CPU that was stale when it was asked for finds what is left, and no more.
+        // The take is one step: a task that has migrated since it asked for its CPU takes what is
+        // left in that CPU's batch, and no more.
         let fresh = batch.0[node].take(machine);
         if fresh != 0 {
             self.nodes[node].with(machine, Site::LruAdd, |listed| *listed += fresh);

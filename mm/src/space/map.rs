@@ -2,8 +2,8 @@
 //!
 //! Adding holds the lock of the mappings alone. Removing takes the mappings out of the tree alone,
 //! then lets readers in, and empties page tables as one of them. A fault that has looked at the
-//! tree before looks again under the lock of its page table, so it either comes before the
-//! emptying, which then finds its page, or it finds the mapping gone.
+//! tree before that looks again under the lock of its page table. So the fault either comes before
+//! the emptying, which then finds its page, or it finds the mapping gone.
 //!
 //! Locks: `Mmap`, then those of `zap`.
 
@@ -21,39 +21,40 @@ use crate::machine::{Field, Machine, RwLock};
 use crate::site::{Site, Work};
 use crate::units::{Pfn, Vpn};
 
-/// What is to be mapped, and where.
+/// A mapping to be made: its place, its length and its backing.
 #[derive(Debug)]
 pub struct MapRequest<M: Machine> {
-    /// Where.
+    /// The place of the mapping.
     pub place: Place,
-    /// How many pages, at least 1.
+    /// The number of pages, at least 1.
     pub pages: u64,
-    /// What.
+    /// The memory that it maps.
     pub backing: Backing<M>,
 }
 
-/// Where a mapping is put.
+/// The place of a new mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// In the lowest gap that is large enough (Linux: bottom-up).
     Lowest,
-    /// In the highest one (Linux: top-down, the usual way).
+    /// In the highest gap that is large enough (Linux: top-down, the usual way).
     Highest,
-    /// Here, if nothing is mapped there (Linux: `MAP_FIXED_NOREPLACE`).
+    /// At this page, if nothing is mapped there (Linux: `MAP_FIXED_NOREPLACE`).
     Fixed(Vpn),
-    /// Here, in place of whatever is mapped there (Linux: `MAP_FIXED`).
+    /// At this page, in place of the mappings there (Linux: `MAP_FIXED`).
     Replace(Vpn),
 }
 
-/// Pages of a huge page.
+/// The number of pages of a huge page.
 const HUGE: u64 = ENTRIES as u64;
 
-/// The lowest page that a gap is looked for at (Linux: `vm.mmap_min_addr`, 64 KiB).
+/// The lowest page at which [`Place::Lowest`] and [`Place::Highest`] may put a mapping (Linux:
+/// `vm.mmap_min_addr`, 64 KiB).
 const LOWEST: Vpn = Vpn(16);
 
 impl<M: Machine> AddressSpace<M> {
-    /// Maps something; nothing is resident yet. Anonymous memory next to its like becomes one
-    /// mapping with it.
+    /// Adds a mapping; none of its pages is resident yet. Anonymous memory is joined with adjacent
+    /// mappings of its kind into one.
     ///
     /// # Errors
     /// [`MapError`]; nothing has changed.
@@ -68,10 +69,11 @@ impl<M: Machine> AddressSpace<M> {
             .unwrap_or(Err(MapError::Killed))
     }
 
-    /// Unmaps whatever is mapped in the `pages` pages from `start` on, and gives its pages back.
+    /// Unmaps everything that is mapped in the `pages` pages from `start` on, and gives its pages
+    /// back.
     ///
     /// # Errors
-    /// [`MapError`]; nothing has changed. That nothing is mapped there is no error.
+    /// [`MapError`]; nothing has changed. A range without mappings is no error.
     pub fn unmap(&self, memory: Memory<'_, M>, start: Vpn, pages: u64) -> Result<(), MapError> {
         let range = range(start, pages)?;
         let machine = memory.machine;
@@ -122,7 +124,7 @@ impl<M: Machine> AddressSpace<M> {
         added
     }
 
-    /// Puts `new` where other mappings may be, which go with their pages.
+    /// Puts `new` in place of other mappings, if there are any, and gives their pages back.
     fn replace(
         &self,
         memory: Memory<'_, M>,
@@ -133,7 +135,8 @@ impl<M: Machine> AddressSpace<M> {
         let removal = self.removal(memory, mappings, &pages)?;
         self.check_room(mappings, removal.more + 1)?;
         let editor = &mut mappings.editor;
-        // What is touched meanwhile would go with the pages of others: see `fault::version`.
+        // A page that was touched meanwhile would be emptied with the pages of the old mappings:
+        // see `fault::version`.
         self.replacing.set(1);
         let stored = self.tree.store(memory.machine, editor, new, |_| {});
         if stored.is_ok() {
@@ -148,7 +151,7 @@ impl<M: Machine> AddressSpace<M> {
     fn place(&self, mappings: &Mappings<M>, request: &MapRequest<M>) -> Result<Vpn, MapError> {
         let (tree, editor) = (&self.tree, &mappings.editor);
         let align = request.align();
-        // With room to move to an aligned page.
+        // Look for a gap with room to move the start up to an aligned page.
         let pages = request.pages + align - 1;
         let no_room = MapError::NoRoom(request.pages);
         match request.place {
@@ -166,7 +169,7 @@ impl<M: Machine> AddressSpace<M> {
         }
     }
 
-    /// Adds `new`, as a part of its neighbours if they are its like and have no source.
+    /// Adds `new`. Joins it with those of its neighbours that are of its kind and have no source.
     fn join_or_insert(
         &self,
         machine: &M,
@@ -200,7 +203,7 @@ impl<M: Machine> AddressSpace<M> {
         Ok(joined)
     }
 
-    /// Takes what is mapped in `pages` out of the tree.
+    /// Takes the mappings in `pages` out of the tree.
     fn take_out(
         &self,
         memory: Memory<'_, M>,
@@ -219,7 +222,7 @@ impl<M: Machine> AddressSpace<M> {
         Ok(())
     }
 
-    /// Whether there may be so many more mappings.
+    /// Checks that there may be `more` more mappings.
     fn check_room(&self, mappings: &Mappings<M>, more: i32) -> Result<(), MapError> {
         let max = self.mappings_max;
         if mappings.editor.mappings().saturating_add_signed(more) <= max {
@@ -228,7 +231,8 @@ impl<M: Machine> AddressSpace<M> {
         Err(MapError::TooMany(max as usize))
     }
 
-    /// What removing `pages` will do to mappings and sources. Nothing has changed yet.
+    /// Returns the effect that removing `pages` will have on mappings and sources. Changes nothing
+    /// yet.
     fn removal(
         &self,
         memory: Memory<'_, M>,
@@ -260,7 +264,7 @@ impl<M: Machine> AddressSpace<M> {
     }
 
     /// Empties the page tables of `pages`, which are no longer mapped, and gives back tables that
-    /// nobody else needs.
+    /// no mapping needs.
     fn empty(&self, memory: Memory<'_, M>, pages: &Range<Vpn>) {
         let machine = memory.machine;
         self.table.catch_up(machine);
@@ -290,11 +294,11 @@ impl<M: Machine> AddressSpace<M> {
     }
 }
 
-/// What removing mappings, or parts of them, comes to.
+/// The effect of removing mappings, or parts of them.
 struct Removal {
-    /// Mappings with a source, and how many more or fewer each becomes.
+    /// The mappings with a source, and by how many pieces each changes.
     pieces: Vec<(Vma, i32)>,
-    /// How many more mappings there are then, below 0 if fewer.
+    /// By how much the number of mappings grows; below 0 if it shrinks.
     more: i32,
 }
 
@@ -307,7 +311,7 @@ impl Removal {
 }
 
 impl<M: Machine> MapRequest<M> {
-    /// What its address has to be a multiple of, in pages.
+    /// Returns the alignment that the mapping needs, in pages.
     fn align(&self) -> u64 {
         match self.backing {
             Backing::Reserved => HUGE,
@@ -315,7 +319,7 @@ impl<M: Machine> MapRequest<M> {
         }
     }
 
-    /// What can be told without looking at the address space.
+    /// Checks the parts of the request that can be judged without looking at the address space.
     fn check(&self) -> Result<(), MapError> {
         if let Place::Fixed(start) | Place::Replace(start) = self.place {
             range(start, self.pages)?;
@@ -351,7 +355,7 @@ impl<M: Machine> MapRequest<M> {
     }
 }
 
-/// Huge pages of their own kind are not cut.
+/// Checks that removing `pages` cuts no huge page of a reserved mapping.
 fn check_pieces(vma: &Vma, pages: &Range<Vpn>) -> Result<(), MapError> {
     if super::MappingKind::of(vma) != super::MappingKind::Reserved {
         return Ok(());
@@ -365,7 +369,7 @@ fn check_pieces(vma: &Vma, pages: &Range<Vpn>) -> Result<(), MapError> {
     Ok(())
 }
 
-/// The `pages` pages from `start` on, if they are addresses.
+/// Returns the `pages` pages from `start` on, if they end within the address space.
 fn range(start: Vpn, pages: u64) -> Result<Range<Vpn>, MapError> {
     if pages == 0 {
         return Err(MapError::Empty);

@@ -1,4 +1,4 @@
-//! What a mapping maps, and how the tree of mappings knows it.
+//! The backing of a mapping, and its encoding in the tree of mappings.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -9,49 +9,49 @@ use super::vma_tree::{Editor, Vma};
 use crate::machine::Machine;
 use crate::units::{Pfn, Vpn};
 
-/// What a mapping maps.
+/// The memory that a mapping maps.
 #[derive(Debug)]
 pub enum Backing<M: Machine> {
-    /// Fresh memory of its own (Linux: `MAP_ANONYMOUS | MAP_PRIVATE`).
+    /// Fresh memory of the address space's own (Linux: `MAP_ANONYMOUS | MAP_PRIVATE`).
     Anonymous {
         /// Whether huge pages may be used (Linux: `MADV_HUGEPAGE`).
         huge: bool,
     },
-    /// A file, seen until it is written to; then a copy of its own (Linux: `MAP_PRIVATE`).
+    /// A file. A page that is written to is replaced by a private copy (Linux: `MAP_PRIVATE`).
     PrivateFile {
         /// The file.
         file: Arc<Object<M>>,
-        /// Its page that the mapping begins with.
+        /// The index in the file of the page that the mapping begins with.
         offset: u64,
     },
-    /// Memory or a file that others share (Linux: `MAP_SHARED`).
+    /// Memory or a file that other address spaces may share (Linux: `MAP_SHARED`).
     Shared {
-        /// The pages that are shared.
+        /// The object that owns the shared pages.
         object: Arc<Object<M>>,
-        /// The page that the mapping begins with.
+        /// The index in the object of the page that the mapping begins with.
         offset: u64,
     },
     /// Huge pages that are not swapped, aged or counted as resident (Linux: `MAP_HUGETLB`).
     Reserved,
-    /// Frames that nobody manages: a device (Linux: `VM_PFNMAP`).
+    /// Frames that no zone manages, such as those of a device (Linux: `VM_PFNMAP`).
     Frames {
         /// The frame that the mapping begins with.
         first: Pfn,
     },
 }
 
-/// What the pages of a mapping are, without what they come from.
+/// The kind of a mapping's pages, without their source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MappingKind {
-    /// Fresh memory of its own.
+    /// Fresh memory of the address space's own.
     Anonymous,
-    /// A file, or copies of its pages.
+    /// Pages of a file, or private copies of them.
     PrivateFile,
-    /// Shared with others.
+    /// Pages that other address spaces may share.
     Shared,
-    /// Huge pages of their own kind.
+    /// Huge pages of a reserved kind, see [`Backing::Reserved`].
     Reserved,
-    /// Frames that nobody manages.
+    /// Frames that no zone manages.
     Frames,
 }
 
@@ -64,7 +64,7 @@ impl MappingKind {
         Self::Frames,
     ];
 
-    /// What `vma`, of an address space's tree, is.
+    /// Returns the kind of `vma`, a mapping of an address space's tree.
     #[must_use]
     pub const fn of(vma: &Vma) -> Self {
         let kind = (vma.id & KIND_MASK) as usize;
@@ -75,52 +75,53 @@ impl MappingKind {
         }
     }
 
-    /// Whether it may be emptied while its owner still runs: nobody but a process that is to die
-    /// can miss it (Linux: the rule of `__oom_reap_task_mm`).
+    /// Returns whether the mapping may be emptied while its owner still runs: only a process that
+    /// is to die can miss its pages (Linux: the rule of `__oom_reap_task_mm`).
     #[must_use]
     pub const fn is_reapable(self) -> bool {
         matches!(self, Self::Anonymous | Self::PrivateFile)
     }
 }
 
-// An id of the tree: what kind, whether huge pages may be used, and where it comes from, if anywhere.
+// The id of a mapping in the tree: its kind, whether huge pages may be used, and the number of its
+// source plus one, or 0 if it has none.
 const KIND_MASK: u32 = 7;
 const HUGE: u32 = 8;
 const SOURCE_SHIFT: u32 = 4;
-/// Sources at most.
+/// The largest number of sources.
 const SOURCES_MAX: usize = (Vma::ID_MAX >> SOURCE_SHIFT) as usize;
 
-/// Whether huge pages may be used in `vma`.
+/// Returns whether huge pages may be used in `vma`.
 pub(super) const fn allows_huge(vma: &Vma) -> bool {
     vma.id & HUGE != 0
 }
 
-/// The number of the source of `vma`, if it has one.
+/// Returns the number of the source of `vma`, if it has one.
 fn source_of(vma: &Vma) -> Option<usize> {
     (vma.id >> SOURCE_SHIFT)
         .checked_sub(1)
         .map(|number| number as usize)
 }
 
-/// What the lock of an address space's mappings guards.
+/// The data that the lock of an address space's mappings guards.
 pub(super) struct Mappings<M: Machine> {
     pub(super) editor: Editor,
     sources: Vec<Option<Source<M>>>,
     free: Vec<u32>,
 }
 
-/// Where the pages of a mapping, or of its pieces, come from.
+/// The source of the pages of one mapping, or of the pieces it was cut into.
 pub(super) struct Source<M: Machine> {
-    /// Pages of this, or else frames.
+    /// The object that owns the pages, or `None` if the source is a range of frames.
     pub(super) object: Option<Arc<Object<M>>>,
-    /// What to add to a virtual page to get the page of the object, or the frame. Wraps.
+    /// The number to add to a virtual page to get the index in the object, or the frame. Wraps.
     base: u64,
-    /// Mappings it has become.
+    /// The number of mappings that have this source.
     pieces: u32,
 }
 
 impl<M: Machine> Source<M> {
-    /// The page of the object, or the frame, for a virtual page.
+    /// Returns the index in the object, or the frame, of a virtual page.
     pub(super) const fn index(&self, page: Vpn) -> u64 {
         page.0.wrapping_add(self.base)
     }
@@ -135,12 +136,12 @@ impl<M: Machine> Mappings<M> {
         }
     }
 
-    /// Where the pages of `vma` come from, if from anywhere.
+    /// Returns the source of the pages of `vma`, if it has one.
     pub(super) fn source(&self, vma: &Vma) -> Option<&Source<M>> {
         self.sources.get(source_of(vma)?)?.as_ref()
     }
 
-    /// The id of a mapping of `backing` from `start` on; its source is kept.
+    /// Returns the id for a mapping of `backing` from `start` on, and stores its source.
     pub(super) fn adopt(&mut self, backing: Backing<M>, start: Vpn) -> Result<u32, NoMemory> {
         let (kind, object, first) = match backing {
             Backing::Anonymous { huge } => {
@@ -170,13 +171,14 @@ impl<M: Machine> Mappings<M> {
             return Err(NoMemory);
         }
         self.sources.try_reserve(1).map_err(|_| NoMemory)?;
-        // So that forgetting needs no memory.
+        // Reserve room for every number now, so that dropping a source needs no memory.
         self.free.try_reserve(number + 1).map_err(|_| NoMemory)?;
         self.sources.push(Some(source));
         u32::try_from(number).map_err(|_| NoMemory)
     }
 
-    /// A mapping with the source of `vma` has become `pieces` more, or fewer.
+    /// Notes that a mapping with the source of `vma` has become `pieces` more mappings, or fewer if
+    /// `pieces` is negative. Drops the source with the last one.
     pub(super) fn count_pieces(&mut self, vma: &Vma, pieces: i32) {
         let Some(number) = source_of(vma) else { return };
         let Some(source) = &mut self.sources[number] else {
@@ -189,7 +191,7 @@ impl<M: Machine> Mappings<M> {
         }
     }
 
-    /// Forgets all sources.
+    /// Drops all sources.
     pub(super) fn clear(&mut self) {
         self.sources = Vec::new();
         self.free = Vec::new();

@@ -1,11 +1,11 @@
-//! What all address spaces of a machine share.
+//! The parts that all address spaces of a machine share.
 
 use alloc::boxed::Box;
 use core::fmt;
 
 use super::error::NoMemory;
 use super::lru::Lru;
-use super::reap::Reaping;
+use super::reaping::Reaping;
 use super::rss::Rss;
 use super::swap::SwapArea;
 use crate::counter::{Batch, Counting, InitError, Plan};
@@ -16,8 +16,9 @@ use crate::units::{Order, Pfn};
 use crate::vmstat::Manager;
 use crate::vmstat::counters::NodeItem;
 
-/// What all address spaces of a machine share, but for its memory: swap, the lists by which pages
-/// are aged, how resident pages are counted, and how a dying address space is emptied.
+/// The parts that all address spaces of a machine share, apart from its memory: swap, the lists by
+/// which pages are aged, the plan by which resident pages are counted, and the way in which a dying
+/// address space is emptied.
 pub struct Spaces<M: Machine> {
     pub(super) lru: Lru<M>,
     pub(super) swap: SwapArea<M>,
@@ -26,27 +27,29 @@ pub struct Spaces<M: Machine> {
     discard: Option<Box<dyn Discard<M>>>,
 }
 
-/// Hears of every page that no address space uses any more, right before it goes back to its zone:
-/// a balloon, free page reporting, memory that has to be overwritten (Linux: `arch_free_page`).
+/// A listener that hears of every page that no address space uses any more, right before the page
+/// goes back to its zone: a balloon, free page reporting, or code that overwrites memory (Linux:
+/// `arch_free_page`).
 pub trait Discard<M: Machine>: Send + Sync {
-    /// The `1 << order` pages of each of `pfns` are unused and not yet anybody else's. May be called
-    /// on any CPU, by several at once, with no lock held.
+    /// Says that the `1 << order` pages of each of `pfns` are unused and do not yet belong to
+    /// another owner. May be called on any CPU, by several CPUs at once. The caller may hold the
+    /// lock of an address space's mappings, and no other lock.
     fn discard(&self, machine: &M, pfns: &[Pfn], order: Order);
 }
 
-/// A machine, its memory, and what its address spaces share: what every operation on an address
-/// space is passed. Cheap to copy.
+/// A machine, its memory, and the parts that its address spaces share. Every operation on an
+/// address space is passed one. Cheap to copy.
 pub struct Memory<'m, M: Machine> {
     /// The machine.
     pub machine: &'m M,
-    /// Its memory.
+    /// The manager of its memory.
     pub manager: &'m Manager<M>,
-    /// What its address spaces share.
+    /// The parts that its address spaces share.
     pub spaces: &'m Spaces<M>,
 }
 
 impl<M: Machine> Spaces<M> {
-    /// As `design` says, with `swap` slots of swap.
+    /// Makes the shared parts as `design` says, with `swap` slots of swap.
     ///
     /// # Errors
     /// [`InitError`] if resident pages cannot be counted that way on this machine.
@@ -65,7 +68,7 @@ impl<M: Machine> Spaces<M> {
         Plan::new(machine, counting, Rss::<M>::WIDTH, Batch::RSS)
     }
 
-    /// The same, and `discard` hears of pages that go back.
+    /// Returns the shared parts with `discard` set, which hears of pages that go back.
     #[must_use]
     pub fn discarding(self, discard: impl Discard<M> + 'static) -> Self {
         Self {
@@ -74,30 +77,30 @@ impl<M: Machine> Spaces<M> {
         }
     }
 
-    /// How a dying address space is emptied.
+    /// Returns how a dying address space is emptied.
     #[must_use]
     pub fn reaping(&self) -> Reaping {
         self.reaping
     }
 
-    /// How resident pages are counted.
+    /// Returns the plan by which resident pages are counted.
     pub fn plan(&self) -> &Plan<M> {
         &self.plan
     }
 
-    /// Where pages go that are not used for long.
+    /// Returns the swap area, for pages that have no memory.
     pub fn swap(&self) -> &SwapArea<M> {
         &self.swap
     }
 
-    /// The lists by which used pages are aged.
+    /// Returns the lists by which used pages are aged.
     pub fn lru(&self) -> &Lru<M> {
         &self.lru
     }
 }
 
 impl<'m, M: Machine> Memory<'m, M> {
-    /// All three together.
+    /// Bundles a machine, its manager and the shared parts.
     #[must_use]
     pub fn new(machine: &'m M, manager: &'m Manager<M>, spaces: &'m Spaces<M>) -> Self {
         Self {
@@ -107,14 +110,14 @@ impl<'m, M: Machine> Memory<'m, M> {
         }
     }
 
-    /// A page for a page table.
+    /// Allocates a page for a page table.
     pub(super) fn table_page(&self, request: Request) -> Result<Pfn, AllocError> {
         let pfn = self.manager.pages().alloc(self.machine, request)?;
         self.count_tables(&[pfn], 1);
         Ok(pfn)
     }
 
-    /// Pages of page tables go back.
+    /// Gives pages of page tables back.
     pub(super) fn give_back_tables(&self, pfns: &[Pfn]) {
         self.count_tables(pfns, -1);
         self.give_back(pfns);
@@ -126,14 +129,14 @@ impl<'m, M: Machine> Memory<'m, M> {
             .count_each_on_nodes(self.machine, pfns, item, each);
     }
 
-    /// Single pages go back to their zones.
+    /// Gives single pages back to their zones.
     pub(super) fn give_back(&self, pfns: &[Pfn]) {
         self.discard(pfns, Order::ZERO);
         let freed = self.manager.pages().free_pages(self.machine, pfns);
         freed.expect("pages go back once, as they came");
     }
 
-    /// A block goes back to its zone.
+    /// Gives a block back to its zone.
     pub(super) fn give_back_block(&self, pfn: Pfn, order: Order) {
         self.discard(&[pfn], order);
         let freed = self.manager.pages().free(self.machine, pfn, order);

@@ -1,13 +1,14 @@
-//! Address spaces: mappings, page tables, resident pages, and how all of it ends.
+//! Address spaces: mappings, page tables, resident pages, and the end of an address space.
 //!
 //! ```text
 //! map ──> mapping ──fault──> page table entry ──unmap, exit, reap──> gather ──> zone
 //! ```
 //!
-//! `vma_tree`, `mapping`: what is mapped. `page_table`: where its pages are. `map`, `fault`, `swapping`:
-//! what a living process does. `zap`, `gather`: how pages leave. `exit`, `reap`, `frontier`: how a dying
-//! address space is emptied, by its last user and by those who help. `rss`, `usage`, `budget`: how many
-//! pages, what killing would give back, and how many at most. `object`, `swap`, `lru`, `memory`: what address spaces share.
+//! `vma_tree` and `mapping` say what is mapped, `page_table` where its pages are. `map`, `fault`
+//! and `swapping` are what a living process does. `zap` and `gather` take pages out. `exit`, `reap`
+//! and `frontier` empty a dying address space, by its last user and by helpers. `rss` and `usage`
+//! count pages, as resident and as what a kill would give back; `budget` limits them. `walk` looks at
+//! page tables. `object`, `swap`, `lru` and `memory` are what address spaces share.
 
 pub mod budget;
 mod error;
@@ -23,11 +24,13 @@ mod memory;
 pub mod object;
 mod page_table;
 pub mod reap;
+mod reaping;
 pub mod rss;
 pub mod swap;
 mod swapping;
 mod usage;
 pub mod vma_tree;
+mod walk;
 mod zap;
 
 use alloc::boxed::Box;
@@ -49,6 +52,7 @@ pub use self::memory::{Discard, Memory, Spaces};
 use self::page_table::{Entries, Entry, PageTable, SPACE_BITS, What};
 use self::rss::{BadRss, Rss};
 use self::vma_tree::{Vma, VmaTree};
+pub use self::walk::Walked;
 use crate::counter::InitError;
 use crate::machine::{Lock, Machine, RwLock, Word};
 use crate::site::{LockClass, Site};
@@ -57,13 +61,13 @@ use crate::units::{Pages, Pfn, Vpn};
 /// The memory of one process, or of several that share it (Linux: `mm_struct`).
 ///
 /// All operations take `&self`: any number of CPUs may map, fault and help to empty it at once.
-/// When nobody uses it any more it has to be ended, by [`AddressSpace::exit`], and then dropped by
-/// [`AddressSpace::destroy`].
+/// When no process uses it any more, the embedder must end it by [`AddressSpace::exit`] and then
+/// drop it by [`AddressSpace::destroy`].
 pub struct AddressSpace<M: Machine> {
     mappings: M::RwLock<Mappings<M>>,
     tree: VmaTree<M>,
     table: PageTable<M>,
-    /// Not 0 while a mapping takes the place of others whose pages are still there.
+    /// Not 0 while a mapping replaces others whose pages are still in the page tables.
     replacing: M::Field,
     rss: Rss<M>,
     flags: M::Word,
@@ -74,65 +78,70 @@ pub struct AddressSpace<M: Machine> {
     mappings_max: u32,
 }
 
-/// Hears of ranges whose pages are about to leave, because it holds translations of its own: a
-/// virtual machine, a device (Linux: `mmu_notifier`).
+/// A holder of translations of its own, such as a virtual machine or a device, which hears of
+/// ranges whose pages are about to leave (Linux: `mmu_notifier`).
 ///
-/// It hears of every way in which a page leaves: unmapped, reaped, moved to swap, replaced by a private
-/// copy, or given back when the address space ends. A page that is in memory is in the same frame as
-/// long as nothing was said of it. The lock of the mappings may be held as a reader during a call, page
-/// tables are not locked.
+/// It hears of every way in which a page leaves: the page is unmapped, reaped, moved to swap,
+/// replaced by a private copy, or given back when the address space ends. A page that is in memory
+/// stays in its frame until the holder hears of its range. During a call the caller may hold the
+/// lock of the mappings, as a reader or, where a mapping replaces others, as a writer. It holds no
+/// page-table lock.
 pub trait Notified<M: Machine>: Send + Sync {
-    /// Pages of `pages` are about to leave: no translation to any of them may be used until `end`.
+    /// Says that pages of `pages` are about to leave: the holder must use no translation to any of
+    /// them until `end`.
     ///
     /// # Errors
-    /// [`Refused`] if that cannot be done without waiting and `may_wait` is false.
+    /// [`Refused`] if the holder cannot do that without waiting and `may_wait` is false.
     fn start(&self, machine: &M, pages: &Range<Vpn>, may_wait: bool) -> Result<(), Refused>;
 
-    /// What was to leave of `pages` has left; a page may be in memory again, in another frame.
+    /// Says that the pages of `pages` that were to leave have left. A page may be in memory again,
+    /// in another frame.
     fn end(&self, machine: &M, pages: &Range<Vpn>);
 
-    /// The address space is about to be emptied for good: no translation to any of it may be used
-    /// from now on. Helpers may still tell of ranges, which there is nothing left to do for.
+    /// Says that the address space is about to be emptied for good: from now on the holder must use
+    /// no translation to any of it. Helpers may still call [`Notified::start`] and
+    /// [`Notified::end`] for ranges, about which the holder has nothing left to do.
     fn release(&self, machine: &M);
 }
 
-/// Whoever was told of a range would have to wait.
+/// The error of a [`Notified`] that would have to wait before it could give up a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refused;
 
-/// Something that is true of an address space from some moment on, for good.
+/// A fact about an address space that is true from some moment on, for good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Flag {
-    /// Whoever uses it was told to die; nobody waits for its sake (Linux: `SIGKILL` pending).
+    /// The processes that use the space were told to die, so their killable waits end (Linux:
+    /// `SIGKILL` pending).
     Killed,
-    /// Private pages may be gone: touching them is refused (Linux: `MMF_UNSTABLE`).
+    /// Private pages may be gone, so touching them is refused (Linux: `MMF_UNSTABLE`).
     Unstable,
-    /// Nothing is to be had here any more: not to be reaped or chosen again (Linux:
+    /// No more memory can be got from the space: it is not to be reaped or chosen again (Linux:
     /// `MMF_OOM_SKIP`).
     Skip,
-    /// It was handed to the reaper once (Linux: `MMF_OOM_REAP_QUEUED`).
+    /// The space was handed to the reaper once (Linux: `MMF_OOM_REAP_QUEUED`).
     ReapQueued,
-    /// Its owner was chosen by the OOM killer (Linux: `signal->oom_mm` is set).
+    /// The OOM killer chose the owner of the space (Linux: `signal->oom_mm` is set).
     Victim,
-    /// Its last user is leaving.
+    /// The last user of the space is leaving.
     Exiting,
-    /// It is empty.
+    /// The space is empty and has ended.
     Ended,
 }
 
-/// The most mappings an address space may have unless it says otherwise (Linux:
-/// `DEFAULT_MAX_MAP_COUNT`).
+/// The largest number of mappings of an address space, unless [`AddressSpace::with_mappings_max`]
+/// sets another (Linux: `DEFAULT_MAX_MAP_COUNT`).
 pub const MAPPINGS_MAX: u32 = 65_530;
 
 /// The end of an address space: 128 TiB.
 pub const END: Vpn = Vpn(1 << SPACE_BITS);
 
 impl<M: Machine> AddressSpace<M> {
-    /// Nothing mapped.
+    /// Makes an address space in which nothing is mapped.
     ///
     /// # Errors
-    /// [`InitError::OutOfMemory`].
+    /// [`InitError::OutOfMemory`] if there is no memory.
     pub fn new(memory: Memory<'_, M>) -> Result<Self, InitError> {
         let machine = memory.machine;
         let (tree, editor) = VmaTree::new(machine).map_err(|NoMemory| InitError::OutOfMemory)?;
@@ -152,21 +161,22 @@ impl<M: Machine> AddressSpace<M> {
         })
     }
 
-    /// The same with pages charged to `budget`. Before anything is mapped.
+    /// Returns the address space with its pages charged to `budget`. The caller does this before it
+    /// maps anything.
     #[must_use]
     pub fn limited(self, budget: Arc<Budget<M>>) -> Self {
         let budget = Some(budget);
         Self { budget, ..self }
     }
 
-    /// The same, and `notified` hears of ranges whose pages leave.
+    /// Returns the address space with `notified` added, which hears of ranges whose pages leave.
     #[must_use]
     pub fn notifying(mut self, notified: impl Notified<M> + 'static) -> Self {
         self.notified.push(Box::new(notified));
         self
     }
 
-    /// The same with room for `max` mappings (Linux: `vm.max_map_count`).
+    /// Returns the address space with room for `max` mappings (Linux: `vm.max_map_count`).
     #[must_use]
     pub fn with_mappings_max(self, max: u32) -> Self {
         let mappings_max = max;
@@ -176,30 +186,31 @@ impl<M: Machine> AddressSpace<M> {
         }
     }
 
-    /// Its resident pages.
+    /// Returns the counters of its resident pages.
     pub fn rss(&self) -> &Rss<M> {
         &self.rss
     }
 
-    /// What it may use, if that is limited.
+    /// Returns the budget that its pages are charged to, if there is one.
     pub fn budget(&self) -> Option<&Arc<Budget<M>>> {
         self.budget.as_ref()
     }
 
-    /// Its mappings, to look at without waiting.
+    /// Returns its mappings, for lookups that do not wait.
     pub fn mappings(&self) -> &VmaTree<M> {
         &self.tree
     }
 
-    /// Pages that its page tables take (Linux: `mm_pgtables_bytes` over the page size).
+    /// Returns the number of pages that its page tables take (Linux: `mm_pgtables_bytes` over the
+    /// page size).
     pub fn table_pages(&self, machine: &M) -> u64 {
         self.table.pages(machine)
     }
 
-    /// The frame that `page` is in, or `None` if it is not in memory (Linux: `/proc/PID/pagemap`).
+    /// Returns the frame of `page`, or `None` if it is not in memory (Linux: `/proc/PID/pagemap`).
     ///
-    /// It may be another one at once. If [`Notified`] heard of no range with `page` since before this
-    /// call, the answer holds until it does.
+    /// The page may move to another frame at once. If a [`Notified`] of this space has heard of no
+    /// range with `page` since before this call, the answer holds until it does.
     pub fn frame_of(&self, machine: &M, page: Vpn) -> Option<Pfn> {
         let spot = self.table.find(page).filter(|_| page < END)?;
         let index = spot.clip(&(page..Vpn(page.0 + 1))).start;
@@ -211,17 +222,17 @@ impl<M: Machine> AddressSpace<M> {
         spot.leaf.entries.with(machine, Site::Fault, look)
     }
 
-    /// Whether `flag` was raised.
+    /// Returns whether `flag` was raised.
     pub fn has(&self, machine: &M, flag: Flag) -> bool {
-        // Acquire: pairs with the release in `raise`, so that what was done before is seen.
+        // Acquire pairs with the release in `raise`: what the raising CPU did before is seen.
         self.flags.load(machine, Acquire) & bit(flag) != 0
     }
 
-    /// Raises `flag`; whether this call was the one that did.
+    /// Raises `flag`. Returns whether this call did, and no earlier one.
     pub fn raise(&self, machine: &M, flag: Flag) -> bool {
         let mut flags = self.flags.load(machine, Relaxed);
         while flags & bit(flag) == 0 {
-            // AcqRel: pairs with the acquire in `has`, and with itself.
+            // AcqRel pairs with the acquire in `has`, and with itself.
             match self
                 .flags
                 .compare_exchange(machine, flags, flags | bit(flag), AcqRel)
@@ -233,55 +244,57 @@ impl<M: Machine> AddressSpace<M> {
         false
     }
 
-    /// One process more uses it (Linux: `mmget`).
+    /// Counts one more process that uses the space (Linux: `mmget`).
     pub(crate) fn add_user(&self, machine: &M) {
         debug_assert!(!self.has(machine, Flag::Exiting), "it is not over yet");
-        // Relaxed: who adds a user is one, or made the space; nothing is handed over.
+        // Relaxed: the caller is a user itself, or has made the space; it hands nothing over.
         self.users.add(machine, 1, Relaxed);
     }
 
-    /// A process does not use it any more; whether it was the last one (Linux: `mmput`).
+    /// Counts one process less. Returns whether it was the last one (Linux: `mmput`).
     pub(crate) fn remove_user(&self, machine: &M) -> bool {
-        // AcqRel: pairs with itself, so that the last one sees all that others did before.
+        // AcqRel pairs with itself, so that the last user sees all that others did before they
+        // left.
         self.users.add(machine, -1, AcqRel) == 0
     }
 
-    /// Processes that use it (Linux: `mm_users`).
+    /// Returns the number of processes that use the space (Linux: `mm_users`).
     pub(crate) fn users(&self, machine: &M) -> i64 {
-        // Relaxed: it may be another number at once.
+        // Relaxed: the number may change at once.
         self.users.load(machine, Relaxed)
     }
 
-    /// Gives the counters back once everything has ended (Linux: `mmdrop`).
+    /// Gives the counters back after the space has ended (Linux: `mmdrop`).
     ///
     /// # Errors
-    /// [`BadRss`] if a counter is not 0: somebody has miscounted, or it was never ended.
+    /// [`BadRss`] if a counter is not 0, because of a miscount or because the space was never
+    /// ended.
     pub fn destroy(self, machine: &M) -> Result<(), BadRss> {
         self.rss.destroy(machine)
     }
 
-    /// Tells those who hold translations of their own that `pages` may leave, and waits until none
-    /// is used.
+    /// Tells each [`Notified`] that `pages` may leave, and waits until none of them uses a
+    /// translation to these.
     fn announce(&self, machine: &M, pages: &Range<Vpn>) {
         for notified in &self.notified {
-            // Only one that may not wait refuses.
+            // A holder refuses only if it may not wait.
             let _waited = notified.start(machine, pages, true);
         }
     }
 
-    /// Tells them that `pages` have left, or stay.
+    /// Tells each [`Notified`] that `pages` have left, or stay after all.
     fn announce_end(&self, machine: &M, pages: &Range<Vpn>) {
         for notified in &self.notified {
             notified.end(machine, pages);
         }
     }
 
-    /// What is mapped at `page`.
+    /// Returns the mapping of `page`.
     fn vma_at(&self, machine: &M, page: Vpn, site: Site) -> Option<Vma> {
         if let Ok(found) = self.tree.find(page) {
             return found;
         }
-        // Others change the mappings all the time: wait until they are done.
+        // Other CPUs kept changing the mappings during the lookup. Under the lock they cannot.
         self.mappings
             .read(machine, site, |_| self.tree.find(page).ok().flatten())
     }

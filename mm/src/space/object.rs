@@ -1,8 +1,8 @@
 //! Pages that several address spaces may map: those of a file, or shared memory (Linux:
 //! `address_space`).
 //!
-//! A page has an index in its object, and exists from its first touch on until the object is
-//! emptied. Who maps it is not known here: the object owns the page, mappings do not.
+//! A page has an index in its object, and exists from its first touch until the object is emptied.
+//! The object owns the page; it does not record which mappings use it.
 //!
 //! Invariant: every page of an object was handed out to it as a single page, and has one index.
 //!
@@ -16,23 +16,23 @@ use crate::page::{AllocError, FREE_BATCH, PageAllocator, Request};
 use crate::site::{LockClass, Site};
 use crate::units::{Order, Pfn};
 
-/// What the pages are.
+/// The kind of an object's pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ObjectKind {
-    /// Those of a file (Linux: the page cache).
+    /// Pages of a file (Linux: the page cache).
     File,
     /// Memory without a file that address spaces share (Linux: `shmem`).
     Shared,
 }
 
-/// Pages by index.
+/// The pages of a file or of shared memory, by index.
 pub struct Object<M: Machine> {
     kind: ObjectKind,
     pages: M::Lock<Index>,
 }
 
 impl<M: Machine> Object<M> {
-    /// One without pages.
+    /// Makes an object without pages.
     #[must_use]
     pub fn new(machine: &M, kind: ObjectKind) -> Self {
         let home = machine.this_cpu();
@@ -42,19 +42,18 @@ impl<M: Machine> Object<M> {
         }
     }
 
-    /// What its pages are.
+    /// Returns the kind of its pages.
     #[must_use]
     pub fn kind(&self) -> ObjectKind {
         self.kind
     }
 
-    /// The page at `index`, allocated as `request` says if nobody has touched it before (Linux:
-    /// `filemap_fault`, `shmem_fault`). The order of `request` is not looked at: these are single
-    /// pages.
+    /// Returns the page at `index`. Allocates it as `request` says if it does not exist yet (Linux:
+    /// `filemap_fault`, `shmem_fault`). The order of `request` is ignored: these are single pages.
     ///
     /// # Errors
-    /// When there is no page to be had, or no memory of the global allocator to remember it. Nothing is
-    /// changed then.
+    /// [`PageError`] if there is no page to be had, or if the global allocator has no memory to
+    /// record it. Nothing has changed then.
     pub fn page(
         &self,
         machine: &M,
@@ -69,7 +68,8 @@ impl<M: Machine> Object<M> {
         }
     }
 
-    /// Allocates with no lock held, so somebody else may be first: then theirs is the page.
+    /// Allocates with no lock held. If another CPU puts a page at the index first, that page is
+    /// used.
     #[cold]
     fn page_slow(
         &self,
@@ -82,7 +82,8 @@ impl<M: Machine> Object<M> {
         let ours = pages
             .alloc(machine, request)
             .map_err(PageError::OutOfMemory)?;
-        // Ends: more is missing only if somebody has emptied or raised the index meanwhile.
+        // The loop ends: more is missing only if another CPU has emptied or raised the index
+        // meanwhile.
         let there = loop {
             let Ok(mut spares) = Spares::new(missing) else {
                 break Err(PageError::NoMemory);
@@ -101,17 +102,17 @@ impl<M: Machine> Object<M> {
         there
     }
 
-    /// Pages that exist.
+    /// Returns the number of pages that exist.
     pub fn present(&self, machine: &M) -> u64 {
         self.pages.with(machine, Site::Control, |map| map.len())
     }
 
-    /// Gives all pages back (Linux: `truncate_inode_pages`). The owner sees to it that nobody maps
-    /// them any more; the object can be used again. An object that is dropped without this keeps its
-    /// pages from everybody.
+    /// Gives all pages back (Linux: `truncate_inode_pages`). The caller must make sure that no
+    /// address space maps them any more; the object can be used again. If an object is dropped
+    /// without this, its pages are lost to all allocations.
     ///
     /// # Panics
-    /// If somebody else gave one of its pages back.
+    /// If a page of the object was given back in another way.
     pub fn empty(&self, machine: &M, pages: &PageAllocator<M>) {
         let all = self.pages.with(machine, Site::ObjectEmpty, Index::take);
         let mut batch = [Pfn(0); FREE_BATCH];
@@ -135,12 +136,12 @@ impl<M: Machine> Object<M> {
     }
 }
 
-/// Why an object has no page for an index.
+/// The reason why an object has no page for an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PageError {
     /// The machine has no page to give.
     OutOfMemory(AllocError),
-    /// The global allocator has no memory to remember it.
+    /// The global allocator has no memory to record the page.
     NoMemory,
 }
 

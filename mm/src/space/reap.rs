@@ -1,8 +1,9 @@
-//! Emptying the address space of a process that is to die, before or while it does so itself (Linux:
+//! Emptying the address space of a process that is to die, before it exits or meanwhile (Linux:
 //! `__oom_reap_task_mm`).
 //!
-//! Only what nobody else can miss goes: private memory. From then on nobody may touch it again, which
-//! [`Flag::Unstable`] sees to. How it is gone about is what designs differ in.
+//! Only private memory goes, which no other process can miss. From then on no process may touch
+//! that memory again, which [`Flag::Unstable`] ensures. Designs differ in how helpers go through
+//! the space.
 //!
 //! Locks: `Mmap` as a reader, then those of `zap`.
 
@@ -12,6 +13,7 @@ use super::frontier::{Left, NotJoined, Walker};
 use super::gather::Gather;
 use super::memory::Memory;
 use super::page_table::{ENTRIES, Spot, TABLE_BITS, first_page};
+pub use super::reaping::Reaping;
 use super::vma_tree::{Cursor, Vma};
 use super::zap::Whose;
 use super::{AddressSpace, Flag, MappingKind, Refused};
@@ -20,56 +22,21 @@ use crate::machine::{Machine, RwLock};
 use crate::site::Site;
 use crate::units::Vpn;
 
-/// How those who help empty a dying address space go about it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Reaping {
-    /// Mapping by mapping from the lowest on, as the last user does (Linux before 6.18).
-    Ascending,
-    /// Mapping by mapping from the highest on; each from its start (Linux 6.18).
-    DescendingByVma,
-    /// From the highest on, each mapping by 1 GiB from its end, and giving way to writers in between
-    /// (proposed for Linux in 2026).
-    DescendingChunks,
-    /// The last user upwards and any number of helpers downwards, table by table, until they meet.
-    MeetInTheMiddle,
-}
-
-impl Reaping {
-    /// Every variant.
-    pub const ALL: [Self; 4] = [
-        Self::Ascending,
-        Self::DescendingByVma,
-        Self::DescendingChunks,
-        Self::MeetInTheMiddle,
-    ];
-
-    /// As designs spell it.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Ascending => "ascending",
-            Self::DescendingByVma => "descending-by-vma",
-            Self::DescendingChunks => "descending-chunks",
-            Self::MeetInTheMiddle => "meet-in-the-middle",
-        }
-    }
-}
-
-/// How far a helper came.
+/// The outcome of a helper's attempt to empty an address space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reaped {
-    /// Nothing is left for a helper. Others may still be emptying what they have claimed.
+    /// Nothing is left for a helper to claim. Other walkers may still be emptying their claims.
     All,
-    /// Somebody who holds translations of their own refused to give up some; the rest is done.
+    /// A holder of translations refused to give some of them up. The rest is done.
     Partly,
-    /// It gave way to somebody who waits to change the mappings; more is left.
+    /// The helper gave way to a writer that waits to change the mappings. More is left.
     GaveWay,
-    /// The mappings were being changed, or more helpers are at it than can be; nothing is done.
+    /// Another CPU was changing the mappings, or too many helpers were at work. Nothing is done.
     Busy,
 }
 
 impl Reaped {
-    /// What both together come to, if `next` was done after this.
+    /// Returns the outcome of both, if `next` was done after this.
     const fn and(self, next: Self) -> Self {
         match self {
             Self::All => next,
@@ -78,10 +45,11 @@ impl Reaped {
     }
 }
 
-/// Pages that [`Reaping::DescendingChunks`] empties before it looks around: 1 GiB.
+/// The number of pages that [`Reaping::DescendingChunks`] empties before it checks for a writer: 1
+/// GiB.
 const CHUNK: u64 = (ENTRIES as u64) << TABLE_BITS;
 
-/// What a helper finds in its way.
+/// The outcome of one step of a helper.
 type Step = Result<(), Stop>;
 
 enum Stop {
@@ -90,13 +58,13 @@ enum Stop {
 }
 
 impl<M: Machine> AddressSpace<M> {
-    /// Helps as the OOM reaper: not if somebody changes the mappings right now.
+    /// Helps as the OOM reaper does: gives up at once if another CPU is changing the mappings.
     pub fn try_reap(&self, memory: Memory<'_, M>) -> Reaped {
         self.try_reap_after(memory, || ())
     }
 
-    /// [`AddressSpace::try_reap`], which calls `starts` once it has the lock of the mappings and
-    /// finds that something may be left to empty.
+    /// [`AddressSpace::try_reap`], which also calls `starts` once it has the lock of the mappings
+    /// and finds that something may be left to empty.
     pub(crate) fn try_reap_after(&self, memory: Memory<'_, M>, starts: impl FnOnce()) -> Reaped {
         let machine = memory.machine;
         machine.emit(Event::Begin(Phase::Reap));
@@ -111,8 +79,8 @@ impl<M: Machine> AddressSpace<M> {
         reaped
     }
 
-    /// Helps as somebody who was asked to; waits for who changes the mappings. `None` if `killed`
-    /// meanwhile.
+    /// Helps because a caller asked for it, and waits while another CPU changes the mappings.
+    /// Returns `None` if `killed` returned true meanwhile.
     pub fn release(&self, memory: Memory<'_, M>, killed: impl Fn() -> bool) -> Option<Reaped> {
         let machine = memory.machine;
         machine.emit(Event::Begin(Phase::Release));
@@ -126,7 +94,7 @@ impl<M: Machine> AddressSpace<M> {
         reaped
     }
 
-    /// Does the rest if nobody else will.
+    /// Finishes, if this walker was told to.
     fn conclude(
         &self,
         memory: Memory<'_, M>,
@@ -155,7 +123,7 @@ impl<M: Machine> AddressSpace<M> {
         (reaped, Left::Nothing)
     }
 
-    /// Mapping by mapping, each from its start and with a gather of its own.
+    /// Reaps mapping by mapping, each from its start and with a gather of its own.
     fn reap_each<'s, E>(
         &'s self,
         memory: Memory<'_, M>,
@@ -226,7 +194,7 @@ impl<M: Machine> AddressSpace<M> {
         outcome
     }
 
-    /// Runs `f` once all who hold translations of their own have given up theirs to `pages`.
+    /// Runs `f` once every holder of translations has given up its translations to `pages`.
     fn announced(&self, machine: &M, pages: &Range<Vpn>, f: impl FnOnce()) -> Result<(), Refused> {
         for (told, notified) in self.notified.iter().enumerate() {
             if let Err(refused) = notified.start(machine, pages, false) {
@@ -243,7 +211,8 @@ impl<M: Machine> AddressSpace<M> {
         Ok(())
     }
 
-    /// Table by table from one of the ends, as far as nobody else has; first those handed back.
+    /// Reaps table by table from one of the ends, as far as no other walker has claimed them.
+    /// Tables that were handed back come first.
     fn reap_claimable(&self, memory: Memory<'_, M>, site: Site) -> (Reaped, Left) {
         let machine = memory.machine;
         let mut walker = match self.frontier.join(machine) {
@@ -275,7 +244,7 @@ impl<M: Machine> AddressSpace<M> {
         while let Some(claim) = self.claim(machine, walker) {
             reaped = reaped.and(self.reap_tables(gather, &claim.tables, site));
             self.conclude_claim(gather, &claim, walker.share());
-            // With `Skip` raised nobody would come back for what is left.
+            // If `Skip` is raised, no helper would come back for the tables that are left.
             if self.mappings.writer_waits(machine) && !self.has(machine, Flag::Skip) {
                 return Reaped::GaveWay;
             }
@@ -283,7 +252,7 @@ impl<M: Machine> AddressSpace<M> {
         reaped
     }
 
-    /// Empties claimed tables; those that somebody refuses are handed back.
+    /// Empties claimed tables. Hands back those that a holder of translations refuses.
     fn reap_tables(&self, gather: &mut Gather<'_, M>, tables: &Range<u64>, site: Site) -> Reaped {
         let machine = gather.memory().machine;
         let (mut reaped, mut from) = (Reaped::All, tables.start);
@@ -297,7 +266,7 @@ impl<M: Machine> AddressSpace<M> {
         reaped
     }
 
-    /// Empties what is private in a table, and gives the table back if nothing is left.
+    /// Empties the private entries of a table, and gives the table back if no entry is left.
     fn reap_table(
         &self,
         gather: &mut Gather<'_, M>,

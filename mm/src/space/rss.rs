@@ -6,14 +6,14 @@ use crate::counter::{AnyCounters, Counters, InitError, Plan, Range, precise_tota
 use crate::machine::Machine;
 use crate::oom::{Reading, Slot};
 
-/// What a resident page is.
+/// The kind of a resident page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RssKind {
     /// Pages of files (Linux: `MM_FILEPAGES`).
     File,
     /// Anonymous pages (Linux: `MM_ANONPAGES`).
     Anon,
-    /// Pages that are in swap, not in memory (Linux: `MM_SWAPENTS`).
+    /// Pages that are in swap and not in memory (Linux: `MM_SWAPENTS`).
     Swap,
     /// Shared memory (Linux: `MM_SHMEMPAGES`).
     Shmem,
@@ -23,10 +23,10 @@ impl RssKind {
     /// Every kind, in the order of Linux.
     pub const ALL: [Self; 4] = [Self::File, Self::Anon, Self::Swap, Self::Shmem];
 
-    /// The kinds that occupy memory.
+    /// The kinds of pages that occupy memory.
     pub const RESIDENT: [Self; 3] = [Self::File, Self::Anon, Self::Shmem];
 
-    /// The Linux name.
+    /// Returns the Linux name.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -38,19 +38,19 @@ impl RssKind {
     }
 }
 
-/// Four counters of pages.
+/// Four counters of pages, one per [`RssKind`].
 #[derive(Debug)]
 pub struct Rss<M: Machine>(AnyCounters<M>);
 
 impl<M: Machine> Rss<M> {
-    /// How many counters a plan for this must have.
+    /// The number of counters that a plan for these groups must have.
     pub const WIDTH: usize = RssKind::ALL.len();
 
-    /// All at 0.
+    /// Makes counters that are all 0.
     ///
     /// # Errors
     /// [`InitError::Width`] if `plan` is for another number of counters;
-    /// [`InitError::OutOfMemory`].
+    /// [`InitError::OutOfMemory`] if there is no memory.
     pub fn new(machine: &M, plan: &Plan<M>) -> Result<Self, InitError> {
         let width = plan.area().width();
         if width != Self::WIDTH {
@@ -62,35 +62,39 @@ impl<M: Machine> Rss<M> {
         Ok(Self(plan.init_many(machine)?))
     }
 
-    /// Adds `pages` of a kind, or takes them away (Linux: `add_mm_counter`). Never allocates.
+    /// Adds `pages` pages of a kind; a negative number takes them away (Linux: `add_mm_counter`).
+    /// Never allocates.
     #[inline]
     pub fn add(&self, machine: &M, kind: RssKind, pages: i64) {
         self.0.add(machine, kind as usize, pages);
     }
 
-    /// The same with no spinlock held: takes memory if the counters need more, and there is some.
+    /// As [`Rss::add`], for callers that hold no spinlock: if the counters are due to grow, and
+    /// there is memory, this call makes them grow.
     #[inline]
     pub fn add_growing(&self, machine: &M, kind: RssKind, pages: i64) {
         self.0.add_growing(machine, kind as usize, pages);
     }
 
-    /// Pages of a kind, cheaply (Linux: `get_mm_counter`).
+    /// Returns the approximate number of pages of a kind (Linux: `get_mm_counter`).
     pub fn approximate(&self, machine: &M, kind: RssKind) -> u64 {
         self.0.approximate_sum_positive(machine, kind as usize)
     }
 
-    /// Pages of a kind, exactly when nothing is under way (Linux: `get_mm_counter_sum`).
+    /// Returns the number of pages of a kind, exact when nothing is under way (Linux:
+    /// `get_mm_counter_sum`).
     pub fn precise(&self, machine: &M, kind: RssKind) -> u64 {
         self.0.precise_sum_positive(machine, kind as usize)
     }
 
-    /// Resident pages of all kinds, cheaply (Linux: `get_mm_rss`).
+    /// Returns the approximate number of resident pages of all kinds (Linux: `get_mm_rss`).
     pub fn resident(&self, machine: &M) -> u64 {
         let of = |kind| self.approximate(machine, kind);
         RssKind::RESIDENT.into_iter().map(of).sum()
     }
 
-    /// Where the number of resident pages is, as far as a cheap look can tell.
+    /// Returns the range that must hold the number of resident pages, found from the approximate
+    /// sums.
     pub fn resident_range(&self, machine: &M) -> Range {
         let of = |kind| self.0.min_max(machine, kind as usize);
         RssKind::RESIDENT
@@ -99,19 +103,20 @@ impl<M: Machine> Rss<M> {
             .fold(Range::exactly(0), |sum, range| sum + range)
     }
 
-    /// Resident pages of all kinds, exactly when nothing is under way (Linux: `get_mm_rss_sum`).
+    /// Returns the number of resident pages of all kinds, exact when nothing is under way (Linux:
+    /// `get_mm_rss_sum`).
     pub fn resident_precise(&self, machine: &M) -> u64 {
         let of = |kind| self.precise(machine, kind);
         RssKind::RESIDENT.into_iter().map(of).sum()
     }
 
-    /// Pages of every kind, resident and in swap, cheaply: one estimate, each kind at least 0 as in
-    /// Linux, and where the number is.
+    /// Returns the approximate number of pages of every kind, resident and in swap: an estimate,
+    /// with each kind at least 0 as in Linux, and the range that must hold the number.
     pub fn usage(&self, machine: &M) -> Reading {
         let of = |kind| {
             let counter = kind as usize;
             let estimate = self.0.approximate_sum(machine, counter);
-            // Of the same estimate, so that it is surely inside.
+            // The range is derived from this estimate, so the estimate is surely inside it.
             let Range { min, max } = self.0.accuracy(machine, counter).range(estimate);
             let (estimate, min, max) = (estimate.max(0), min.max(0), max.max(0));
             let range = Range { min, max };
@@ -126,14 +131,15 @@ impl<M: Machine> Rss<M> {
             })
     }
 
-    /// Pages of every kind, resident and in swap, exactly when nothing is under way.
+    /// Returns the number of pages of every kind, resident and in swap, exact when nothing is under
+    /// way.
     pub fn usage_precise(&self, machine: &M) -> i64 {
         self.0.precise_total(machine).max(0)
     }
 
-    /// Adds [`Rss::usage_precise`] of each slot's candidate to the slot, for all together: puts slots
-    /// in the order of their counters in memory, then goes CPU by CPU. Nothing is added for who has
-    /// none.
+    /// Adds [`Rss::usage_precise`] of each slot's candidate to the slot, for all slots together:
+    /// sorts the slots in the order of their counters in memory, then sums CPU by CPU. Nothing is
+    /// added to a slot whose candidate has no counters.
     pub fn add_usages<'r>(machine: &M, slots: &mut [Slot], rss_of: impl Fn(u32) -> Option<&'r Self>)
     where
         M: 'r,
@@ -147,15 +153,15 @@ impl<M: Machine> Rss<M> {
         precise_totals(machine, slots, counters, Slot::add);
     }
 
-    /// The counters themselves, numbered as `RssKind as usize`.
+    /// Returns the counters themselves, numbered as `RssKind as usize`.
     pub fn counters(&self) -> &AnyCounters<M> {
         &self.0
     }
 
-    /// Ends them; all must be exactly 0 (Linux: `check_mm`).
+    /// Ends the counters; all must be exactly 0 (Linux: `check_mm`).
     ///
     /// # Errors
-    /// The first that is not, with what it says. The counters are ended all the same.
+    /// The first counter that is not 0, with its value. The counters are ended all the same.
     pub fn destroy(self, machine: &M) -> Result<(), BadRss> {
         let left = RssKind::ALL.into_iter().find_map(|kind| {
             let pages = self.0.precise_sum(machine, kind as usize);
@@ -166,12 +172,12 @@ impl<M: Machine> Rss<M> {
     }
 }
 
-/// Pages that an ended address space still counts: somebody has miscounted.
+/// Pages that an ended address space still counts, which means a miscount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadRss {
-    /// Of which kind.
+    /// The kind of the pages.
     pub kind: RssKind,
-    /// How many.
+    /// The value of the counter, in pages.
     pub pages: i64,
 }
 

@@ -1,12 +1,14 @@
-//! A swap area: where pages are that have no memory (Linux: `swap_info_struct`).
+//! A swap area: the slots for pages that have no memory (Linux: `swap_info_struct`).
 //!
-//! Only which slots are taken; what is in them is the embedder's affair. Four bytes a slot, touched
-//! when the slot is first taken: free slots are a list linked through themselves.
+//! It records only which slots are taken; the contents are the embedder's affair. A slot takes four
+//! bytes, touched when the slot is first taken, because the free slots are a list linked through
+//! themselves.
 //!
 //! Invariant: a slot is taken, or on the list, or was never taken.
 //!
-//! Lock: one, around the list. Nothing is taken inside and no memory allocated. The price of giving
-//! a slot back is paid outside: Linux locks clusters of 512 slots, so its holders seldom meet.
+//! Lock: one, around the list. No other lock is taken inside and no memory allocated. The price of
+//! giving a slot back is paid outside the lock: Linux locks clusters of 512 slots, so its holders
+//! seldom meet.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -14,18 +16,19 @@ use core::fmt;
 use super::vma_tree::NoMemory;
 use crate::machine::{Lock, Machine};
 use crate::site::{LockClass, Site, Work};
+use crate::units::count_of;
 
 /// The number of a slot, which holds one page (Linux: the offset of a `swp_entry_t`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SwapSlot(pub u32);
 
-/// Slots, taken or free.
+/// The slots of a swap area, taken or free.
 pub struct SwapArea<M: Machine> {
     slots: u32,
     table: M::Lock<Table>,
 }
 
-/// Ends the list of free slots. No slot has this number: there are at most as many.
+/// The end of the list of free slots. No slot has this number, because there are at most that many.
 const END: u32 = u32::MAX;
 
 struct Table {
@@ -37,10 +40,10 @@ struct Table {
 }
 
 impl<M: Machine> SwapArea<M> {
-    /// `slots` slots, all free; 0 is no swap at all.
+    /// Makes `slots` slots, all free; 0 is no swap at all.
     ///
     /// # Errors
-    /// [`NoMemory`] for four bytes a slot.
+    /// [`NoMemory`] if the global allocator does not have four bytes a slot.
     pub fn new(machine: &M, slots: u32) -> Result<Self, NoMemory> {
         let mut next = Vec::new();
         next.try_reserve_exact(slots as usize)
@@ -67,8 +70,8 @@ impl<M: Machine> SwapArea<M> {
     /// Gives slots back, all in one hold of the lock (Linux: `free_swap_and_cache_nr`).
     ///
     /// # Errors
-    /// At the first slot that is not taken: those before it are given back, it and those after it
-    /// are not.
+    /// [`BadSlot`] for the first slot that is not taken. The slots before it are given back; that
+    /// slot and those after it are not.
     pub fn give_back(&self, machine: &M, slots: &[SwapSlot]) -> Result<(), BadSlot> {
         if slots.is_empty() {
             return Ok(());
@@ -77,18 +80,18 @@ impl<M: Machine> SwapArea<M> {
             let refused = slots.iter().position(|&SwapSlot(slot)| !table.give(slot));
             refused.unwrap_or(slots.len())
         });
-        machine.spend(Work::SwapFree, u32::try_from(given).unwrap_or(u32::MAX));
+        machine.spend(Work::SwapFree, count_of(given));
         slots
             .get(given)
             .map_or(Ok(()), |&slot| Err(BadSlot { slot }))
     }
 
-    /// Slots that are taken.
+    /// Returns the number of slots that are taken.
     pub fn used(&self, machine: &M) -> u32 {
         self.table.with(machine, Site::Control, |table| table.used)
     }
 
-    /// Slots there are, taken or free.
+    /// Returns the number of slots, taken or free.
     #[must_use]
     pub fn slots(&self) -> u32 {
         self.slots
@@ -114,7 +117,7 @@ impl Table {
         Some(slot)
     }
 
-    /// A slot that was never taken. There is memory for it.
+    /// Returns a slot that was never taken. The memory for it was reserved by [`SwapArea::new`].
     fn fresh(&mut self, slots: u32) -> Option<u32> {
         let slot = u32::try_from(self.next.len()).ok()?;
         if slot == slots {
@@ -128,7 +131,7 @@ impl Table {
         Some(slot)
     }
 
-    /// Whether `slot` was taken; it is free then.
+    /// Frees `slot`. Returns whether it was taken.
     fn give(&mut self, slot: u32) -> bool {
         match self.next.get_mut(slot as usize) {
             Some(next) if *next == slot => {
@@ -145,7 +148,7 @@ impl Table {
 /// A slot that is not taken, and so cannot be given back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadSlot {
-    /// Which one.
+    /// The slot that was to be given back.
     pub slot: SwapSlot,
 }
 

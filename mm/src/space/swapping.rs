@@ -1,6 +1,6 @@
 //! Moving pages to swap (Linux: `try_to_unmap` of an anonymous page, then `swap_writepage`).
 //!
-//! Which pages, and when, is the embedder's choice. Back they come by a fault.
+//! The embedder chooses which pages to move, and when. A fault brings them back.
 //!
 //! Locks: `PageTable`, and `Swap` before it.
 
@@ -16,11 +16,11 @@ use crate::site::{Site, Work};
 use crate::units::{Order, Vpn};
 
 impl<M: Machine> AddressSpace<M> {
-    /// Moves the anonymous pages of `pages` to swap, as far as there are slots. Huge pages stay. How
-    /// many went.
+    /// Moves the anonymous pages of `pages` to swap, as far as there are slots. Huge pages stay.
+    /// Returns how many pages went.
     pub fn swap_out(&self, memory: Memory<'_, M>, pages: Range<Vpn>) -> u64 {
         let machine = memory.machine;
-        // As a reader, so that nobody unmaps what is on its way.
+        // Hold the lock as a reader, so that no CPU unmaps a page that is on its way.
         self.mappings.read(machine, Site::SwapOut, |_| {
             let mut gather = Gather::new(memory, self);
             let mut went = 0;
@@ -64,7 +64,7 @@ impl<M: Machine> AddressSpace<M> {
         went
     }
 
-    /// Whether the page of an entry went; `None` if there is no slot left.
+    /// Returns whether the page of an entry went; `None` if there is no slot left.
     fn swap_out_page(
         &self,
         gather: &mut Gather<'_, M>,

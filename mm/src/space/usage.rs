@@ -1,5 +1,5 @@
-//! How much would come back if whoever uses an address space were killed: what a
-//! [selection](crate::oom) asks for.
+//! The memory that would come back if the processes of an address space were killed; a
+//! [selection](crate::oom) asks for it.
 
 use super::AddressSpace;
 use super::rss::Rss;
@@ -8,8 +8,8 @@ use crate::machine::Machine;
 use crate::oom::{Reading, Slot};
 
 impl<M: Machine> AddressSpace<M> {
-    /// Its pages as a cheap look can tell: resident, in swap, and those of page tables (Linux: what
-    /// `oom_badness` adds up).
+    /// Returns the number of its pages, resident, in swap and of page tables, as far as the
+    /// approximate sums tell (Linux: the sum in `oom_badness`).
     pub fn usage(&self, machine: &M) -> Reading {
         let Reading { estimate, range } = self.rss.usage(machine);
         let tables = self.tables(machine);
@@ -19,17 +19,19 @@ impl<M: Machine> AddressSpace<M> {
         }
     }
 
-    /// The same exactly, when nothing is under way.
+    /// Returns the number of pages that [`AddressSpace::usage`] estimates; exact when nothing is
+    /// under way.
     pub fn usage_precise(&self, machine: &M) -> i64 {
         let pages = self.rss.usage_precise(machine);
         pages.saturating_add(self.tables(machine))
     }
 
-    /// The same of many at once, CPU by CPU, for [`Candidates::precise_many`]: adds to each slot the
-    /// pages of what `space_of` says its candidate uses; those who use nothing have exited. Leaves
-    /// slots in another order.
+    /// Adds up [`AddressSpace::usage_precise`] of many address spaces at once, CPU by CPU, for
+    /// [`Candidates::precise_many`]: to each slot, the pages of the space that `space_of` returns
+    /// for its candidate. A candidate without a space is marked as exited. Leaves the slots in
+    /// another order.
     ///
-    /// How much is gained by it: [`Counting::batch_gain`].
+    /// [`Counting::batch_gain`] is how much faster this is.
     ///
     /// [`Candidates::precise_many`]: crate::oom::Candidates::precise_many
     /// [`Counting::batch_gain`]: crate::counter::Counting::batch_gain

@@ -1,11 +1,12 @@
 //! Emptying page tables (Linux: `unmap_page_range`, `zap_pte_range`).
 //!
-//! A table is emptied under its lock, its pages gathered, and the counters told once. When the gather
-//! is full, translations are flushed before the lock is released, then the pages go back, then it
-//! goes on.
+//! A table is emptied under its lock: its pages are gathered, and each counter is changed once.
+//! When the gather is full, translations are flushed before the lock is released; then the pages go
+//! back, and the emptying goes on.
 //!
-//! Locks: `PageTable`, for a huge page that is not claimed inside `UpperTable`; inside `Swap`, what
-//! counters take, `Pcp` and `Zone` for a page of the gather, and `Lru` when a huge page is split.
+//! Locks: `PageTable`; for a huge page that is not claimed, `UpperTable` around it. Inside: `Swap`,
+//! the locks that counters take, `Pcp` and `Zone` for a page of the gather, and `Lru` when a huge
+//! page is split.
 
 use core::ops::Range;
 
@@ -20,26 +21,26 @@ use crate::machine::{Lock, Machine};
 use crate::site::{Site, Work};
 use crate::units::{Order, Pages, Pfn, Vpn};
 
-/// Slots of swap that go back together (Linux: a batch of the same swap area).
+/// The number of swap slots that go back together (Linux: a batch of the same swap area).
 const SLOTS_TOGETHER: usize = 64;
 
-/// Whether others may be emptying the same table.
+/// Whether other CPUs may be emptying the same table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Whose {
-    /// They may.
+    /// Other CPUs may be emptying it.
     Anybodys,
-    /// It was claimed: they leave it alone.
+    /// This walker has claimed it, so other CPUs leave it alone.
     Mine,
 }
 
-/// How far emptying a table has come.
+/// The point at which emptying a table stopped.
 struct Stop {
     at: u32,
-    /// Whether the gather has to go first.
+    /// Whether the gather is full and has to be flushed first.
     full: bool,
 }
 
-/// What was taken out of a table under one hold of its lock.
+/// The entries taken out of a table under one hold of its lock.
 struct Tally {
     counted: [u64; RssKind::ALL.len()],
     pages: u32,
@@ -86,7 +87,7 @@ impl<M: Machine> AddressSpace<M> {
         }
     }
 
-    /// One hold of a table's lock.
+    /// Empties entries of a table under one hold of its lock, until the gather is full.
     fn zap(
         &self,
         gather: &mut Gather<'_, M>,
@@ -114,7 +115,7 @@ impl<M: Machine> AddressSpace<M> {
         })
     }
 
-    /// Pays for what was taken out, and counts it.
+    /// Spends the work of taking the entries out, and changes the counters.
     fn settle(&self, memory: Memory<'_, M>, tally: &mut Tally) {
         let machine = memory.machine;
         machine.spend(Work::Zap, tally.unmapped);
@@ -132,8 +133,8 @@ impl<M: Machine> AddressSpace<M> {
         }
     }
 
-    /// A huge page goes if all of it is in `range`; otherwise its place gets a table of its parts
-    /// (Linux: `zap_huge_pmd`, `__split_huge_pmd`).
+    /// Takes a huge page out if all of it is in `range`; otherwise replaces it by a table of its
+    /// parts (Linux: `zap_huge_pmd`, `__split_huge_pmd`).
     fn unmap_huge(
         &self,
         gather: &mut Gather<'_, M>,
@@ -142,10 +143,10 @@ impl<M: Machine> AddressSpace<M> {
         (site, whose): (Site, Whose),
     ) {
         let machine = gather.memory().machine;
-        // The page, and that of its table.
+        // The gather gets the huge page and the page of the table kept for its parts.
         gather.expect(2);
         machine.emit(Event::Begin(Phase::TableLock));
-        // The table that was kept is dropped with no lock held.
+        // The table that was kept for the parts is dropped with no lock held.
         let (full, _blank) = match whose {
             Whose::Anybodys => spot.upper.frame.with(machine, site, |_| {
                 self.unmap_huge_here(gather, spot, range, site)
@@ -157,8 +158,8 @@ impl<M: Machine> AddressSpace<M> {
         }
     }
 
-    /// The same under the lock of its place; whether the gather is full, and the table that was kept
-    /// for the parts.
+    /// Does the work of [`Self::unmap_huge`] under the lock of the place. Returns whether the
+    /// gather is full, and the table that was kept for the parts.
     fn unmap_huge_here(
         &self,
         gather: &mut Gather<'_, M>,
@@ -169,7 +170,7 @@ impl<M: Machine> AddressSpace<M> {
         let memory = gather.memory();
         spot.leaf.entries.with(memory.machine, site, |entries| {
             memory.machine.emit(Event::End(Phase::TableLock));
-            // Somebody may have been faster.
+            // Another CPU may have taken the huge page out, or split it.
             let What::Huge(page) = entries.what() else {
                 return (false, None);
             };
@@ -181,7 +182,8 @@ impl<M: Machine> AddressSpace<M> {
         })
     }
 
-    /// Takes a huge page out; whether the gather is full, and the table that was kept for its parts.
+    /// Takes a huge page out. Returns whether the gather is full, and the table that was kept for
+    /// its parts.
     fn zap_huge(
         &self,
         gather: &mut Gather<'_, M>,
@@ -206,7 +208,7 @@ impl<M: Machine> AddressSpace<M> {
         (full, blank)
     }
 
-    /// Takes the page of an empty table, if the table is there and empty.
+    /// Takes the page of a table, if the table is there and empty.
     pub(super) fn take_table(&self, machine: &M, spot: Spot<'_, M>, site: Site) -> Option<Pfn> {
         if !spot.leaf.is_live() {
             return None;
@@ -222,7 +224,7 @@ impl<M: Machine> AddressSpace<M> {
     }
 }
 
-/// Puts a table with the parts of a huge page in its place.
+/// Replaces a huge page by a table of its parts.
 fn split_huge<M: Machine>(
     memory: Memory<'_, M>,
     spot: Spot<'_, M>,
@@ -240,7 +242,7 @@ fn split_huge<M: Machine>(
     for part in 0..ENTRIES {
         let pfn = page.pfn.plus(Pages(part));
         entries.set(part, Entry::Page(Page { pfn, ..page }));
-        // The whole is on the lists already, as one.
+        // The lists already count the huge page, as one page.
         if page.kind == PageKind::Anon && part > 0 {
             spaces.lru.add(machine, manager.pages(), pfn);
         }
@@ -258,7 +260,7 @@ impl Tally {
         }
     }
 
-    /// Takes note of an entry; whether the gather is full.
+    /// Records an entry that was taken out. Returns whether the gather is full.
     fn take<M: Machine>(
         &mut self,
         memory: Memory<'_, M>,
@@ -301,7 +303,7 @@ impl Tally {
 }
 
 impl<M: Machine> Spot<'_, M> {
-    /// The entries of this table that are of `pages`.
+    /// Returns the entries of this table that belong to `pages`.
     pub(super) fn clip(&self, pages: &Range<Vpn>) -> Range<u32> {
         let start = self.start().0;
         let entry = |page: Vpn| {

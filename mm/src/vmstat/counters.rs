@@ -1,12 +1,12 @@
 //! Counters with a differential per CPU (Linux: `vm_stat_diff`).
 //!
-//! The true value is the shared word plus every differential; it is exact when no operation is
-//! under way. A differential beyond the threshold is folded into the word at once, the others by
-//! the periodic refresh. No lock: folding takes a differential with one atomic operation, so
-//! whoever races with it, nothing is counted twice or lost.
+//! The value of a counter is the shared word plus every differential; it is exact when no operation
+//! is under way. A differential beyond the threshold is folded into the word at once, the others by
+//! the periodic refresh. There is no lock: a fold takes a differential with one atomic operation,
+//! so a race with an addition or another fold neither counts twice nor loses anything.
 //!
-//! Linux folds into a machine-wide word as well; here that is the sum over zones when asked for,
-//! which saves every fold a second shared write.
+//! Linux folds into a machine-wide word as well. Here the machine-wide value is the sum over zones,
+//! computed when asked for, which saves each fold a second shared write.
 
 use alloc::boxed::Box;
 use core::array;
@@ -15,7 +15,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use crate::machine::{LocalWord, Machine, Word};
 use crate::units::CpuId;
 
-/// What is counted per zone.
+/// The items counted per zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ZoneItem {
     /// Pages on the free lists (Linux: `NR_FREE_PAGES`).
@@ -24,7 +24,7 @@ pub enum ZoneItem {
     Anon,
 }
 
-/// What is counted per node.
+/// The items counted per node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeItem {
     /// Mapped anonymous pages (Linux: `NR_ANON_MAPPED`).
@@ -33,7 +33,7 @@ pub enum NodeItem {
     PageTables,
 }
 
-/// Two items per zone and per node.
+/// The number of items per zone, and also per node.
 pub(crate) const ITEMS: usize = 2;
 
 /// The counters of one zone or node.
@@ -47,8 +47,8 @@ pub(crate) struct Counters<M: Machine> {
 #[repr(align(128))]
 struct Diffs<M: Machine>([M::LocalWord; ITEMS]);
 
-// Relaxed throughout: these are statistics, and nobody orders anything by them. What a counter
-// guards (a free block) is decided under the zone lock.
+// All accesses are relaxed: these are statistics, and no other access is ordered by them. Whether
+// there really is a free block is decided under the zone lock.
 impl<M: Machine> Counters<M> {
     pub(crate) fn new(machine: &M, threshold: u32) -> Self {
         let diffs = |cpu| Diffs(array::from_fn(|_| machine.local_word(cpu, 0)));
@@ -59,21 +59,23 @@ impl<M: Machine> Counters<M> {
         }
     }
 
-    /// Adds `delta` on this CPU (Linux: `mod_zone_page_state`).
+    /// Adds `delta` on this CPU (Linux: `mod_zone_page_state`). Sums wrap.
     #[inline]
     pub(crate) fn add(&self, machine: &M, item: usize, delta: i64) {
         let diff = &self.diffs[machine.this_cpu().index()].0[item];
         let now = diff.add(machine, delta);
-        if now.abs() > self.threshold.load(machine, Relaxed) {
+        let threshold = self.threshold.load(machine, Relaxed);
+        // `abs` would overflow at `i64::MIN`.
+        if now.unsigned_abs() > threshold.unsigned_abs() {
             let taken = diff.take(machine);
             self.values[item].add(machine, taken, Relaxed);
         }
     }
 
-    /// Adds `delta` for `blocks` blocks of about the same size, one after the other, on this CPU. A
-    /// differential that goes beyond the threshold is folded before the next block, so that what is not
-    /// folded is as much as in Linux, where each block is counted by itself; all folds are one addition
-    /// to the shared word.
+    /// Adds `delta` for `blocks` blocks of about the same size on this CPU, as if one block after
+    /// the other were counted, as in Linux: a differential that goes beyond the threshold is folded
+    /// before the next block is added. So the differential that remains is that of Linux, but all
+    /// folds together are one addition to the shared word.
     #[inline]
     pub(crate) fn add_blocks(&self, machine: &M, item: usize, delta: i64, blocks: u32) {
         let diff = &self.diffs[machine.this_cpu().index()].0[item];
@@ -86,22 +88,23 @@ impl<M: Machine> Counters<M> {
         }
     }
 
-    /// Adds one or takes one away on this CPU; a fold oversteps by half the threshold, so that a
-    /// steady stream folds half as often (Linux: `inc_zone_page_state`).
+    /// Adds or subtracts one on this CPU. A fold moves half the threshold more than the
+    /// differential, so that a steady stream of steps folds less often (Linux:
+    /// `inc_zone_page_state`).
     #[inline]
     pub(crate) fn step(&self, machine: &M, item: usize, delta: Step) {
         let sign = delta as i64;
         let diff = &self.diffs[machine.this_cpu().index()].0[item];
         let now = diff.add(machine, sign);
         let threshold = self.threshold.load(machine, Relaxed);
-        if now * sign > threshold {
-            let pushed = now + sign * (threshold / 2);
-            diff.add(machine, -pushed);
+        if now.saturating_mul(sign) > threshold {
+            let pushed = now.wrapping_add(sign * (threshold / 2));
+            diff.add(machine, pushed.wrapping_neg());
             self.values[item].add(machine, pushed, Relaxed);
         }
     }
 
-    /// Folds `cpu`'s differentials. Returns whether there were any.
+    /// Folds `cpu`'s differentials. Returns whether any was not zero.
     pub(crate) fn fold(&self, machine: &M, cpu: CpuId) -> bool {
         let mut changed = false;
         for (diff, value) in self.diffs[cpu.index()].0.iter().zip(&self.values) {
@@ -114,7 +117,7 @@ impl<M: Machine> Counters<M> {
         changed
     }
 
-    /// Whether `cpu` has something to fold.
+    /// Returns whether `cpu` has a differential that is not zero.
     pub(crate) fn is_dirty(&self, machine: &M, cpu: CpuId) -> bool {
         self.diffs[cpu.index()]
             .0
@@ -122,21 +125,22 @@ impl<M: Machine> Counters<M> {
             .any(|diff| diff.read(machine) != 0)
     }
 
-    /// The shared word, at least 0: cheap and stale (Linux: `zone_page_state`).
+    /// The shared word alone, at least 0. Cheap but stale (Linux: `zone_page_state`).
     #[inline]
     pub(crate) fn approximate(&self, machine: &M, item: usize) -> u64 {
         clamped(self.values[item].load(machine, Relaxed))
     }
 
-    /// With every differential added: exact when nothing is under way (Linux:
-    /// `zone_page_state_snapshot`).
+    /// The shared word plus every differential, at least 0. Exact when no operation is under way
+    /// (Linux: `zone_page_state_snapshot`).
     pub(crate) fn snapshot(&self, machine: &M, item: usize) -> u64 {
         let pending: i64 = self
             .diffs
             .iter()
             .map(|diffs| diffs.0[item].read(machine))
-            .sum();
-        clamped(self.values[item].load(machine, Relaxed) + pending)
+            .fold(0, i64::wrapping_add);
+        let value = self.values[item].load(machine, Relaxed);
+        clamped(value.wrapping_add(pending))
     }
 
     pub(crate) fn set_threshold(&self, machine: &M, threshold: u32) {
@@ -144,7 +148,7 @@ impl<M: Machine> Counters<M> {
     }
 }
 
-/// One up or one down.
+/// The direction of a step by one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// One more.
@@ -153,12 +157,13 @@ pub enum Step {
     Down = -1,
 }
 
-/// What is folded of a differential that is `before`, to which `delta` is added in `blocks` steps.
+/// The sum of all folds when `delta` is added in `blocks` steps to a differential that starts at
+/// `before`.
 fn folded(before: i64, delta: i64, blocks: i64, threshold: i64) -> i64 {
     let size = delta / blocks.max(1);
     let (mut differential, mut folded) = (before, 0);
     for nth in 1..=blocks {
-        // The last one makes up for what the division lost.
+        // The last step adds the remainder of the division.
         differential += if nth == blocks {
             delta - size * (blocks - 1)
         } else {
@@ -182,11 +187,12 @@ mod tests {
 
     #[test]
     fn each_block_is_counted_by_itself() {
-        // At once, all 63 would be folded. One by one, 31 are at a time, and one is left.
+        // Added at once, all 63 would be folded. Added one by one, they are folded 31 at a time,
+        // and one is left.
         assert_eq!(folded(0, -63, 63, 30), -62);
         assert_eq!(folded(-20, -63, 63, 30), -62);
         assert_eq!(folded(0, 63, 63, 125), 0);
-        // Blocks of 8: four of them go beyond 30.
+        // Blocks of 8 pages: every fourth goes beyond 30.
         assert_eq!(folded(0, 64, 8, 30), 64);
         assert_eq!(folded(0, 56, 7, 30), 32);
         // One block is folded as a whole, and a threshold of zero keeps nothing.

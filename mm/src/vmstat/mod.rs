@@ -6,10 +6,10 @@
 //!        └───────── shepherd (one for all, every interval) ─┘
 //! ```
 //!
-//! `counters`, `threshold`: the statistics. `schedule`: when a CPU's work fires. `shepherd`: who
-//! wakes the dormant. `refresh`: the work itself.
+//! `counters` and `threshold` are the statistics. `refresh` is the periodic work of one CPU, and
+//! `schedule` decides when it fires. `shepherd` decides which dormant CPUs are kicked, and when.
 //!
-//! Locks: none of its own; refresh takes pcp and zone locks by way of the page lists.
+//! Locks: none of its own; a refresh takes pcp and zone locks when it gives pages back.
 
 pub mod counters;
 mod refresh;
@@ -32,20 +32,21 @@ use crate::page::{Config, LayoutError, PageAllocator};
 use crate::site::Work;
 use crate::units::{CpuId, Pfn};
 
-/// Physical memory with its periodic upkeep: what an embedder runs.
+/// Physical memory and its periodic work. An embedder makes one of these and runs its jobs.
 pub struct Manager<M: Machine> {
     pages: PageAllocator<M>,
     nodes: Box<[Counters<M>]>,
     schedule: &'static dyn Schedule,
     shepherd: &'static dyn Shepherd,
-    /// The CPU the shepherd is on, [`NOT_STARTED`] or [`NOWHERE`]. The CPU that changes it defers the
-    /// shepherd there; a round that finds itself elsewhere is a leftover and ends.
+    /// The CPU the shepherd is on, [`NOT_STARTED`] or [`NOWHERE`]. The code that changes this word
+    /// defers the shepherd to the new CPU. A round that runs on another CPU than this one is stale
+    /// and ends at once.
     shepherd_home: M::Word,
 }
 
-/// Nobody has deferred the shepherd yet.
+/// The shepherd was not deferred yet.
 const NOT_STARTED: i64 = -2;
-/// No CPU was online when the shepherd had to move. The next CPU that comes defers it.
+/// No CPU was online when the shepherd had to move. The next CPU that goes online defers it.
 const NOWHERE: i64 = -1;
 
 impl<M: Machine> fmt::Debug for Manager<M> {
@@ -59,7 +60,8 @@ impl<M: Machine> fmt::Debug for Manager<M> {
 }
 
 impl<M: Machine> Manager<M> {
-    /// All memory of `config`, free, with every CPU online and nothing deferred yet.
+    /// Makes a manager in which all memory of `config` is free, every CPU is online and no job is
+    /// deferred yet.
     ///
     /// # Errors
     /// When the layout cannot be managed.
@@ -87,15 +89,15 @@ impl<M: Machine> Manager<M> {
         &self.pages
     }
 
-    /// Defers the shepherd for the first time (Linux: `start_shepherd_timer`). The machine must
-    /// call [`Manager::run`] for each job that comes due.
+    /// Defers the shepherd for the first time (Linux: `start_shepherd_timer`). From then on the
+    /// machine must call [`Manager::run`] for each job that comes due.
     pub fn start(&self, machine: &M) {
         let here = machine.this_cpu();
         self.shepherd_home.store(machine, word_of(here), Release);
         self.defer_shepherd(machine, word_of(here));
     }
 
-    /// Runs a job that came due, on the CPU it was deferred to.
+    /// Runs a job that came due. To be called on the CPU that the job was deferred to.
     pub fn run(&self, machine: &M, job: Job) {
         match job {
             Job::VmstatUpdate => self.update(machine),
@@ -103,8 +105,8 @@ impl<M: Machine> Manager<M> {
         }
     }
 
-    /// Folds this CPU's differentials before it goes idle; its lists stay (Linux: `quiet_vmstat`).
-    /// Does nothing unless its work is pending.
+    /// Folds this CPU's differentials before it goes idle; its page lists stay (Linux:
+    /// `quiet_vmstat`). Does nothing unless the CPU's vmstat work is pending.
     pub fn quiet(&self, machine: &M) {
         let cpu = machine.this_cpu();
         let pending = machine.job_state(cpu, Job::VmstatUpdate) == JobState::Pending;
@@ -113,47 +115,51 @@ impl<M: Machine> Manager<M> {
         }
     }
 
-    /// `cpu` runs tasks again. Its work stays dormant until the shepherd finds a reason.
+    /// Notes that `cpu` runs tasks again. Its vmstat work stays dormant until the shepherd finds a
+    /// reason to kick it.
     pub fn cpu_online(&self, machine: &M, cpu: CpuId) {
         self.pages.hotplug(machine, cpu, Hotplug::Online);
         self.recompute(machine);
-        // An exchange even when it changes nothing, as in `cpu_going`: a CPU that leaves the shepherd
-        // nowhere later sees by its own exchange that this CPU came.
+        // This read-modify-write is needed even though it adds 0, as in `cpu_going`: a CPU that
+        // later sets the word to `NOWHERE` sees, by its own exchange, that this CPU came online.
         if self.shepherd_home.add(machine, 0, AcqRel) == NOWHERE {
             self.defer_shepherd(machine, NOWHERE);
         }
     }
 
-    /// `cpu` is about to go: its work is not deferred any more.
+    /// Notes that `cpu` is about to go offline. Its vmstat work is cancelled, and the shepherd
+    /// moves to another CPU.
     pub fn cpu_going(&self, machine: &M, cpu: CpuId) {
-        // Offline first: a shepherd that looks now passes it over, and one that looked before
-        // defers work that `update` then declines to repeat.
+        // The CPU is marked offline first: a shepherd round from now on skips it, and a round that
+        // saw it online before may defer its work once more, which `update` then does not repeat.
         self.pages.hotplug(machine, cpu, Hotplug::Offline);
         machine.cancel(cpu, Job::VmstatUpdate);
-        // An exchange even when it changes nothing: whoever brings the shepherd here later sees by
-        // its own exchange that this CPU went, and moves on.
+        // This read-modify-write is needed even though it adds 0: a CPU that later moves the
+        // shepherd here sees, by its own exchange, that this CPU went offline, and moves the
+        // shepherd on.
         if self.shepherd_home.add(machine, 0, AcqRel) == word_of(cpu) {
             machine.cancel(cpu, Job::Shepherd);
             self.defer_shepherd(machine, word_of(cpu));
         }
     }
 
-    /// `cpu` runs nothing any more; its pages and differentials come back. Runs on another CPU.
+    /// Takes back the pages and differentials of `cpu`, which runs nothing any more. To be called
+    /// on another CPU.
     pub fn cpu_dead(&self, machine: &M, cpu: CpuId) {
         self.pages.drain_cpu(machine, cpu);
         self.fold(machine, cpu);
         self.recompute(machine);
     }
 
-    /// Counts `delta` more or fewer of an item on this CPU's node.
+    /// Adds `delta` to an item's counter on this CPU's node.
     #[inline]
     pub fn count_node(&self, machine: &M, item: NodeItem, delta: i64) {
         self.node_here(machine).add(machine, item as usize, delta);
     }
 
-    /// Counts `each` more or fewer of an item for each of `pfns`, on the node it is in, whichever
-    /// this CPU is on (Linux: `mod_node_page_state` of `page_pgdat`). Nodes without CPUs count as the
-    /// last one; frames in no zone are passed over.
+    /// For each of `pfns`, adds `each` to an item's counter on the node of that frame, which need
+    /// not be this CPU's (Linux: `mod_node_page_state` of `page_pgdat`). Nodes numbered past the
+    /// last node with CPUs count as that one; frames in no zone are skipped.
     pub fn count_each_on_nodes(&self, machine: &M, pfns: &[Pfn], item: NodeItem, each: i64) {
         let node = |pfn: &Pfn| self.pages.node_of(*pfn);
         for run in pfns.chunk_by(|one, next| node(one) == node(next)) {
@@ -164,7 +170,7 @@ impl<M: Machine> Manager<M> {
         }
     }
 
-    /// Counts one more or one fewer of an item on this CPU's node.
+    /// Adds one to an item's counter on this CPU's node, or subtracts one.
     #[inline]
     pub fn step_node(&self, machine: &M, item: NodeItem, step: Step) {
         self.node_here(machine).step(machine, item as usize, step);
@@ -175,10 +181,10 @@ impl<M: Machine> Manager<M> {
         self.nodes
             .iter()
             .map(|node| node.snapshot(machine, item as usize))
-            .sum()
+            .fold(0, u64::saturating_add)
     }
 
-    /// Whether `cpu` has differentials to fold (Linux: `need_update`).
+    /// Returns whether `cpu` has differentials to fold (Linux: `need_update`).
     pub fn is_dirty(&self, machine: &M, cpu: CpuId) -> bool {
         let mut zones = self.pages.zones().iter().map(|zone| &zone.counters);
         zones.any(|counters| counters.is_dirty(machine, cpu))
@@ -188,7 +194,8 @@ impl<M: Machine> Manager<M> {
                 .any(|counters| counters.is_dirty(machine, cpu))
     }
 
-    /// The per-CPU work (Linux: `vmstat_update`).
+    /// The periodic work of this CPU: refreshes, and defers itself again if anything changed
+    /// (Linux: `vmstat_update`).
     fn update(&self, machine: &M) {
         let cpu = machine.this_cpu();
         let refreshed = self.refresh(machine);
@@ -201,11 +208,12 @@ impl<M: Machine> Manager<M> {
         }
     }
 
-    /// The shepherd's round (Linux: `vmstat_shepherd`).
+    /// One round of the shepherd: kicks dormant CPUs that have a reason, and defers itself again
+    /// (Linux: `vmstat_shepherd`).
     fn watch(&self, machine: &M) {
         let here = machine.this_cpu();
         if self.shepherd_home.load(machine, Acquire) != word_of(here) {
-            return; // It moved after this round was due.
+            return; // The shepherd moved after this round came due.
         }
         let cpus: &Cpus<M> = self.pages.cpus();
         for cpu in cpus.iter(machine) {
@@ -238,20 +246,21 @@ impl<M: Machine> Manager<M> {
         }
     }
 
-    /// The shepherd follows Linux's rounding in every design: it is one timer. It moves from
-    /// the CPU of the word `from` to an online CPU when its own goes, unless another CPU has moved it
-    /// already.
+    /// Defers the shepherd to the CPU of the word `from`, or to an online CPU if that one is
+    /// offline, unless another CPU has moved the shepherd already. The shepherd follows Linux's
+    /// rounding in every design, because it is a single timer.
     fn defer_shepherd(&self, machine: &M, mut from: i64) {
         let cpus: &Cpus<M> = self.pages.cpus();
         let moment = |cpu| self.moment(machine, cpu);
-        // Ends: a further turn means that yet another CPU came or went just now.
+        // The loop ends: each further turn means that one more CPU went online or offline in the
+        // meantime.
         loop {
             let first = || cpus.iter(machine).find_map(moment);
             let there = u32::try_from(from).ok().map(CpuId);
             let next = there.and_then(moment).or_else(first);
             let to = next.as_ref().map_or(NOWHERE, |moment| word_of(moment.cpu));
-            // AcqRel pairs with the exchanges in `cpu_going` and `cpu_online`: of any two, the later
-            // sees the other.
+            // AcqRel pairs with the additions in `cpu_going` and `cpu_online`: the later of any two
+            // of these operations sees what preceded the earlier one.
             let home = &self.shepherd_home;
             if home.compare_exchange(machine, from, to, AcqRel).is_err() {
                 return;
@@ -287,7 +296,8 @@ impl<M: Machine> Manager<M> {
         &self.nodes[machine.topology().place(machine.this_cpu()).node.index()]
     }
 
-    /// Node thresholds are the largest of the node's zones (Linux: `pgdat` thresholds).
+    /// Sets each node's threshold to the largest of its zones' thresholds (Linux: `pgdat`
+    /// thresholds).
     fn recompute(&self, machine: &M) {
         let online = self.pages.cpus().online(machine);
         for (node, counters) in (0..).zip(&self.nodes) {

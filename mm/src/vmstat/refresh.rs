@@ -1,4 +1,5 @@
-//! One CPU's turn: fold its differentials, decay its lists (Linux: `refresh_cpu_vm_stats`).
+//! The periodic work of one CPU: folds its differentials and decays its page lists (Linux:
+//! `refresh_cpu_vm_stats`).
 
 use super::Manager;
 use crate::event::{Changed, Event};
@@ -7,7 +8,8 @@ use crate::site::Work;
 use crate::units::{CpuId, Pages};
 
 impl<M: Machine> Manager<M> {
-    /// Refreshes this CPU, lists included. Says whether there was anything to do.
+    /// Folds this CPU's differentials and decays its page lists. Returns whether anything changed
+    /// or the next interval may find more to do.
     pub fn refresh(&self, machine: &M) -> Changed {
         let cpu = machine.this_cpu();
         let mut changed = false;
@@ -31,7 +33,7 @@ impl<M: Machine> Manager<M> {
         changed
     }
 
-    /// Folds every differential of `cpu`; its lists stay.
+    /// Folds every differential of `cpu`; its page lists stay.
     pub(super) fn fold(&self, machine: &M, cpu: CpuId) {
         for zone in self.pages.zones() {
             machine.spend(Work::RefreshZone, 1);

@@ -1,27 +1,30 @@
-//! How far a CPU's differential may run before it is folded.
+//! Thresholds: the value a CPU's differential may reach before it is folded.
 //!
 //! Pure arithmetic after Linux (`calculate_normal_threshold`, `refresh_zone_stat_thresholds`).
 
 use crate::units::Pages;
 
-/// A differential is kept in eight bits in Linux; this is the most it may hold.
+/// The largest threshold. Linux keeps a differential in eight bits with a sign, and leaves it some
+/// room.
 pub const THRESHOLD_MAX: u32 = 125;
 
-/// The usual threshold: grows with the logarithms of CPUs and of memory in 128 MiB.
+/// The usual threshold. It grows with the logarithm of the number of online CPUs and with that of
+/// the zone's memory in units of 128 MiB.
 #[must_use]
 pub fn normal(online: u32, managed: Pages) -> u32 {
     let bits = |value: u32| u32::BITS - value.leading_zeros();
     (2 * bits(online) * (1 + bits(managed.0 >> 15))).min(THRESHOLD_MAX)
 }
 
-/// The threshold under memory pressure: so small that all CPUs together cannot hide the
-/// distance between the low and the min watermark.
+/// The threshold under memory pressure, at least 1. It is so small that the differentials of all
+/// CPUs together cannot hide the distance between the low and the min watermark, unless that is
+/// less than a page per CPU.
 #[must_use]
 pub fn pressure(online: u32, low_minus_min: Pages) -> u32 {
     (low_minus_min.0 / online.max(1)).clamp(1, THRESHOLD_MAX)
 }
 
-/// Below this many free pages a reader must sum up the differentials too, or `None` when they
+/// The number of free pages below which a reader must add the differentials, or `None` if these
 /// cannot hide the min watermark (Linux: `percpu_drift_mark`).
 #[must_use]
 pub fn drift_mark(online: u32, normal: u32, low_minus_min: Pages, high: Pages) -> Option<Pages> {
@@ -33,7 +36,8 @@ pub fn drift_mark(online: u32, normal: u32, low_minus_min: Pages, high: Pages) -
 mod tests {
     use super::*;
 
-    /// The first three were read from `/proc/zoneinfo` of a 2-CPU host; the rest is published.
+    /// The first three values were read from `/proc/zoneinfo` of a 2-CPU host; the others are
+    /// published.
     #[test]
     fn thresholds_are_those_of_real_hosts() {
         let of = |pages, cpus| normal(cpus, Pages(pages));

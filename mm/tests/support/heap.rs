@@ -1,5 +1,5 @@
-//! A global allocator that can be told to fail, and that remembers who used it while a lock of the
-//! machine was held. Both are told and asked for each thread alone.
+//! A global allocator that can be told to fail, and that records its uses while a lock of the
+//! machine was held. Settings and records are per thread.
 #![expect(unsafe_code, reason = "a global allocator is unsafe to be one")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -9,30 +9,31 @@ use std::sync::Once;
 use plimsoll_mm::site::LockClass;
 
 thread_local! {
-    /// Allocations that still succeed; `None` is all of them.
+    /// The number of allocations that still succeed; `None` if all do.
     static LEFT: Cell<Option<u64>> = const { Cell::new(None) };
-    /// Allocations that were refused.
+    /// The number of allocations that were refused.
     static REFUSED: Cell<u64> = const { Cell::new(0) };
-    /// Locks that are held, a bit each by class.
+    /// The classes of the locks that are held, a bit for each.
     static HELD: Cell<u32> = const { Cell::new(0) };
-    /// Locks that were held during some use, and how many uses there were.
+    /// The classes of locks that were held during some use of the heap, a bit for each, and the
+    /// number of such uses.
     static USED: Cell<(u32, u64)> = const { Cell::new((0, 0)) };
-    /// Whether the first use under a lock is to panic, so that a backtrace tells where it is.
+    /// Whether the first use under a lock is to panic, so that a backtrace shows where it is.
     static PANICS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The system's allocator, watched.
+/// The system's allocator, with a watch over its uses.
 pub(crate) struct Watched;
 
 #[global_allocator]
 static WATCHED: Watched = Watched;
 
-/// The locks under which the heap may be used, a bit each: those that sleep and are outermost, as in
-/// Linux, where `mmap_lock` is held over allocations as well.
+/// The classes of locks under which the heap may be used, a bit for each: outermost locks that
+/// sleep. Linux holds `mmap_lock` over allocations, too.
 const ALLOWED: u32 = 1 << LockClass::Mmap as u32;
 
-/// Runs `f`; from the allocation number `nth` on, counted from 0, this thread gets no memory. How many
-/// were refused.
+/// Runs `f` while this thread gets no memory from allocation number `nth` on, counted from 0.
+/// Returns the result of `f` and the number of allocations that were refused.
 pub(crate) fn failing_from<R>(nth: u64, f: impl FnOnce() -> R) -> (R, u64) {
     REFUSED.set(0);
     LEFT.set(Some(nth));
@@ -41,7 +42,7 @@ pub(crate) fn failing_from<R>(nth: u64, f: impl FnOnce() -> R) -> (R, u64) {
     (result, REFUSED.get())
 }
 
-/// Lets who panics say why, with memory.
+/// Sets a panic hook that lets a panicking thread allocate the memory for its message.
 fn let_panics_speak() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -54,7 +55,8 @@ fn let_panics_speak() {
     });
 }
 
-/// Runs `f` with memory to be had, whatever it is inside of: for what belongs to the test.
+/// Runs `f` with memory, even inside [`failing_from`] or [`holding`]: for allocations of the test
+/// itself.
 pub(crate) fn with_memory<R>(f: impl FnOnce() -> R) -> R {
     let (left, held) = (LEFT.take(), HELD.take());
     let result = f();
@@ -63,7 +65,7 @@ pub(crate) fn with_memory<R>(f: impl FnOnce() -> R) -> R {
     result
 }
 
-/// Runs `f` with `class` noted as held.
+/// Runs `f` while a lock of `class` counts as held.
 pub(crate) fn holding<R>(class: LockClass, f: impl FnOnce() -> R) -> R {
     let before = HELD.get();
     HELD.set(before | 1 << class as u32);
@@ -72,19 +74,20 @@ pub(crate) fn holding<R>(class: LockClass, f: impl FnOnce() -> R) -> R {
     result
 }
 
-/// Forgets uses under locks.
+/// Forgets all uses under locks.
 pub(crate) fn forget_uses() {
     USED.set((0, 0));
 }
 
-/// The classes of locks under which the heap was used, and how often it was.
+/// Returns the classes of locks under which the heap was used, and the number of such uses.
 pub(crate) fn uses_under_locks() -> (Vec<LockClass>, u64) {
     let (classes, uses) = USED.get();
     let used = |class: &LockClass| classes & 1 << *class as u32 != 0;
     (LockClass::ALL.into_iter().filter(used).collect(), uses)
 }
 
-/// From now on the first use of the heap under a lock panics on this thread.
+/// Makes the next use of the heap under a lock panic on this thread, if the environment has
+/// `PLIMSOLL_HEAP_PANICS`.
 pub(crate) fn panic_under_locks() {
     let_panics_speak();
     PANICS.set(std::env::var_os("PLIMSOLL_HEAP_PANICS").is_some());
@@ -105,7 +108,7 @@ fn may() -> bool {
     note();
     match LEFT.get() {
         None => true,
-        // What a panic says is written before the hook is called.
+        // The message of a panic is formatted before the hook is called.
         Some(_) if std::thread::panicking() => true,
         Some(0) => {
             REFUSED.set(REFUSED.get() + 1);
@@ -118,13 +121,13 @@ fn may() -> bool {
     }
 }
 
-// SAFETY: every block is one of `System`'s, or null, which any allocator may return.
+// SAFETY: every block comes from `System` or is null, which any allocator may return.
 unsafe impl GlobalAlloc for Watched {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if !may() {
             return std::ptr::null_mut();
         }
-        // SAFETY: the caller keeps the contract, which is the same.
+        // SAFETY: the caller keeps the contract of `alloc`, and `System` has the same.
         unsafe { System.alloc(layout) }
     }
 
@@ -138,7 +141,7 @@ unsafe impl GlobalAlloc for Watched {
         if !may() {
             return std::ptr::null_mut();
         }
-        // SAFETY: as above; on null the block stays as it is.
+        // SAFETY: the block came from `System`, as in `dealloc`; on null it stays as it is.
         unsafe { System.realloc(block, layout, size) }
     }
 }

@@ -1,4 +1,4 @@
-//! The simplest machine: one thread that says which CPU it is, a clock that moves when it is told to,
+//! The simplest machine: one thread that says which CPU it runs on, a clock that the test moves,
 //! and locks that tell the watched heap when they are held.
 
 use std::sync::atomic::Ordering::{self, Relaxed};
@@ -16,12 +16,12 @@ use plimsoll_mm::units::{CpuId, Hz, Nanos, Order, Pages};
 
 use super::heap;
 
-/// See the file's header.
+/// The simplest machine: one thread, on the CPU that it says.
 pub(crate) struct Plain {
     topology: Topology,
     cpu: AtomicU32,
     now: AtomicU64,
-    /// What is deferred, a bit for each kind of job and CPU.
+    /// The deferred jobs of each CPU, a bit for each kind of job.
     deferred: Box<[AtomicU8]>,
 }
 
@@ -36,7 +36,7 @@ impl Plain {
         }
     }
 
-    /// From now on this is the CPU.
+    /// Makes the thread run on `cpu` from now on, modulo the number of CPUs.
     pub(crate) fn on(&self, cpu: u32) {
         self.cpu.store(cpu % self.topology.cpus(), Relaxed);
     }
@@ -45,7 +45,7 @@ impl Plain {
         self.now.fetch_add(time.0, Relaxed);
     }
 
-    /// A job that was deferred, which is no longer.
+    /// Takes a deferred job, which is dormant afterwards. Returns it with its CPU.
     pub(crate) fn take_job(&self) -> Option<(CpuId, Job)> {
         self.topology.ids().find_map(|cpu| {
             let of = |job: &Job| {
@@ -147,7 +147,7 @@ impl Machine for Plain {
     fn emit(&self, _event: Event) {}
 }
 
-/// An integer.
+/// The machine's words, of both kinds.
 pub(crate) struct Atom(AtomicI64);
 
 impl Word<Plain> for Atom {
@@ -190,7 +190,7 @@ impl LocalWord<Plain> for Atom {
     }
 }
 
-/// Integers of a line.
+/// The words of a line.
 pub(crate) struct Atoms([AtomicI64; LINE_WORDS]);
 
 impl Line<Plain> for Atoms {
@@ -218,7 +218,7 @@ impl Line<Plain> for Atoms {
     }
 }
 
-/// A field.
+/// The machine's fields.
 pub(crate) struct Unsigned(AtomicU64);
 
 impl Field for Unsigned {
@@ -231,7 +231,7 @@ impl Field for Unsigned {
     }
 }
 
-/// Tags.
+/// The tags of a zone.
 pub(crate) struct Bytes(Box<[AtomicU8]>);
 
 impl Tags for Bytes {
@@ -270,7 +270,7 @@ impl<T> Once<T> for OnceLocked<T> {
     }
 }
 
-/// A lock of one holder, which nobody has to wait for: there is one thread.
+/// A lock with one holder. No caller waits for it, because there is only one thread.
 pub(crate) struct Locked<T>(LockClass, Mutex<T>);
 
 impl<T> Locked<T> {
@@ -349,7 +349,7 @@ impl<T> RwLock<Plain, T> for Shared<T> {
         then: impl FnOnce(&T, A) -> R,
     ) -> Option<Option<R>> {
         let kept = self.write(machine, site, first);
-        // Alone, as the seam allows.
+        // No writer can come in between, because there is only one thread.
         Some(kept.map(|kept| self.read(machine, site, |value| then(value, kept))))
     }
 

@@ -1,4 +1,4 @@
-//! What tests of the heap share.
+//! A watched heap, a machine and a world for the tests of the heap.
 
 pub(crate) mod heap;
 pub(crate) mod machine;

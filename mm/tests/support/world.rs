@@ -1,4 +1,5 @@
-//! A small machine with everything on it, and what has to be true of it when all is over.
+//! A small machine with every part of the memory manager on it, and a check that everything is back
+//! in the end.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
@@ -22,13 +23,13 @@ use plimsoll_mm::vmstat::counters::NodeItem;
 use super::heap;
 use super::machine::Plain;
 
-/// So many CPUs that a counter grows when a third CPU adds to it.
+/// Enough CPUs that a counter grows only when a third CPU adds to it.
 pub(crate) const CPUS: u32 = 40;
 pub(crate) const MEMORY: Pages = Pages(4096);
 
 type Oom = OutOfMemory<Plain, Deaf, Village>;
 
-/// See the file's header.
+/// A small machine with every part of the memory manager on it.
 pub(crate) struct World {
     pub(crate) machine: Plain,
     pub(crate) kept: Arc<Kept>,
@@ -38,13 +39,13 @@ pub(crate) struct World {
     pub(crate) shared: Arc<Object<Plain>>,
 }
 
-/// What an owner of processes needs to let them die.
+/// The parts that the owner of processes needs to let them exit.
 pub(crate) struct Kept {
     pub(crate) manager: Manager<Plain>,
     pub(crate) spaces: Spaces<Plain>,
 }
 
-/// Nobody needs to be told: whoever waits lets the others die.
+/// Signals that do nothing: [`Village`] lets killed processes exit, while an allocation waits.
 pub(crate) struct Deaf;
 
 impl Signals<Plain> for Deaf {
@@ -55,12 +56,12 @@ impl Signals<Plain> for Deaf {
     fn reap_at(&self, _: &Plain, _: Nanos) {}
 }
 
-/// The owner of the processes.
+/// `Village`: the owner of the processes, as tests of OOM kills need it.
 pub(crate) struct Village {
     pub(crate) all: Mutex<Vec<Arc<Process<Plain>>>>,
     kept: OnceLock<Weak<Kept>>,
     oom: OnceLock<Weak<Oom>>,
-    /// Whether who was told to die does so by itself.
+    /// Whether killed processes exit by themselves; otherwise only the reaper empties them.
     pub(crate) die: AtomicBool,
 }
 
@@ -94,7 +95,8 @@ impl Owner<Plain> for Village {
     }
 }
 
-/// Holds no translations; refuses to be told without waiting of what begins in an odd table.
+/// A listener without translations. If it may not wait, it refuses ranges that begin in a page
+/// table of odd index.
 struct Choosy;
 
 impl Notified<Plain> for Choosy {
@@ -156,13 +158,13 @@ impl World {
         Memory::new(&self.machine, &self.kept.manager, &self.kept.spaces)
     }
 
-    /// A process with an address space that others hear of, if there is memory.
+    /// Makes a process with an address space that has a listener; `None` without heap memory.
     pub(crate) fn process(&self, id: u32) -> Option<Arc<Process<Plain>>> {
         let memory = self.memory();
         let space = AddressSpace::new(memory)
             .ok()?
             .limited(Arc::clone(&self.budget));
-        // An embedder has memory for these, or it does not come so far.
+        // An embedder that calls this has got memory for these already.
         let space = heap::with_memory(|| Arc::new(space.notifying(Choosy)));
         let killer = self.oom.killer();
         let process = killer.enroll(
@@ -183,7 +185,7 @@ impl World {
         Some(process)
     }
 
-    /// Maps `pages` pages at `start`; whether there was memory.
+    /// Maps `pages` pages at `start`, in place of what is there. Returns whether there was memory.
     pub(crate) fn map(
         &self,
         space: &AddressSpace<Plain>,
@@ -204,7 +206,7 @@ impl World {
         }
     }
 
-    /// Ends all processes that have not.
+    /// Ends all processes that have not ended, and retires all of them.
     pub(crate) fn end_processes(&self) {
         let machine = &self.machine;
         let take = || self.oom.owner().all.lock().expect("one thread").pop();
@@ -222,7 +224,7 @@ impl World {
         }
     }
 
-    /// All is as it was: every page, slot, place and charge is back.
+    /// Checks that everything is as at the start: every page, slot, place and charge is back.
     pub(crate) fn assert_whole(&self) {
         let (machine, manager) = (&self.machine, &self.kept.manager);
         self.file.empty(machine, manager.pages());

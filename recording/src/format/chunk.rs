@@ -1,4 +1,5 @@
-//! One chunk: a tag, a checked body, and in it columns, each packed by itself.
+//! One chunk: a tag and a body with a checksum. Most of the body is columns, each compressed by
+//! itself.
 
 use std::io::{self, Read, Write};
 
@@ -6,32 +7,31 @@ use flate2::read::DeflateDecoder;
 use flate2::write::DeflateEncoder;
 use flate2::{Compression, Crc};
 
+use super::CHUNK_BYTES_MAX;
 use super::columns::Column;
 use super::varint::{put, take};
-
-/// The largest body that is written or believed.
-const BODY_BYTES_MAX: usize = 1 << 26;
 
 /// Bytes before a body: tag, length, checksum.
 pub(super) const HEAD_BYTES: usize = 12;
 
-/// Below this many bytes a column is not packed: its table of codes would cost more.
+/// A column shorter than this, in bytes, is not compressed: its table of codes would cost more than
+/// compression saves.
 const PACKED_FROM_BYTES: usize = 48;
 
-/// The effort of packing, of 9. On a recording of a build, level 9 takes a third more of all CPU time of
-/// writing than this one, for 1.5 % fewer bytes.
+/// The compression level, of at most 9. On a recording of a build, writing with level 9 takes a
+/// third more CPU time in all than with this level, for 1.5 % fewer bytes.
 const LEVEL: u32 = 3;
 
 /// A chunk that was read.
 #[derive(Debug)]
 pub(super) struct Chunk {
     pub(super) tag: [u8; 4],
-    /// Where it begins in the file.
+    /// The offset of the chunk in the file, in bytes.
     pub(super) offset: u64,
     pub(super) body: Vec<u8>,
 }
 
-/// Why no chunk could be read.
+/// The reasons why no chunk could be read.
 #[derive(Debug)]
 pub(super) enum ChunkError {
     Io(io::Error),
@@ -40,10 +40,10 @@ pub(super) enum ChunkError {
     Damaged(&'static str),
 }
 
-/// Writes a chunk as a whole.
+/// Writes a chunk in one piece.
 pub(super) fn write(out: &mut impl Write, tag: [u8; 4], body: &[u8]) -> io::Result<()> {
     let length = u32::try_from(body.len()).ok();
-    let length = length.filter(|_| body.len() <= BODY_BYTES_MAX);
+    let length = length.filter(|_| body.len() <= CHUNK_BYTES_MAX);
     let length = length.ok_or_else(|| io::Error::other("a chunk is larger than 64 MiB"))?;
     let mut whole = Vec::with_capacity(HEAD_BYTES + body.len());
     whole.extend_from_slice(&tag);
@@ -65,10 +65,10 @@ pub(super) fn read(input: &mut impl Read, offset: u64) -> Result<Option<Chunk>, 
     let cut = |bytes: usize| ChunkError::Cut(bytes as u64);
     let [tag, length, sum] = words(&head).ok_or(cut(head.len()))?;
     let (length, sum) = (u32::from_le_bytes(length), u32::from_le_bytes(sum));
-    if length as usize > BODY_BYTES_MAX {
+    if length as usize > CHUNK_BYTES_MAX {
         return Err(ChunkError::Damaged("its length is over 64 MiB"));
     }
-    // Grows with what is there, so a false length costs no memory.
+    // The buffer grows with the bytes that are really there, so a false length costs no memory.
     let mut body = Vec::new();
     let wanted = input.by_ref().take(u64::from(length));
     { wanted }.read_to_end(&mut body).map_err(ChunkError::Io)?;
@@ -104,27 +104,26 @@ pub(super) fn put_column(body: &mut Vec<u8>, column: Column, plain: &[u8]) {
     let bytes = packed.as_deref().unwrap_or(plain);
     put(body, column as u64);
     put(body, plain.len() as u64);
-    // Equal lengths say that the column is not packed.
+    // Equal lengths mean that the column is not compressed.
     put(body, bytes.len() as u64);
     body.extend_from_slice(bytes);
 }
 
-/// Takes the next column off a body, by its number.
-pub(super) fn take_column(body: &mut &[u8]) -> Option<(usize, Vec<u8>)> {
+/// Takes the next column off a body; returns its number and its uncompressed bytes. `room` is the
+/// number of bytes to which the rest of the chunk may unpack; `None` if it is exceeded.
+pub(super) fn take_column(body: &mut &[u8], room: &mut usize) -> Option<(usize, Vec<u8>)> {
     let column = usize::try_from(take(body)?).ok()?;
     let plain = usize::try_from(take(body)?).ok()?;
     let packed = usize::try_from(take(body)?).ok()?;
     let (bytes, rest) = body.split_at_checked(packed)?;
     *body = rest;
+    *room = room.checked_sub(plain)?;
     if packed == plain {
         return Some((column, bytes.to_vec()));
     }
-    if plain > BODY_BYTES_MAX {
-        return None;
-    }
     let mut unpacked = Vec::new();
     let decoder = DeflateDecoder::new(bytes);
-    // One byte more than promised shows that the column is longer than it says.
+    // Reading one byte more than promised shows whether the column is longer than it says.
     let mut limited = decoder.take(plain as u64 + 1);
     limited.read_to_end(&mut unpacked).ok()?;
     (unpacked.len() == plain).then_some((column, unpacked))

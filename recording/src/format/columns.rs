@@ -1,30 +1,32 @@
-//! The columns of a chunk: each field of all its events, one after the other, so that similar
-//! numbers are neighbours and pack well.
+//! The columns of a chunk. A column holds one field of all the chunk's events, one after the other,
+//! so that similar numbers are neighbours and compress well.
 //!
-//! A [`Column`] says how its numbers are written. The fields of an event are listed once, in `layout`,
-//! and passed to a [`Side`]: the writer's takes numbers from the event, the reader's puts them there.
+//! [`Column::style`] says how a column's numbers are written. `layout` lists the fields of an event
+//! once and passes them to a [`Side`]: the writer's side takes numbers from the event, the reader's
+//! side puts them there.
 
 use rustc_hash::FxHashMap;
 
 use super::guess::{Deed, Guesser};
 use super::varint::{fold, put, put_text, take, take_text, unfold};
 
-/// How a column's numbers are written.
+/// The encodings of a column's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Style {
-    /// As they are.
+    /// The number itself.
     Plain,
-    /// As the signed difference to the number before.
+    /// The signed difference to the number before it.
     Delta,
-    /// As the place in a table of the numbers seen so far; 0 is a new one, which follows.
+    /// The number's place, from 1, in a table of the numbers seen so far; 0 means that a new number
+    /// follows.
     Table,
-    /// As text.
+    /// A text.
     Text,
-    /// As they are; a column that is not there is all zeros.
+    /// The number itself; a column that is missing is all zeros.
     Sparse,
 }
 
-/// One column. The numbers are part of the format: a new column takes a new one.
+/// The columns. Their numbers are part of the format: a new column must get a new number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Column {
@@ -36,7 +38,7 @@ pub(super) enum Column {
     BatchedPfn = 5,
     DrainPfn = 6,
     ZonePfn = 7,
-    /// Order, migrate type and what else is small, in one number.
+    /// Order, migrate type and other small fields, in one number.
     Class = 8,
     Gfp = 9,
     Count = 10,
@@ -51,21 +53,21 @@ pub(super) enum Column {
     Victim = 19,
     Range = 20,
     Text = 21,
-    /// The texts of a header or an end; not of events.
+    /// The texts of the first or the last chunk; events do not use it.
     Fields = 22,
-    /// Which guess was right, for the four kinds of events whose pages are guessed.
+    /// The place of the right guess, for the four kinds of events whose pages are guessed.
     AllocGuess = 23,
     FreeGuess = 24,
     BatchedGuess = 25,
     DrainGuess = 26,
-    /// A node.
+    /// The number of a node.
     Node = 27,
 }
 
 impl Column {
     pub(super) const COUNT: usize = Self::ALL.len();
 
-    /// All columns, in the order of their numbers.
+    /// All columns, in ascending order of their numbers.
     pub(super) const ALL: [Self; 28] = [
         Self::Kind,
         Self::Time,
@@ -130,8 +132,8 @@ impl Column {
     }
 }
 
-/// What a column remembers from chunk to chunk; the writer's and the reader's go through the same
-/// states.
+/// The state that columns keep from chunk to chunk. The writer's and the reader's go through the
+/// same states, so the reader can undo what the writer did.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Memory {
     pub(super) guesser: Guesser,
@@ -145,22 +147,24 @@ struct Seen {
     values: Vec<u64>,
 }
 
-/// What goes through a layout: numbers and texts, each in its column.
+/// One end of the encoding: `layout` passes the numbers and texts of an event through it, each with
+/// its column.
 pub(super) trait Side {
     /// Reads or writes one number; `None` if the column ends early.
     fn number(&mut self, column: Column, value: &mut u64) -> Option<()>;
-    /// The place of the right guess for `page` from 1, or 0; 0 for the reader, which has no page yet.
+    /// Returns the place, from 1, of the guess that is `page`, or 0 if none is. The reader has no
+    /// page yet and returns 0.
     fn place(&self, deed: Deed, page: u64) -> u64;
-    /// The page that the guess at `place` names; the writer has it already. `None` if there is no such
-    /// guess.
+    /// Sets `page` to the guess at `place`; the writer does nothing, because it has the page
+    /// already. `None` if there is no such guess.
     fn page(&mut self, deed: Deed, place: u64, page: &mut u64) -> Option<()>;
-    /// What both sides remember.
+    /// The state that the writer's and the reader's side both keep.
     fn memory(&mut self) -> &mut Memory;
     /// Reads or writes one text.
     fn text(&mut self, column: Column, value: &mut String) -> Option<()>;
 }
 
-/// The writer's side.
+/// The writer's side: it appends numbers to columns.
 #[derive(Debug)]
 pub(super) struct Pack<'a> {
     pub(super) memory: &'a mut Memory,
@@ -219,13 +223,13 @@ impl Side for Pack<'_> {
     }
 }
 
-/// The reader's side.
+/// The reader's side: it takes numbers off columns.
 #[derive(Debug)]
 pub(super) struct Unpack<'a> {
     pub(super) memory: &'a mut Memory,
     pub(super) columns: [&'a [u8]; Column::COUNT],
     absent: [bool; Column::COUNT],
-    /// How many symbols are known.
+    /// Number of known symbols; a symbol from this number on is an error.
     symbols: u64,
 }
 

@@ -1,12 +1,13 @@
-//! A header as pairs of name and value, so that a reader can pass over what it does not know.
+//! A header as pairs of a name and a value, so that a reader can skip names it does not know.
 
 use super::varint::{put_text, take_text};
-use crate::header::Header;
+use crate::header::{Header, LOST_MAX};
 
-/// A text of the recorded computer has the rest of its pair's name as its name.
+/// The prefix of the name of a pair that holds one of [`Header::texts`]; the rest is the text's
+/// name.
 const TEXT: &str = "text ";
 
-/// All of a header but its symbols, which have a chunk of their own.
+/// Packs all of a header except its symbols, which have chunks of their own.
 pub(super) fn pack(header: &Header) -> Vec<u8> {
     let mut out = Vec::new();
     let mut pair = |name: &str, value: &str| {
@@ -36,13 +37,14 @@ pub(super) fn pack(header: &Header) -> Vec<u8> {
         pair("lost", &format!("{cpu} {events}"));
     }
     for (name, text) in &header.texts {
-        // An empty text says that there was one, so it is kept by the newline that is taken off again.
+        // `pair` drops empty values, so an empty text is kept by a newline, which `unpack` takes
+        // off.
         pair(&format!("{TEXT}{name}"), &format!("{text}\n"));
     }
     out
 }
 
-/// Adds what [`pack`] wrote to `header`; `None` if it is cut. Unknown names are passed over.
+/// Adds to `header` what [`pack`] wrote; `None` if the bytes end too early. It skips unknown names.
 pub(super) fn unpack(mut bytes: &[u8], header: &mut Header) -> Option<()> {
     while !bytes.is_empty() {
         let name = take_text(&mut bytes)?;
@@ -72,10 +74,12 @@ pub(super) fn unpack(mut bytes: &[u8], header: &mut Header) -> Option<()> {
 
 fn lost(value: &str) -> Option<(u32, u64)> {
     let (cpu, events) = value.split_once(' ')?;
-    Some((cpu.parse().ok()?, events.parse().ok()?))
+    let events: u64 = events.parse().ok()?;
+    Some((cpu.parse().ok()?, events.min(LOST_MAX)))
 }
 
-/// What `last` has and `first` has not: what the end of a recording tells beside its beginning.
+/// Returns what `last` has and `first` lacks, which is what the last chunk of a recording adds to
+/// the first.
 pub(super) fn added(first: &Header, last: &Header) -> Header {
     fn new<T: Clone + PartialEq>(first: &[T], last: &[T]) -> Vec<T> {
         let unknown = last.iter().filter(|it| !first.contains(it));

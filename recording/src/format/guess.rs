@@ -1,17 +1,17 @@
 //! Guessing page frame numbers.
 //!
-//! They are two thirds of a recording if they are written out, and Linux makes most of them
+//! Written out, page frame numbers would be two thirds of a recording, and Linux makes most of them
 //! predictable: an allocation takes the page that its CPU freed last, a process frees its pages in
-//! the order it got them, a page comes to its list in the order of frees, and a spill takes the
-//! pages that were on the list longest. So the writer and the reader both keep such lists and
-//! guess; the file says which guess was right, and only where none was, the number itself. A wrong
-//! guess costs bytes, never truth.
+//! the order in which it got them, pages come to their list in the order of their frees, and a
+//! spill takes the pages that were on the list longest. So the writer and the reader keep the same
+//! lists and make the same guesses. The file says which guess was right, and holds the number
+//! itself only where none was. A wrong guess costs bytes, never correctness.
 
 use std::collections::VecDeque;
 
 use rustc_hash::FxHashMap;
 
-/// What happens to the page.
+/// The kinds of events that have a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     Alloc,
@@ -21,25 +21,25 @@ pub(super) enum Role {
     Zone,
 }
 
-/// An event of a page, without the page.
+/// What an event says about its page, except which page it is.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Deed {
     pub(super) role: Role,
     pub(super) order: u8,
-    /// The migrate type, if the event tells it.
+    /// The migrate type, if the event has one.
     pub(super) mobility: Option<u8>,
 }
 
 /// The largest number of guesses for one page.
 const GUESSES: usize = 12;
 
-/// The largest number of pages of a list that are remembered; Linux's own lists are seldom longer.
+/// The largest number of pages that are remembered of a list; Linux's own lists are seldom longer.
 const LIST_PAGES: usize = 8192;
 
-/// The largest number of frees that may wait for their batch.
+/// The largest number of frees that are remembered until a batch contains them.
 const PENDING_PAGES: usize = 128;
 
-/// Guesses, the likeliest first.
+/// The guesses for one page, the likeliest first.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Guesses {
     pages: [u64; GUESSES],
@@ -56,33 +56,35 @@ impl Guesses {
         guesses
     }
 
-    /// The place of `page` from 1, or 0.
+    /// Returns the place of `page`, from 1, or 0 if it is not among the guesses.
     pub(super) fn place(&self, page: u64) -> u64 {
         let found = self.pages[..self.count].iter().position(|it| *it == page);
         found.map_or(0, |at| at as u64 + 1)
     }
 
-    /// The page at a place from 1.
+    /// Returns the page at `place`, counted from 1.
     pub(super) fn page(&self, place: u64) -> Option<u64> {
         let at = usize::try_from(place).ok()?.checked_sub(1)?;
         self.pages[..self.count].get(at).copied()
     }
 }
 
-/// What is remembered to guess by.
+/// The history that guesses are made from.
 #[derive(Clone, Debug)]
 pub(super) struct Guesser {
     cpu: u32,
     pid: u32,
     lists: FxHashMap<(u32, u8, u8), VecDeque<u64>>,
     pending: FxHashMap<u32, VecDeque<u64>>,
-    /// The page that the same thread got after, and before, this one, of the same migrate type.
+    /// Two tables: for each page, the page of the same migrate type that the same thread allocated
+    /// next, and the one that it allocated before.
     after: Table,
     before: Table,
-    /// The page that a thread got of each migrate type, and that it freed, last.
+    /// Two tables: the page that a thread allocated last, of each migrate type, and the page that
+    /// it freed last.
     last_alloc: Table,
     last_free: Table,
-    /// The migrate type of a block of 512 pages, as last seen.
+    /// The migrate type that each block of 512 pages had when last seen.
     blocks: Table,
 }
 
@@ -103,14 +105,14 @@ impl Default for Guesser {
 }
 
 impl Guesser {
-    /// The next event is of this CPU and thread.
+    /// Sets the CPU and the thread of the next event.
     pub(super) fn turn_to(&mut self, cpu: u32, pid: u32) {
         self.cpu = cpu;
         self.pid = pid;
     }
 
-    /// The place of `page` among the guesses from 1, or 0: what [`Guesses::place`] says, without making
-    /// guesses behind the right one.
+    /// Returns the place of `page` among the guesses, from 1, or 0. The result is that of
+    /// [`Guesses::place`], but guesses after the right one are not made.
     pub(super) fn place(&self, deed: Deed, page: u64) -> u64 {
         let place = |pages: &mut dyn Iterator<Item = u64>| {
             let found = pages.take(GUESSES).position(|it| it == page);
@@ -155,7 +157,8 @@ impl Guesser {
         }
     }
 
-    /// A thread's pages, on from the one it freed last, or the one it just got.
+    /// Guesses the page that a thread frees from the page that it freed last and those that it
+    /// allocated last.
     fn guess_free(&self) -> Guesses {
         let pid = u64::from(self.pid);
         let last = self.last_free.get(pid);
@@ -181,7 +184,7 @@ impl Guesser {
         Guesses::of(guesses.into_iter().flatten())
     }
 
-    /// Remembers what happened to `page`, which was the guess at `place`.
+    /// Remembers what happened to `page`. `place` is the place of the guess that was right, or 0.
     pub(super) fn learn(&mut self, deed: Deed, page: u64, place: u64) {
         let key = self.list_of(deed, Some(page));
         let place = usize::try_from(place).unwrap_or(0);
@@ -192,7 +195,7 @@ impl Guesser {
         match deed.role {
             Role::Alloc => {
                 let list = self.lists.entry(key).or_default();
-                // Pages in front of it have left the list unseen.
+                // The pages before it have left the list by events that were not recorded.
                 list.drain(..place.min(list.len()));
                 let stream = self.stream(deed.mobility);
                 if let Some(last) = self.last_alloc.get(stream) {
@@ -204,7 +207,8 @@ impl Guesser {
             Role::Drain => {
                 let list = self.lists.entry(key).or_default();
                 let place = match place {
-                    // Unforeseen: what is behind it has left the list unseen.
+                    // No guess was right: pages after it have left the list by events that were not
+                    // recorded.
                     0 => place_from_end(list, page),
                     place => place,
                 };
@@ -213,7 +217,7 @@ impl Guesser {
             Role::Batched => {
                 let pending = self.pending.entry(self.cpu).or_default();
                 let place = match place {
-                    // The first of a batch: frees before it are of no batch.
+                    // This is the first page of a batch, so the frees before it belong to no batch.
                     0 => pending
                         .iter()
                         .position(|it| *it == page)
@@ -242,12 +246,12 @@ impl Guesser {
         }
     }
 
-    /// One thread's allocations of one migrate type.
+    /// Returns the key of a thread's allocations of one migrate type.
     fn stream(&self, mobility: Option<u8>) -> u64 {
         u64::from(self.pid) << 8 | u64::from(mobility.unwrap_or(0))
     }
 
-    /// The list that a page comes from or goes to.
+    /// Returns the key of the list that a page comes from or goes to.
     fn list_of(&self, deed: Deed, page: Option<u64>) -> (u32, u8, u8) {
         let of_block = || self.blocks.get(page? >> 9);
         let mobility = deed.mobility.map(u64::from).or_else(of_block);
@@ -256,15 +260,15 @@ impl Guesser {
     }
 }
 
-/// The place from the end, from 1, if `page` is there.
+/// Returns the place of `page`, counted from the end and from 1, or 0 if it is not near the end.
 fn place_from_end(list: &VecDeque<u64>, page: u64) -> usize {
-    // A spill is at most a few batches away from the end.
+    // The page that a spill takes is at most a few batches away from the end.
     let near = list.iter().rev().take(1024);
     let found = { near }.position(|it| *it == page);
     found.map_or(0, |at| at + 1)
 }
 
-/// A table of fixed size; a newer pair takes the place of an older one.
+/// A table of fixed size, in which a new pair replaces an older one that has the same place.
 #[derive(Clone, Debug)]
 struct Table {
     pairs: Vec<Option<(u64, u64)>>,
@@ -273,13 +277,13 @@ struct Table {
 
 impl Table {
     fn new(bits: u32) -> Self {
-        // Memory comes with the first pair: many recordings have no pages.
+        // The memory is allocated for the first pair, because many recordings have no pages.
         let pairs = Vec::new();
         Self { pairs, bits }
     }
 
     fn place(&self, key: u64) -> usize {
-        // A multiplicative hash: the upper bits depend on all bits of the key.
+        // This is a multiplicative hash: the upper bits depend on all bits of the key.
         let mixed = key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - self.bits);
         usize::try_from(mixed).unwrap_or(0)
     }

@@ -1,11 +1,11 @@
-//! Which columns each kind of event has, told once for writing and for reading.
+//! The columns of each kind of event, listed once for both writing and reading.
 
 use super::columns::{Column, Side};
 use super::guess::{Deed, Role};
 use super::varint::{fold, unfold};
 use crate::event::{Symbol, What};
 
-/// The number of a kind in the format. A new kind takes a new number.
+/// Returns the number of a kind of event in the format. A new kind must get a new number.
 pub(super) const fn kind(what: &What) -> u64 {
     match what {
         What::Alloc { .. } => 1,
@@ -42,7 +42,8 @@ pub(super) const fn kind(what: &What) -> u64 {
     }
 }
 
-/// An event of this kind with nothing in it, for the reader to fill.
+/// Returns an event of this kind with empty fields, for the reader to fill; `None` for an unknown
+/// kind.
 #[rustfmt::skip]
 pub(super) fn blank(kind: u64) -> Option<What> {
     let function = Symbol(0);
@@ -256,12 +257,12 @@ fn of_reclaim(what: &mut What, side: &mut impl Side) -> Option<()> {
             side.number(Column::Gfp, gfp)
         }
         What::DirectReclaimEnd { pages } => side.number(Column::Count, pages),
-        // `blank` and this file's tests have every kind, so a new one that is forgotten fails there.
+        // `blank` and this file's tests list every kind, so a test fails if a new one is forgotten.
         _ => None,
     }
 }
 
-/// A page by the guess that is right, or by its number.
+/// Passes a page through `side`: the place of the right guess or, if none was right, the number.
 fn page(
     side: &mut impl Side,
     role: Role,
@@ -293,7 +294,7 @@ fn page(
     Some(())
 }
 
-/// A small part of a class: one byte of its number.
+/// A small field that [`class`] packs into a part of its number.
 enum Part<'a> {
     Byte(&'a mut u8),
     Maybe(&'a mut Option<u8>),
@@ -312,7 +313,8 @@ fn flag(value: &mut bool) -> Part<'_> {
     Part::Flag(value)
 }
 
-/// Up to three small fields as one number: they come in few combinations. Each has 16 bits.
+/// Passes up to three small fields through `side` as one number, 16 bits each, because few
+/// combinations of them occur.
 fn class<const N: usize>(side: &mut impl Side, parts: [Part<'_>; N]) -> Option<()> {
     const BITS: usize = 16;
     let number = |part: &Part<'_>| match part {
@@ -358,7 +360,7 @@ where
     Some(())
 }
 
-/// A jiffy by how far it is ahead of `now`.
+/// Passes a jiffy through `side` as its distance from `now`.
 fn ahead(side: &mut impl Side, now: u64, value: &mut u64) -> Option<()> {
     let mut distance = fold(value.wrapping_sub(now).cast_signed());
     side.number(Column::Ahead, &mut distance)?;
@@ -371,7 +373,7 @@ fn frames(side: &mut impl Side, stack: &mut Vec<Symbol>) -> Option<()> {
     side.number(Column::StackLength, &mut length)?;
     let length = usize::try_from(length).ok()?;
     for nth in 0..length {
-        // Grows by what is read, so a false length costs no memory.
+        // The chain grows with what is read, so a false length costs no memory.
         if nth == stack.len() {
             stack.push(Symbol(0));
         }

@@ -5,12 +5,15 @@ use std::io::Read;
 use super::chunk::{self, Chunk, ChunkError};
 use super::columns::{Column, Memory, Side, Unpack};
 use super::varint::{take, take_text, unfold};
-use super::{DONE, EVENTS, HEAD, MAGIC, MARK, NAME, PREAMBLE_BYTES, VERSION, fields, layout};
+use super::{
+    CHUNK_BYTES_MAX, CHUNK_EVENTS_MAX, DONE, EVENTS, HEAD, MAGIC, MARK, NAME, PREAMBLE_BYTES,
+    VERSION, fields, layout,
+};
 use crate::error::{ReadError, Warning};
 use crate::event::Event;
 use crate::header::Header;
 
-/// Reads a recording from anything that gives bytes; it never goes back.
+/// Reads a recording from any [`Read`]; it never seeks.
 #[derive(Debug)]
 pub struct Reader<R> {
     file: String,
@@ -30,10 +33,11 @@ enum End {
 }
 
 impl<R: Read> Reader<R> {
-    /// Reads up to the first event. `file` is what errors call the input.
+    /// Reads up to the first event. Errors call the input `file`.
     ///
     /// # Errors
-    /// If the input is not a recording, or one that cannot be read here.
+    /// If the input is not a recording, is damaged, or has a byte order or a version that is not
+    /// supported.
     pub fn new(file: &str, input: R) -> Result<Self, ReadError> {
         let mut reader = Self {
             file: file.to_owned(),
@@ -56,19 +60,20 @@ impl<R: Read> Reader<R> {
         Ok(reader)
     }
 
-    /// The header as known so far; it is complete once [`Reader::next_events`] has returned `None`.
+    /// Returns the header as far as it is known; it is complete once [`Reader::next_events`] has
+    /// returned `None`.
     #[must_use]
     pub fn header(&self) -> &Header {
         &self.header
     }
 
-    /// The events of the next chunk, all of one CPU and in its order; `None` at the end.
+    /// Returns the events of the next chunk, all of one CPU and in its order; `None` at the end.
     ///
     /// # Errors
-    /// If the input cannot be read or a chunk is damaged. A file that is cut off is no error:
-    /// what was read is good, and [`Reader::finish`] has a warning.
+    /// If the input cannot be read or a chunk is damaged. A file that is cut off is no error: the
+    /// events before that are good, and [`Reader::finish`] returns a warning.
     pub fn next_events(&mut self) -> Result<Option<Vec<Event>>, ReadError> {
-        // Ends: each turn takes a chunk from a finite input.
+        // The loop ends: each turn takes a chunk from a finite input.
         while let Some(chunk) = self.chunk()? {
             let mut body = &chunk.body[..];
             match chunk.tag {
@@ -97,7 +102,7 @@ impl<R: Read> Reader<R> {
         Ok(None)
     }
 
-    /// The whole header, and warnings about the recording.
+    /// Returns the complete header, and warnings about the recording.
     #[must_use]
     pub fn finish(mut self) -> (Header, Vec<Warning>) {
         let on_each = self.header.lost.iter().map(|(_, events)| *events);
@@ -149,7 +154,7 @@ impl<R: Read> Reader<R> {
         Ok(())
     }
 
-    /// The next chunk; `None` at the end, also if the file is cut off there.
+    /// Reads the next chunk; `None` at the end and also where the file is cut off.
     fn chunk(&mut self) -> Result<Option<Chunk>, ReadError> {
         if self.end == End::Reached {
             return Ok(None);
@@ -176,8 +181,9 @@ impl<R: Read> Reader<R> {
     fn fields(&mut self, chunk: &Chunk, mut body: &[u8]) -> Result<(), ReadError> {
         let header = &mut self.header;
         let mut unpack = || {
+            let mut room = CHUNK_BYTES_MAX;
             while !body.is_empty() {
-                let (column, bytes) = chunk::take_column(&mut body)?;
+                let (column, bytes) = chunk::take_column(&mut body, &mut room)?;
                 if column == Column::Fields as usize {
                     fields::unpack(&bytes, header)?;
                 }
@@ -189,8 +195,8 @@ impl<R: Read> Reader<R> {
     }
 
     fn names(&mut self, mut body: &[u8]) -> Option<()> {
-        let count = take(&mut body)?;
-        let (_, names) = chunk::take_column(&mut body)?;
+        let count = take(&mut body).filter(|count| *count <= CHUNK_EVENTS_MAX)?;
+        let (_, names) = chunk::take_column(&mut body, &mut { CHUNK_BYTES_MAX })?;
         let mut names = &names[..];
         for _ in 0..count {
             self.header.symbols.push(take_text(&mut names)?);
@@ -200,11 +206,12 @@ impl<R: Read> Reader<R> {
 
     fn unpack(&mut self, mut body: &[u8]) -> Option<Vec<Event>> {
         let cpu = u32::try_from(take(&mut body)?).ok()?;
-        let count = take(&mut body)?;
+        let count = take(&mut body).filter(|count| *count <= CHUNK_EVENTS_MAX)?;
         let mut time_ns = take(&mut body)?;
         let mut columns: [Vec<u8>; Column::COUNT] = Default::default();
+        let mut room = CHUNK_BYTES_MAX;
         while !body.is_empty() {
-            let (column, bytes) = chunk::take_column(&mut body)?;
+            let (column, bytes) = chunk::take_column(&mut body, &mut room)?;
             if let Some(place) = columns.get_mut(column) {
                 *place = bytes;
             }

@@ -1,9 +1,10 @@
-//! Numbers and texts as bytes: seven bits a byte, least significant first; the high bit says that
-//! more follow. Signed numbers are folded first, so that small ones of either sign stay short.
+//! Numbers and texts as bytes. A number has seven bits in each byte, the least significant first;
+//! the high bit says that more bytes follow. Signed numbers are folded first, so that small numbers
+//! of either sign stay short.
 
-/// Appends `value`.
+/// Appends `value` to `out`.
 pub(super) fn put(out: &mut Vec<u8>, mut value: u64) {
-    // Ends: the value loses seven bits each turn.
+    // The loop ends: the value loses seven bits each turn.
     while value >= 0x80 {
         out.push(low_byte(value) | 0x80);
         value >>= 7;
@@ -15,13 +16,13 @@ fn low_byte(value: u64) -> u8 {
     value.to_le_bytes()[0]
 }
 
-/// Appends `text` behind its length in bytes.
+/// Appends `text` to `out`, after its length in bytes.
 pub(super) fn put_text(out: &mut Vec<u8>, text: &str) {
     put(out, text.len() as u64);
     out.extend_from_slice(text.as_bytes());
 }
 
-/// Takes a number off the front of `bytes`; `None` if they end early or it does not fit.
+/// Takes a number off the front of `bytes`; `None` if they end early or the number exceeds 64 bits.
 pub(super) fn take(bytes: &mut &[u8]) -> Option<u64> {
     let mut value = 0_u64;
     for shift in (0..64).step_by(7) {
@@ -39,7 +40,7 @@ pub(super) fn take(bytes: &mut &[u8]) -> Option<u64> {
     None
 }
 
-/// Takes a text off the front of `bytes`; what is not UTF-8 is replaced.
+/// Takes a text off the front of `bytes`; bytes that are not UTF-8 are replaced.
 pub(super) fn take_text(bytes: &mut &[u8]) -> Option<String> {
     let length = usize::try_from(take(bytes)?).ok()?;
     let (text, rest) = bytes.split_at_checked(length)?;
@@ -47,7 +48,7 @@ pub(super) fn take_text(bytes: &mut &[u8]) -> Option<String> {
     Some(String::from_utf8_lossy(text).into_owned())
 }
 
-/// Folds the sign into the lowest bit.
+/// Moves the sign into the lowest bit.
 pub(super) const fn fold(value: i64) -> u64 {
     (value.cast_unsigned() << 1) ^ (value >> 63).cast_unsigned()
 }

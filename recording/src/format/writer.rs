@@ -5,30 +5,38 @@ use std::io::{self, Write};
 
 use super::columns::{Column, Memory, Pack, Side};
 use super::varint::{put, put_text};
-use super::{DONE, EVENTS, HEAD, MAGIC, MARK, NAME, VERSION, chunk, fields, layout};
+use super::{
+    CHUNK_EVENTS_MAX, DONE, EVENTS, HEAD, MAGIC, MARK, NAME, VERSION, chunk, fields, layout,
+};
 use crate::error::WriteError;
 use crate::event::{Event, Symbol, What};
 use crate::header::Header;
 
-/// How many events, of all CPUs together, are held back before their chunks are written.
-const ROUND_EVENTS: usize = 1 << 17;
+/// The number of events, of all CPUs together, that are held back before their chunks are written.
+const ROUND_EVENTS: u64 = CHUNK_EVENTS_MAX;
 
-/// Writes a recording to anything that takes bytes; it never goes back.
+/// The most bytes of texts and call chains that are held back. The other fields of an event take
+/// less than 128 bytes, so a chunk unpacks to less than `CHUNK_BYTES_MAX`.
+const HELD_BYTES_MAX: usize = 1 << 25;
+
+/// Writes a recording to any [`Write`]; it never seeks.
 ///
 /// Events of one CPU must come in the order in which the kernel wrote them; CPUs may come in any
-/// order. [`Writer::finish`] must be called: without it a reader says that the file is cut off.
+/// order. [`Writer::finish`] must be called; without it readers report that the file is cut off.
 #[derive(Debug)]
 pub struct Writer<W> {
     out: W,
     header: Header,
     symbols: usize,
     held: BTreeMap<u32, Vec<Event>>,
-    held_events: usize,
+    held_events: u64,
+    /// Bytes of texts and call chains in `held`.
+    held_bytes: usize,
     memory: Memory,
     totals: Totals,
 }
 
-/// How much is in the file.
+/// The amount of data in the file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Events in whole chunks.
@@ -38,7 +46,8 @@ pub struct Totals {
 }
 
 impl<W: Write> Writer<W> {
-    /// Writes what is known before the first event. Symbols of `header` may be used at once.
+    /// Writes what is known before the first event. Events may use the symbols of `header` from now
+    /// on.
     ///
     /// # Errors
     /// If `out` cannot be written.
@@ -49,6 +58,7 @@ impl<W: Write> Writer<W> {
             symbols: 0,
             held: BTreeMap::new(),
             held_events: 0,
+            held_bytes: 0,
             memory: Memory::default(),
             totals: Totals::default(),
         };
@@ -66,36 +76,49 @@ impl<W: Write> Writer<W> {
         Ok(writer)
     }
 
-    /// Sets all names that events refer to from now on: those known before, then new ones.
+    /// Sets all names that events may refer to from now on: `all` begins with the names set before.
     ///
     /// # Errors
-    /// If the new ones cannot be written.
+    /// If the new names cannot be written.
     pub fn symbols(&mut self, all: &[String]) -> Result<(), WriteError> {
         let Some(new @ [_, ..]) = all.get(self.symbols..) else {
             return Ok(());
         };
-        let mut names = Vec::new();
-        for name in new {
-            put_text(&mut names, name);
+        let most = usize::try_from(CHUNK_EVENTS_MAX).unwrap_or(usize::MAX);
+        for new in new.chunks(most) {
+            let mut names = Vec::new();
+            for name in new {
+                put_text(&mut names, name);
+            }
+            let mut body = Vec::new();
+            put(&mut body, new.len() as u64);
+            chunk::put_column(&mut body, Column::Text, &names);
+            self.chunk(NAME, &body)?;
         }
-        let mut body = Vec::new();
-        put(&mut body, new.len() as u64);
-        chunk::put_column(&mut body, Column::Text, &names);
         self.symbols = all.len();
-        self.chunk(NAME, &body)
+        Ok(())
     }
 
-    /// Takes one event; it is in the file after the next round of chunks.
+    /// Takes one event and holds it back until the next round of chunks.
     ///
     /// # Errors
-    /// If the file cannot be written, or the event refers to a symbol that
-    /// [`Writer::symbols`] has not set.
+    /// If the file cannot be written, if the event refers to a symbol that [`Writer::symbols`] has
+    /// not set, or if its text or call chain is larger than 32 MiB.
     pub fn push(&mut self, event: Event) -> Result<(), WriteError> {
         if symbols_of(&event.what).any(|symbol| symbol.0 as usize >= self.symbols) {
             let untold = "an event refers to a symbol that the writer was not told";
             return self.check(Err(io::Error::new(io::ErrorKind::InvalidInput, untold)));
         }
+        let bytes = bytes_of(&event.what);
+        if bytes > HELD_BYTES_MAX {
+            let long = "the text or call chain of an event is larger than 32 MiB";
+            return self.check(Err(io::Error::new(io::ErrorKind::InvalidInput, long)));
+        }
+        if self.held_bytes + bytes > HELD_BYTES_MAX {
+            self.flush()?;
+        }
         self.held.entry(event.cpu).or_default().push(event);
+        self.held_bytes += bytes;
         self.held_events += 1;
         if self.held_events >= ROUND_EVENTS {
             self.flush()?;
@@ -110,6 +133,7 @@ impl<W: Write> Writer<W> {
     pub fn flush(&mut self) -> Result<(), WriteError> {
         let held = std::mem::take(&mut self.held);
         self.held_events = 0;
+        self.held_bytes = 0;
         for (cpu, events) in held {
             let count = events.len() as u64;
             let body = pack(cpu, events, &mut self.memory);
@@ -119,8 +143,8 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    /// Writes the rest, and the parts of `header` that were not known at the beginning: lost events,
-    /// texts read at the end, events that could not be recorded.
+    /// Writes the events that are held back and the parts of `header` that were not known at the
+    /// beginning: lost events, texts read at the end, events that could not be recorded.
     ///
     /// # Errors
     /// If the file cannot be written.
@@ -135,7 +159,7 @@ impl<W: Write> Writer<W> {
         Ok((self.out, self.totals))
     }
 
-    /// How much is in the file by now.
+    /// Returns the amount of data in the file so far.
     #[must_use]
     pub fn totals(&self) -> Totals {
         self.totals
@@ -156,7 +180,7 @@ impl<W: Write> Writer<W> {
     }
 }
 
-/// The body of a chunk of events.
+/// Returns the body of a chunk that holds `events`.
 fn pack(cpu: u32, events: Vec<Event>, memory: &mut Memory) -> Vec<u8> {
     let mut body = Vec::new();
     put(&mut body, u64::from(cpu));
@@ -180,6 +204,16 @@ fn pack(cpu: u32, events: Vec<Event>, memory: &mut Memory) -> Vec<u8> {
         chunk::put_column(&mut body, column, bytes);
     }
     body
+}
+
+/// Returns the most bytes that the text or the call chain of an event takes in its column.
+fn bytes_of(what: &What) -> usize {
+    match what {
+        What::Mark(text) => text.len(),
+        // A zero and a new number below 2³².
+        What::ContentionBegin { stack, .. } => stack.len() * 6,
+        _ => 0,
+    }
 }
 
 fn symbols_of(what: &What) -> impl Iterator<Item = Symbol> {

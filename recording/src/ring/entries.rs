@@ -1,32 +1,33 @@
 //! The entries of one sub-buffer and their times.
 
-use super::formats::Page;
+use super::layout::Page;
 
-/// Where something is wrong, and what.
+/// An error: a place in the sub-buffer, in bytes, and what is wrong there.
 type Wrong = (usize, &'static str);
 
-/// The lower bits of `commit` are how many bytes of data there are.
+/// The lower bits of `commit` are the number of bytes of data.
 const COMMIT_MASK: u64 = (1 << 20) - 1;
-/// Events were dropped before this sub-buffer.
+/// This bit of `commit` says that the kernel dropped events before this sub-buffer.
 const COMMIT_MISSED: u64 = 1 << 31;
-/// How many were dropped stands behind the data.
+/// This bit of `commit` says that the number of dropped events is stored after the data.
 const COMMIT_MISSED_STORED: u64 = 1 << 30;
 
 const PADDING: u32 = 29;
 const TIME_EXTEND: u32 = 30;
 const TIME_STAMP: u32 = 31;
 
-/// A full time stamp holds this many bits; those above come from the time before.
+/// A full time stamp has this many bits; the bits above come from the time before it.
 const STAMP_BITS: u32 = 59;
 
-/// A sub-buffer whose beginning has been read.
+/// A sub-buffer whose first fields have been read.
 #[derive(Debug)]
 pub(super) struct SubBuffer<'a> {
     time_ns: u64,
-    /// All up to the end of the data, so that places are those of the sub-buffer.
+    /// All bytes up to the end of the data, so that a place counts from the sub-buffer's first
+    /// byte.
     bytes: &'a [u8],
     begin: usize,
-    /// Events that were dropped before it.
+    /// Number of events that the kernel dropped before it.
     pub(super) lost: u64,
 }
 
@@ -62,7 +63,7 @@ pub(super) struct Entry<'a> {
     pub(super) payload: &'a [u8],
 }
 
-/// Yields the events of a sub-buffer; ends after the first error.
+/// Yields the events of a sub-buffer; it ends after the first error.
 #[derive(Debug)]
 pub(super) struct Entries<'a> {
     bytes: &'a [u8],
@@ -84,10 +85,10 @@ impl<'a> Entries<'a> {
         Some(u32::from_le_bytes(*word))
     }
 
-    /// Reads entries up to the next event; `None` at the end of the data.
+    /// Reads entries up to and including the next event; `None` at the end of the data.
     fn step(&mut self) -> Result<Option<Entry<'a>>, Wrong> {
         const CUT: &str = "an entry goes beyond the data";
-        // Ends: each turn moves on by at least four bytes.
+        // The loop ends: each turn moves on by at least four bytes.
         while self.at < self.bytes.len() {
             let at = self.at;
             let cut = (at, CUT);
@@ -115,14 +116,15 @@ impl<'a> Entries<'a> {
                 _ => {
                     self.time_ns = self.time_ns.wrapping_add(step);
                     let (begin, length) = match kind {
-                        // The length counts itself.
+                        // The length includes the four bytes that hold it.
                         0 => (at + 8, (second.ok_or(cut)? as usize).checked_sub(4)),
                         words => (at + 4, Some(words as usize * 4)),
                     };
                     let length = length.ok_or((at, "an event has a length below 4"))?;
                     let payload = self.bytes.get(begin..).and_then(|it| it.get(..length));
                     let payload = payload.ok_or(cut)?;
-                    // Lengths are multiples of four, and what is not would put all others askew.
+                    // Entries begin at multiples of four, so a length that is not one would
+                    // misplace all that follow.
                     self.at = begin + length.next_multiple_of(4);
                     return Ok(Some(Entry {
                         at,
@@ -148,7 +150,7 @@ impl<'a> Iterator for Entries<'a> {
     }
 }
 
-/// Up to eight bytes as a number.
+/// Reads up to eight bytes as a number; `None` if there are more.
 pub(super) fn little_endian(bytes: &[u8]) -> Option<u64> {
     let mut wide = [0; 8];
     wide.get_mut(..bytes.len())?.copy_from_slice(bytes);

@@ -1,9 +1,9 @@
 //! The fields of one event, by name.
 
 use super::entries::little_endian;
-use super::formats::{Field, Format};
+use super::layout::{Field, Format};
 
-/// One event's bytes beside its format.
+/// The bytes of one event and the format that describes them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Record<'a> {
     format: &'a Format,
@@ -19,14 +19,15 @@ impl<'a> Record<'a> {
         self.format.fields.iter().find(|field| field.name == name)
     }
 
-    /// The field as a number without a sign; `None` if there is no such field, or it is cut.
+    /// Returns the field as an unsigned number; `None` if there is no such field, or the event ends
+    /// before it does.
     pub(super) fn number(&self, name: &str) -> Option<u64> {
         let field = self.field(name)?;
         let bytes = self.payload.get(field.offset..)?.get(..field.size)?;
         little_endian(bytes)
     }
 
-    /// The field as a number with a sign.
+    /// Returns the field as a signed number.
     pub(super) fn signed(&self, name: &str) -> Option<i64> {
         let field = self.field(name)?;
         let value = self.number(name)?;
@@ -37,24 +38,26 @@ impl<'a> Record<'a> {
         Some((value.checked_shl(unused)?).cast_signed() >> unused)
     }
 
-    /// A number that fits `T`.
+    /// Returns the field as a number that fits `T`.
     pub(super) fn small<T: TryFrom<u64>>(&self, name: &str) -> Option<T> {
         T::try_from(self.number(name)?).ok()
     }
 
-    /// The text from the field to the end of the event, or to its first zero byte.
+    /// Returns the text from the field's beginning to the first zero byte or the end of the event.
     pub(super) fn text(&self, name: &str) -> Option<String> {
         let bytes = self.payload.get(self.field(name)?.offset..)?;
         let text = bytes.split(|byte| *byte == 0).next()?;
         Some(String::from_utf8_lossy(text).trim_end().to_owned())
     }
 
-    /// The addresses of a call chain: as many as `size` says, and not more than there are.
+    /// Returns the addresses of a call chain: as many as the field `size` says, but no more than
+    /// the event holds.
     pub(super) fn addresses(&self, name: &str) -> Option<Vec<u64>> {
-        /// Marks the end of a chain that is shorter than its array.
+        /// The values that end a chain that is shorter than its array.
         const NONE: [u64; 3] = [0, u64::MAX, u32::MAX as u64];
         let (field, size) = (self.field(name)?, self.field("size")?);
-        // `int size` stands before it, and an address begins at a multiple of its own width.
+        // `int size` is directly before the addresses, which begin at a multiple of their own
+        // width, so the distance is the width.
         let width = field.offset.checked_sub(size.offset);
         let width = width.filter(|width| matches!(width, 4 | 8))?;
         let most = usize::try_from(self.number("size")?).ok()?;

@@ -1,55 +1,14 @@
-//! The `format` files of tracefs: which fields an event has, and where.
+//! The `format` files of tracefs, which say where the fields of an event are.
 
 use std::error;
 use std::fmt;
 
 use rustc_hash::FxHashMap;
 
+use super::layout::{Field, Format, Page};
 use super::meaning::{Meaning, meaning};
 
-/// One field of an event.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Field {
-    pub(super) name: String,
-    pub(super) offset: usize,
-    /// Its bytes; 0 if it goes to the end of the event.
-    pub(super) size: usize,
-    pub(super) signed: bool,
-}
-
-/// One kind of event.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Format {
-    pub(super) name: String,
-    pub(super) fields: Vec<Field>,
-}
-
-/// Where the fields at the beginning of a sub-buffer are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Page {
-    pub(super) timestamp: usize,
-    pub(super) commit: usize,
-    /// 8, or 4 on a kernel of 32 bits.
-    pub(super) commit_bytes: usize,
-    pub(super) data: usize,
-    /// Bytes of a whole sub-buffer; 0 if that is not known.
-    pub(super) bytes: usize,
-}
-
-impl Default for Page {
-    /// That of a kernel of 64 bits.
-    fn default() -> Self {
-        Self {
-            timestamp: 0,
-            commit: 8,
-            commit_bytes: 8,
-            data: 16,
-            bytes: 0,
-        }
-    }
-}
-
-/// All that is needed to decode sub-buffers.
+/// The formats of events and sub-buffers, which a decoder needs.
 #[derive(Clone, Debug, Default)]
 pub struct Formats {
     page: Page,
@@ -78,8 +37,8 @@ impl fmt::Display for FormatError {
 impl error::Error for FormatError {}
 
 impl Formats {
-    /// Adds the events of `text`: one `format` file or several, one after the other. Lines that
-    /// are neither a name, a number nor a field are passed over.
+    /// Adds the events of `text`, which is one `format` file or several, one after the other. Lines
+    /// that are neither a name, a number nor a field are skipped.
     ///
     /// # Errors
     /// If a field or a number makes no sense.
@@ -104,11 +63,11 @@ impl Formats {
         Ok(())
     }
 
-    /// Takes the text of `events/header_page`; without it, sub-buffers are taken for those of a
-    /// kernel of 64 bits.
+    /// Reads the text of `events/header_page`. Without it, the layout of sub-buffers is assumed to
+    /// be that of a kernel of 64 bits.
     ///
     /// # Errors
-    /// If it lacks one of the fields, or one makes no sense.
+    /// If the text lacks one of the fields, or a field makes no sense.
     pub fn header_page(&mut self, text: &str) -> Result<(), FormatError> {
         let lines = text
             .lines()
@@ -140,7 +99,8 @@ impl Formats {
         Ok(())
     }
 
-    /// Bytes of a sub-buffer, if [`Formats::header_page`] was called: what one read gives.
+    /// Returns the size of a sub-buffer, in bytes, if [`Formats::header_page`] was called. One read
+    /// of a ring buffer returns this much.
     #[must_use]
     pub fn sub_buffer_bytes(&self) -> Option<usize> {
         (self.page.bytes > 0).then_some(self.page.bytes)
@@ -162,7 +122,7 @@ impl Formats {
     }
 }
 
-/// `field:unsigned long pfn; offset:8; size:8; signed:0;`, with tabs between the parts.
+/// Parses `field:unsigned long pfn; offset:8; size:8; signed:0;`, with tabs between the parts.
 fn field(line: &str) -> Result<Field, FormatError> {
     let wrong = |expected| FormatError {
         line: line.trim().to_owned(),
@@ -172,7 +132,7 @@ fn field(line: &str) -> Result<Field, FormatError> {
     let declaration = parts.next().and_then(|part| part.strip_prefix("field:"));
     let declaration = declaration.ok_or(wrong("`field:`"))?;
     let name = declaration.split('[').next().unwrap_or_default();
-    // `__data_loc char[] name`: the name is behind the brackets.
+    // In `__data_loc char[] name` the name follows the brackets.
     let name = match declaration.rsplit_once("] ") {
         Some((_, name)) => name,
         None => name,

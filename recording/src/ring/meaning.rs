@@ -1,21 +1,21 @@
-//! What the kernel's events mean here, by their names and fields.
+//! What each of the kernel's events becomes in a recording, by its name and fields.
 
 use super::fields::Record;
 use crate::event::{HOLD_ENDS, Symbol, What};
 
-/// What an event is to a recording.
+/// What an event of the kernel becomes in a recording.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Meaning {
-    /// An event of ours; the function reads its fields. Functions of the kernel are filled in by
-    /// the decoder.
+    /// An event that a recording has; the function reads its fields. The decoder fills in functions
+    /// of the kernel afterwards.
     What(fn(&Record<'_>) -> Option<What>),
     /// The call chain of the event before it.
     Stack,
-    /// Nothing.
+    /// An event that recordings do not have.
     Unknown,
 }
 
-/// Filled in by the decoder.
+/// A placeholder, until the decoder fills in the function.
 const LATER: Symbol = Symbol(0);
 
 pub(super) fn meaning(name: &str) -> Meaning {
@@ -202,10 +202,10 @@ fn of_reclaim(name: &str) -> Meaning {
 }
 
 fn alloc(it: &Record<'_>) -> Option<What> {
-    /// What Linux prints where it has no page.
+    /// The page frame numbers that Linux prints if the allocation got no page.
     const NO_PAGE: [u64; 3] = [0, u64::MAX, u32::MAX as u64];
     let (pfn, order) = (it.number("pfn")?, it.small("order")?);
-    // -1 is "no migrate type given".
+    // Linux prints -1 if no migrate type was given; that does not fit and becomes `None`.
     let mobility = it.small("migratetype");
     Some(if NO_PAGE.contains(&pfn) {
         What::AllocFailed { order, mobility }

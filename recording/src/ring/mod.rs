@@ -1,5 +1,5 @@
 //! The kernel's ring buffers as they are read from `per_cpu/cpuN/trace_pipe_raw`: sub-buffers of
-//! binary events, told apart by the `format` files of tracefs.
+//! binary events. The `format` files of tracefs say what each event is.
 //!
 //! ```text
 //! sub-buffer  timestamp (8)  commit (8 or 4)  data: entry entry …      events/header_page
@@ -7,12 +7,14 @@
 //! payload     event's number (2) …                                     events/*/*/format
 //! ```
 //!
-//! A [`Decoder`] takes the sub-buffers of each CPU in the order they were read. Nothing in them is
-//! trusted: a sub-buffer that cannot be decoded is an error, and the next one can still be read.
+//! A [`Decoder`] takes the sub-buffers of each CPU in the order in which they were read. Nothing in
+//! them is trusted: a sub-buffer that cannot be decoded is an error, and the next one can still be
+//! decoded.
 
 mod entries;
 mod fields;
 mod formats;
+mod layout;
 mod meaning;
 
 use std::collections::BTreeMap;
@@ -26,7 +28,7 @@ use self::fields::Record;
 use self::meaning::Meaning;
 use crate::Recording;
 use crate::event::{Event, Symbol, What};
-use crate::header::Header;
+use crate::header::{Header, LOST_MAX};
 use crate::symbols::{Kallsyms, Symbols};
 
 pub use self::formats::{FormatError, Formats};
@@ -42,12 +44,12 @@ pub struct Decoder {
     unknown: BTreeMap<String, u64>,
 }
 
-/// Why a sub-buffer could not be decoded to its end.
+/// The reason why a sub-buffer could not be decoded to its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RingError {
     /// The CPU whose sub-buffer it is.
     pub cpu: u32,
-    /// Where in it, in bytes.
+    /// The place in the sub-buffer, in bytes.
     pub at: usize,
     /// What is wrong there.
     pub what: &'static str,
@@ -66,7 +68,7 @@ impl fmt::Display for RingError {
 impl error::Error for RingError {}
 
 impl Decoder {
-    /// Decodes by these formats, and names functions by `kallsyms`.
+    /// Makes a decoder that decodes by `formats` and names functions by `kallsyms`.
     #[must_use]
     pub fn new(formats: Formats, kallsyms: Kallsyms) -> Self {
         Self {
@@ -93,7 +95,8 @@ impl Decoder {
         let wrong = |(at, what)| RingError { cpu, at, what };
         let sub_buffer = SubBuffer::read(bytes, self.formats.page()).map_err(wrong)?;
         if sub_buffer.lost > 0 {
-            *self.lost.entry(cpu).or_default() += sub_buffer.lost;
+            let lost = self.lost.entry(cpu).or_default();
+            *lost = lost.saturating_add(sub_buffer.lost).min(LOST_MAX);
         }
         let begin = out.len();
         for entry in Entries::new(&sub_buffer) {
@@ -169,19 +172,20 @@ impl Decoder {
         }
     }
 
-    /// Names that the events so far refer to.
+    /// Returns the names that the events so far refer to.
     #[must_use]
     pub fn symbols(&self) -> &[String] {
         self.symbols.names()
     }
 
-    /// Events that the kernel says it dropped, by CPU; one if it does not say how many.
+    /// Returns the number of events that the kernel says it dropped, by CPU; a gap whose size it
+    /// does not say counts as one.
     #[must_use]
     pub fn lost(&self) -> &BTreeMap<u32, u64> {
         &self.lost
     }
 
-    /// Events whose kind is not known, by name.
+    /// Returns the number of events of unknown kinds, by name.
     #[must_use]
     pub fn unknown(&self) -> &BTreeMap<String, u64> {
         &self.unknown
@@ -189,7 +193,8 @@ impl Decoder {
 }
 
 /// Decodes what was read of all ring buffers: pairs of a CPU and one sub-buffer, each CPU's in the
-/// order it was read. Sub-buffers that make no sense are told beside the recording.
+/// order in which they were read. Errors of sub-buffers that cannot be decoded are returned beside
+/// the recording.
 #[must_use]
 pub fn decode<'a, I>(
     mut header: Header,
@@ -217,7 +222,8 @@ where
     (recording, wrong)
 }
 
-/// Gives a call chain to the contention just before it: the kernel writes it right behind.
+/// Gives a call chain to the contention before it, because the kernel writes the chain right after
+/// that event.
 fn attach(events: &mut [Event], pid: u32, chain: Vec<Symbol>) {
     let Some(last) = events.last_mut().filter(|event| event.pid == pid) else {
         return;

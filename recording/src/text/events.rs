@@ -1,17 +1,18 @@
-//! The events of a line: which names are ours, and their fields.
+//! The events of a text: the names that recordings have, and their fields.
 
-use super::line::Expected;
+use super::Expected;
 use super::number::{decimal, number};
 use crate::event::{Symbol, What};
 use crate::symbols::Symbols;
 
-/// The largest block Linux has by default; a line with a larger order is taken to be wrong.
+/// The order of Linux' largest blocks by default; a line with a larger one is taken to be wrong.
 const ORDER_MAX: u8 = 10;
 
-/// The event, or `None` for one that is not ours.
+/// Parses an event; `None` for one that recordings do not have.
 ///
-/// A page event that makes no sense is an error: a replay would go wrong from there on. Of other
-/// kinds, text says too little on some kernels; such a line counts as an event that is not ours.
+/// A page event that makes no sense is an error, because a replay would go wrong from there on. A
+/// line of another kind counts as an unknown event instead, because on some kernels its text says
+/// too little.
 pub(super) fn event(
     name: &[u8],
     fields: &[u8],
@@ -27,7 +28,8 @@ pub(super) fn event(
                 pfn,
                 order,
                 mobility,
-                // Names of flags stand for other bits in other kernels.
+                // `perf` may print flags by name, and a name stands for other bits in other
+                // kernels, so only a number is read.
                 gfp: field(fields, b"gfp_flags=").and_then(number),
             },
             (None, order, mobility) => What::AllocFailed { order, mobility },
@@ -75,7 +77,7 @@ fn ext_frag(fields: &[u8]) -> Result<Option<What>, Expected> {
     }))
 }
 
-/// Events of work, timers, locks and processes.
+/// Parses events of work items, timers, locks and processes.
 fn other(name: &[u8], fields: &[u8], symbols: &mut Symbols) -> Option<What> {
     let name = name.rsplit(|byte| *byte == b':').next()?;
     let value = |key: &[u8]| field(fields, key).and_then(number);
@@ -101,7 +103,7 @@ fn other(name: &[u8], fields: &[u8], symbols: &mut Symbols) -> Option<What> {
             function: function(b"function=")?,
             now: value(b"now=")?,
         },
-        // The return probe of `alloc_pages_bulk`, which prints how many pages it got.
+        // The return probe of `alloc_pages_bulk` prints the number of pages it returned.
         b"bulkret" => What::BulkAlloc {
             pages: u32::try_from(value(b"ret=")?).ok()?,
         },
@@ -165,27 +167,28 @@ fn small(fields: &[u8], key: &[u8]) -> Option<u8> {
     u8::try_from(field(fields, key).and_then(number)?).ok()
 }
 
-/// The page frame number; `None` where the event has no page.
+/// Parses the page frame number; `None` if the event has no page.
 fn pfn(fields: &[u8]) -> Result<Option<u64>, Expected> {
-    // perf computes `page` from `pfn` with the wrong base; it still tells pages apart.
+    // perf computes `page` from `pfn` with the wrong base; the result still tells pages apart.
     let value = field(fields, b"pfn=").or_else(|| field(fields, b"page="));
     let value = value.ok_or("`pfn=` and a number")?;
     if value == b"(nil)" {
         return Ok(None);
     }
     let pfn = number(value).ok_or("`pfn=` and a number")?;
-    // A failed allocation prints pfn 0, or -1 on some kernels; Linux hands out neither.
+    // For a failed allocation the kernel prints pfn 0, or -1 in some versions; it never allocates
+    // either.
     Ok((pfn != 0 && pfn != u64::MAX).then_some(pfn))
 }
 
-/// The value of the first field with this `key`, which ends in `=`.
+/// Returns the value of the first field with this `key`, which ends in `=`.
 fn field<'a>(fields: &'a [u8], key: &[u8]) -> Option<&'a [u8]> {
     fields
         .split(|byte| *byte == b' ')
         .find_map(|word| word.strip_prefix(key))
 }
 
-/// The word behind the first word that is `key`, without a colon at its end.
+/// Returns the word after the first word that is `key`, without a colon at its end.
 fn after<'a>(fields: &'a [u8], key: &[u8]) -> Option<&'a [u8]> {
     let mut words = fields.split(|byte| *byte == b' ');
     words.find(|word| *word == key)?;

@@ -5,31 +5,29 @@
 //!  comm            pid    cpu   seconds             event              fields
 //! ```
 //!
-//! A comm may hold spaces, colons and brackets, so the line is found from its CPU in brackets
-//! that a time follows. perf cannot compute `page`, so the page is known by its `pfn`: in
-//! hexadecimal since Linux 5.13, in decimal before. An allocation that failed has neither.
+//! A comm may hold spaces, colons and brackets, so the parser looks for a CPU in brackets that a
+//! time follows. perf cannot compute `page`, so pages are identified by `pfn`, which is hexadecimal
+//! since Linux 5.13 and decimal before. An allocation that failed has neither.
 
+use super::Expected;
 use super::events::event;
 use super::number::{decimal, digits, narrow, number_until};
 use crate::event::Event;
 use crate::symbols::Symbols;
 
-/// What a line holds.
+/// The content of a line.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Line<'a> {
-    /// An event of ours.
+    /// An event that recordings have.
     Event(Event),
-    /// Another event, by name.
+    /// The name of another event.
     Other(&'a [u8]),
-    /// Nothing: empty or a comment.
+    /// An empty line or a comment.
     Blank,
 }
 
-/// More CPUs than Linux can be built for.
+/// The largest number of CPUs that is accepted, which is the most that Linux can be built for.
 const CPUS_MAX: u64 = 8192;
-
-/// What was expected where the line stopped making sense.
-pub(super) type Expected = &'static str;
 
 /// Parses a line without its newline.
 pub(super) fn parse<'a>(line: &'a [u8], symbols: &mut Symbols) -> Result<Line<'a>, Expected> {
@@ -54,7 +52,7 @@ pub(super) fn parse<'a>(line: &'a [u8], symbols: &mut Symbols) -> Result<Line<'a
     }))
 }
 
-/// Splits before the first ` [cpu]` that a time follows.
+/// Splits a line before the first `[cpu]` that a time follows.
 fn split_at_cpu(line: &[u8]) -> Option<(&[u8], &[u8])> {
     let is_cpu = |at: &usize| {
         let (cpu, rest) = digits(&line[at + 1..]);
@@ -70,13 +68,14 @@ fn split_at_cpu(line: &[u8]) -> Option<(&[u8], &[u8])> {
     opens.into_iter().find(is_cpu).map(|at| line.split_at(at))
 }
 
-/// The last word before the CPU, as `pid` or `pid/tid`; the thread is what allocates.
+/// Parses the last word before the CPU: `pid`, or `pid/tid`, of which the thread counts, because
+/// threads allocate.
 fn pid(head: &[u8]) -> Option<u32> {
     let word = head
         .trim_ascii_end()
         .rsplit(|byte| *byte == b' ' || *byte == b'/')
         .next()?;
-    // perf prints -1 for a thread it has lost sight of.
+    // perf prints -1 for a thread that it no longer knows.
     if word == b"-1" {
         Some(0)
     } else {
@@ -84,7 +83,7 @@ fn pid(head: &[u8]) -> Option<u32> {
     }
 }
 
-/// `seconds.fraction:` in nanoseconds; the fraction has six digits, or nine with `--ns`.
+/// Parses `seconds.fraction:` as nanoseconds; the fraction has six digits, or nine with `--ns`.
 fn time(text: &[u8]) -> Option<(u64, &[u8])> {
     let (seconds, rest) = number_until(text, b'.')?;
     let places = u32::try_from(digits(rest).0.len()).ok()?;
@@ -96,7 +95,8 @@ fn time(text: &[u8]) -> Option<(u64, &[u8])> {
     Some((time_ns, rest))
 }
 
-/// The event's name with its subsystem, and the fields behind it. A period may come first.
+/// Returns the event's name with its subsystem, and the fields after it. A sampling period may come
+/// before the name.
 fn event_name(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let (_period, text) = digits(text.trim_ascii_start());
     let text = text.trim_ascii_start();

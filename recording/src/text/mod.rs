@@ -11,4 +11,7 @@ mod line;
 mod number;
 mod reader;
 
-pub use reader::Reader;
+pub use reader::{LINE_BYTES_MAX, Reader};
+
+/// The error of a line: what was expected where it stopped making sense.
+type Expected = &'static str;

@@ -26,14 +26,14 @@ fn hexadecimal(digits: &[u8]) -> Option<u64> {
     })
 }
 
-/// A decimal number that `end` follows, and what is behind `end`.
+/// Parses a decimal number that `end` follows; returns it and the text after `end`.
 pub(super) fn number_until(text: &[u8], end: u8) -> Option<(u64, &[u8])> {
     let (digits, rest) = digits(text);
     let value = decimal(digits)?;
     (rest.first() == Some(&end)).then(|| (value, &rest[1..]))
 }
 
-/// The decimal digits that `text` begins with, and the rest.
+/// Splits `text` after the decimal digits that it begins with.
 pub(super) fn digits(text: &[u8]) -> (&[u8], &[u8]) {
     text.split_at(text.iter().take_while(|byte| byte.is_ascii_digit()).count())
 }

@@ -1,26 +1,32 @@
-//! Streaming a recording, line by line, without a string per line.
+//! Reads a text line by line, without a string for each line.
 //!
-//! perf merges the buffers of all CPUs by time, but a late buffer can put an event behind a
-//! younger one: records come in the order of the file, and a step back in time is an error
-//! only when no late buffer explains it.
+//! perf merges the buffers of all CPUs by time, but a late buffer can put an event behind one with
+//! a later time. The reader returns events in the order of the file, and a step back in time is an
+//! error only if no late buffer explains it.
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::io::BufRead;
+use std::io::{BufRead, Read};
 
-use super::line::{Expected, Line, parse};
+use super::Expected;
+use super::line::{Line, parse};
 use crate::error::{ReadError, Warning};
 use crate::event::Event;
 use crate::input;
 use crate::symbols::Symbols;
 
-/// perf flushes its buffers at least once in a while this long.
+/// The largest step back in time that a late buffer explains, in nanoseconds: perf flushes its
+/// buffers at least once in this time.
 const BACKWARDS_NS_MAX: u64 = 1_000_000_000;
 
-/// How much of a bad line an error shows.
+/// The most bytes of a line, with its newline. A packed file of a few KiB can hold a line of any
+/// length, and a line is kept in memory until it is parsed.
+pub const LINE_BYTES_MAX: usize = 1 << 20;
+
+/// The number of characters of a bad line that an error shows.
 const SHOWN_CHARS: usize = 120;
 
-/// Yields the events of a recording, in the order of the file.
+/// Yields the events of a text, in the order of the file.
 pub struct Reader {
     file: String,
     input: Box<dyn BufRead + Send>,
@@ -36,21 +42,21 @@ pub struct Reader {
 #[derive(PartialEq, Eq)]
 enum State {
     Reading,
-    /// At the end of the file, or behind an error.
+    /// The reader is at the end of the file or has returned an error.
     Done,
 }
 
 impl Reader {
-    /// Opens `file`, or standard input for `-`: plain, gzip or zstd.
+    /// Opens `file`; `-` is standard input. The text may be plain or packed with gzip or zstd.
     ///
     /// # Errors
-    /// When the file cannot be opened, or is not text.
+    /// If the file cannot be opened, or is a `perf.data` file.
     pub fn open(file: &str) -> Result<Self, ReadError> {
         let name = if file == "-" { "standard input" } else { file };
         Ok(Self::new(name, input::open(file)?))
     }
 
-    /// Reads the text of `input`, called `file` in errors.
+    /// Reads the text of `input`; errors call it `file`.
     #[must_use]
     pub fn new(file: &str, input: Box<dyn BufRead + Send>) -> Self {
         Self {
@@ -66,42 +72,43 @@ impl Reader {
         }
     }
 
-    /// Lines read so far.
+    /// Returns the number of lines read so far.
     #[must_use]
     pub fn lines(&self) -> u64 {
         self.line
     }
 
-    /// Other events so far, by name.
+    /// Returns the number of events so far that recordings do not have, by name.
     #[must_use]
     pub fn ignored(&self) -> &BTreeMap<String, u64> {
         &self.ignored
     }
 
-    /// Names of functions that the events so far refer to.
+    /// Returns the names of functions that the events so far refer to.
     #[must_use]
     pub fn symbols(&self) -> &[String] {
         self.symbols.names()
     }
 
-    /// What was odd about the end of the file.
+    /// Returns the warning about a last line that is cut off, if there is one.
     #[must_use]
     pub fn warning(&self) -> Option<&Warning> {
         self.warning.as_ref()
     }
 
-    /// The name of the input in messages.
+    /// Returns the name of the input in messages.
     #[must_use]
     pub fn file(&self) -> &str {
         &self.file
     }
 
     fn next_event(&mut self) -> Result<Option<Event>, ReadError> {
-        // Ends: each turn takes a line from a finite input.
+        // The loop ends: each turn takes a line from a finite input.
         loop {
             self.buffer.clear();
             self.line += 1;
-            let read = self.input.read_until(b'\n', &mut self.buffer);
+            let mut limited = self.input.by_ref().take(LINE_BYTES_MAX as u64 + 1);
+            let read = limited.read_until(b'\n', &mut self.buffer);
             let (file, line) = (&self.file, self.line);
             let count = read.map_err(|source| ReadError::Read {
                 file: file.clone(),
@@ -111,6 +118,9 @@ impl Reader {
             if count == 0 {
                 self.line -= 1;
                 return Ok(None);
+            }
+            if count > LINE_BYTES_MAX {
+                return Err(self.bad_line("a line of at most 1 MiB"));
             }
             let whole = self.buffer.last() == Some(&b'\n');
             match parse(self.buffer.trim_ascii_end(), &mut self.symbols) {
@@ -149,7 +159,7 @@ impl Reader {
         if text.chars().nth(SHOWN_CHARS).is_some() {
             shown.push('…');
         }
-        // A binary file must not reach the terminal as it is.
+        // Control characters of a binary file must not reach the terminal.
         let shown = shown.replace(char::is_control, "�");
         ReadError::Line {
             file: self.file.clone(),
@@ -160,7 +170,7 @@ impl Reader {
     }
 }
 
-/// Counts without allocating for a name that is known.
+/// Adds one to the count of `name`; a name that is already counted costs no allocation.
 fn count_name(counts: &mut BTreeMap<String, u64>, name: &[u8]) {
     let name = String::from_utf8_lossy(name);
     match counts.get_mut(&*name) {

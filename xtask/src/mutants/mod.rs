@@ -1,4 +1,5 @@
-//! `cargo xtask mutants`: do the tests of `mm` notice if its code is changed?
+//! `cargo xtask mutants`: changes the code of `mm` and checks that its tests notice. A changed
+//! version is a mutant.
 
 mod groups;
 mod options;
@@ -16,7 +17,7 @@ use score::Score;
 
 pub(crate) use survivors::{FILE as SURVIVORS, parse as parse_survivors};
 
-/// Tries mutants as `args` say, and fails if one survives that is not accepted.
+/// Tries the mutants that `args` select. It is an error if one survives that is not accepted.
 pub(crate) fn run(root: &Path, args: &[&str]) -> Result<(), String> {
     let options = Options::parse(args)?;
     let groups = groups::read(root, &options.groups)?;
@@ -55,7 +56,7 @@ pub(crate) fn run(root: &Path, args: &[&str]) -> Result<(), String> {
     score.verdict()
 }
 
-/// Prints how to call it.
+/// Prints the usage.
 pub(crate) fn help() -> Result<(), String> {
     print(options::USAGE)
 }

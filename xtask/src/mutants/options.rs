@@ -1,6 +1,6 @@
-//! What the user asked for.
+//! The options of `cargo xtask mutants`.
 
-/// How `cargo xtask mutants` is called.
+/// The usage of `cargo xtask mutants`.
 pub(crate) const USAGE: &str = "\
 Usage: cargo xtask mutants [OPTIONS]
 
@@ -16,14 +16,14 @@ Options:
   --list           Prints the mutants and tries none
 ";
 
-/// The options, checked.
+/// The options, which have been checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Options {
     pub(crate) groups: Vec<String>,
     pub(crate) since: Option<String>,
     pub(crate) sample: Option<usize>,
     pub(crate) seed: u64,
-    /// Which part, counted from 0, and of how many.
+    /// The part of the mutants to try, counted from 0, and the number of parts.
     pub(crate) shard: (usize, usize),
     pub(crate) jobs: usize,
     pub(crate) list: bool,

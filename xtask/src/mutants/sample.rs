@@ -1,18 +1,18 @@
-//! Mutants by name, and which of them are tried.
+//! The mutants by name, and the choice of those that are tried.
 
 use std::collections::BTreeMap;
 
 /// One change in one place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mutant {
-    /// As `cargo mutants` calls it, with line and column.
+    /// The name that `cargo mutants` gives it, with line and column.
     pub(crate) name: String,
-    /// The same without line and column, so that it stays when lines above it change. A number
-    /// tells changes apart that have one description and lie in one function.
+    /// The name without line and column, so that it stays the same when lines above it change. A
+    /// number is added if several changes in one function have the same description.
     pub(crate) key: String,
 }
 
-/// The mutants called `names`, which are in the order of their places.
+/// Returns the mutants with these names, which must be in the order of their places.
 pub(crate) fn with_keys<S: AsRef<str>>(names: &[S]) -> Vec<Mutant> {
     let mut seen: BTreeMap<String, usize> = BTreeMap::new();
     let mutants = names.iter().map(|name| {
@@ -31,7 +31,7 @@ pub(crate) fn with_keys<S: AsRef<str>>(names: &[S]) -> Vec<Mutant> {
     mutants.collect()
 }
 
-/// `file:12:5: what is changed` without the numbers.
+/// Returns `file:12:5: what is changed` without the numbers.
 fn without_place(name: &str) -> String {
     let mut parts = name.splitn(4, ':');
     match (parts.next(), parts.next(), parts.next(), parts.next()) {
@@ -44,8 +44,9 @@ fn without_place(name: &str) -> String {
     }
 }
 
-/// `count` of `all`, drawn by `seed`, in the order of `all`. A mutant's chance does not depend on
-/// the others, so two states of the code that share a mutant nearly agree on whether it is drawn.
+/// Returns `count` mutants of `all`, chosen by `seed`, in the order of `all`. The number by which a
+/// mutant is chosen does not depend on the other mutants, so for two versions of the code that
+/// share a mutant, the choice is nearly always the same.
 pub(crate) fn sample<T: Clone>(all: &[(T, Mutant)], count: usize, seed: u64) -> Vec<(T, Mutant)> {
     let mut order: Vec<usize> = (0..all.len()).collect();
     order.sort_by_key(|at| draw(&all[*at].1.key, seed));
@@ -54,7 +55,8 @@ pub(crate) fn sample<T: Clone>(all: &[(T, Mutant)], count: usize, seed: u64) -> 
     order.into_iter().map(|at| all[at].clone()).collect()
 }
 
-/// A number that looks random: FNV-1a over the seed and the text, mixed as `SplitMix64` does.
+/// Returns a number that looks random: FNV-1a over the seed and the text, mixed as `SplitMix64`
+/// does.
 fn draw(text: &str, seed: u64) -> u64 {
     let begin = 0xcbf2_9ce4_8422_2325_u64;
     let bytes = seed.to_le_bytes().into_iter().chain(text.bytes());
@@ -116,7 +118,7 @@ mod tests {
                 times[at.expect("it was drawn from all")] += 1;
             }
         }
-        // 100 on average, with a standard deviation of 9.5.
+        // The average is 100, with a standard deviation of 9.5.
         assert!(
             times.iter().all(|times| (55..150).contains(times)),
             "{times:?}"

@@ -7,7 +7,7 @@ use super::sample::Mutant;
 use super::survivors::FILE;
 use super::tool::Fate;
 
-/// What became of the mutants of one group.
+/// Numbers of mutants of one group, by outcome.
 #[derive(Clone, Debug, Default)]
 struct Row {
     group: String,
@@ -15,7 +15,7 @@ struct Row {
     caught: usize,
     accepted: usize,
     survived: usize,
-    /// Chosen, but the tool gives no outcome.
+    /// Mutants that were chosen, but for which the tool reports no outcome.
     untried: usize,
 }
 
@@ -25,7 +25,7 @@ impl Row {
     }
 }
 
-/// All groups, and the survivors that nobody has given a reason for.
+/// The results of all groups, and the survivors that `xtask/survivors.toml` does not accept.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Score {
     rows: Vec<Row>,
@@ -33,7 +33,7 @@ pub(crate) struct Score {
 }
 
 impl Score {
-    /// Counts what became of `mutants`, all of `group`.
+    /// Counts the outcomes of `mutants`, all of which belong to `group`.
     pub(crate) fn add(
         &mut self,
         group: &str,
@@ -64,7 +64,7 @@ impl Score {
         self.rows.push(row);
     }
 
-    /// An error if a mutant survived without a reason, or was not tried.
+    /// Returns an error if a mutant survived that is not accepted, or was not tried.
     pub(crate) fn verdict(&self) -> Result<(), String> {
         let untried: usize = self.rows.iter().map(|row| row.untried).sum();
         if untried > 0 {

@@ -1,4 +1,5 @@
-//! Mutants that no test can or need notice, each with the reason: `xtask/survivors.toml`.
+//! The accepted mutants, which no test can notice or need notice, each with the reason:
+//! `xtask/survivors.toml`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -6,17 +7,17 @@ use std::path::Path;
 
 use toml::{Table, Value};
 
-/// Where they are listed, from the root.
+/// The path of the list, from the root of the repository.
 pub(crate) const FILE: &str = "xtask/survivors.toml";
 
-/// Keys of accepted mutants, with the reasons.
+/// Reads the keys of the accepted mutants, with the reasons.
 pub(crate) fn read(root: &Path) -> Result<BTreeMap<String, String>, String> {
     let text = fs::read_to_string(root.join(FILE))
         .map_err(|error| format!("cannot read {FILE}: {error}"))?;
     Ok(parse(&text)?.into_iter().collect())
 }
 
-/// The mutants listed in `text` and their reasons, in order.
+/// Parses the mutants listed in `text`, with their reasons, in order.
 pub(crate) fn parse(text: &str) -> Result<Vec<(String, String)>, String> {
     let table: Table = text.parse().map_err(|error| format!("{FILE}: {error}"))?;
     let Some(listed) = table.get("survivor") else {

@@ -1,4 +1,4 @@
-//! Rules about Markdown: links lead somewhere, and the maps are complete.
+//! The rules about Markdown: links must lead to existing files, and the maps must be complete.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ pub(super) fn links(tree: &Tree) -> Vec<String> {
         .collect()
 }
 
-/// Relative links of `file` to files that are not there.
+/// Returns an error for each relative link of `file` to a file that does not exist.
 fn dangling(tree: &Tree, file: &File) -> Vec<String> {
     let folder = Path::new(&file.path).parent().unwrap_or(Path::new(""));
     let mut found = Vec::new();
@@ -31,7 +31,7 @@ fn dangling(tree: &Tree, file: &File) -> Vec<String> {
     found
 }
 
-/// What the links of a line point to: `[text](target)` and `[name]: target`.
+/// Returns the targets of the links in a line: `[text](target)` and `[name]: target`.
 fn targets(line: &str) -> Vec<&str> {
     let mut targets = Vec::new();
     let mut rest = line;
@@ -56,7 +56,7 @@ pub(super) fn readme_map(tree: &Tree) -> Vec<String> {
     unmapped.map(text).collect()
 }
 
-/// Whether the text names `folder`, in one word or as a branch of a drawn tree.
+/// Returns whether the text names `folder`, in one word or as a branch of a drawn tree.
 fn names_folder(text: &str, folder: &str) -> bool {
     let last = folder.rsplit('/').next().unwrap_or(folder);
     let branch = format!("── {last}/");
@@ -84,7 +84,7 @@ pub(super) fn lock_classes(tree: &Tree) -> Vec<String> {
         .collect()
 }
 
-/// The variants of a plain enum, as rustfmt lays it out.
+/// Returns the variants of a plain enum, as rustfmt lays it out.
 fn variants<'a>(text: &'a str, opening: &str) -> Vec<&'a str> {
     let body = text.split_once(opening).map_or("", |(_, rest)| rest);
     let body = body.split_once("\n}").map_or("", |(body, _)| body);

@@ -1,12 +1,12 @@
-//! Which crate of the workspace may depend on which: mm on nobody, machines on mm, the lab on
-//! machines and mm, recordings on nobody, what records on recordings, the command on the lab and on
-//! what records, xtask on nobody.
+//! The allowed dependencies between the workspace's crates: mm, recording and xtask depend on no
+//! other crate, machines on mm, the lab on machines, mm and recording, linux on recording, and the
+//! command on the lab, linux and recording.
 
 use toml::{Table, Value};
 
 use super::{File, Tree};
 
-/// Every allowed edge, from a crate's folder to packages.
+/// Every allowed dependency, from the folder of a crate to packages.
 const EDGES: [(&str, &[&str]); 9] = [
     ("mm", &[]),
     ("machines/host", &["plimsoll-mm"]),
@@ -67,7 +67,7 @@ fn check_crate(folder: &str, manifest: &File) -> Vec<String> {
     of_ours.iter().filter(foreign).map(text).collect()
 }
 
-/// The packages of every table of dependencies, those for single targets included.
+/// Returns the packages in all tables of dependencies, including those for single targets.
 fn dependencies(manifest: &Table) -> Vec<String> {
     let mut found = Vec::new();
     for (key, value) in manifest {
@@ -82,7 +82,7 @@ fn dependencies(manifest: &Table) -> Vec<String> {
     found
 }
 
-/// The package behind a dependency, which may go by another name.
+/// Returns the package of a dependency, which may have another name in the manifest.
 fn package(name: &str, dependency: &Value) -> String {
     let renamed = dependency.get("package").and_then(Value::as_str);
     renamed.unwrap_or(name).to_owned()

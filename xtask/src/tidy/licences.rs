@@ -1,15 +1,16 @@
-//! Whose licence is whose: what changes the kernel is under the kernel's, in a folder of its own,
-//! and nothing else is.
+//! The rule about licences: files that change the kernel have the kernel's licence and a folder of
+//! their own; no other file has it.
 
 use super::{File, Tree};
 
-/// The folder of what changes the kernel.
+/// The folder of the files that change the kernel.
 const KERNEL: &str = "kernel/";
-/// The licence there; written in two parts, or this file would name it as its own.
+/// The licence of that folder. The text is written in two parts, or this rule would find it in this
+/// file.
 const LICENCE: &str = concat!("SPDX-License-Identifier: ", "GPL-2.0-only");
-/// A licence of that family named as a file's own.
+/// The licence line of any file under the GPL.
 const FOREIGN: &str = concat!("SPDX-License-Identifier: ", "GPL");
-/// How many lines a licence may be from the top.
+/// The number of lines at the top in which a file must state its licence.
 const LINES: usize = 3;
 
 pub(super) fn check(tree: &Tree) -> Vec<String> {

@@ -1,5 +1,7 @@
 //! Rules of this repository that no other tool checks. Every rule says what to do.
 
+mod circles;
+mod comments;
 mod docs;
 mod edges;
 mod licences;
@@ -11,15 +13,17 @@ mod tree;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A rule takes the files of a tree and names what breaks it.
+/// A rule takes the files of a repository and returns an error for each violation.
 type Rule = fn(&Tree) -> Vec<String>;
 
-const RULES: [(&str, Rule); 10] = [
+const RULES: [(&str, Rule); 12] = [
     ("dependency edges", edges::check),
+    ("no circles between modules", circles::check),
     ("files are small", sources::small),
     ("files say what they are", sources::headers),
     ("mm has no hidden inputs", sources::hidden_inputs),
     ("lints are suppressed with a reason", sources::suppressions),
+    ("comments are plain", comments::plain),
     ("links lead somewhere", docs::links),
     ("README maps every crate", docs::readme_map),
     ("docs/locks.md names every lock class", docs::lock_classes),
@@ -27,7 +31,7 @@ const RULES: [(&str, Rule); 10] = [
     ("accepted survivors are in order", survivors::check),
 ];
 
-/// Checks every rule and prints what breaks one.
+/// Checks every rule and prints the violations.
 pub(crate) fn run(root: &Path) -> Result<(), String> {
     let tree = Tree::read(root)?;
     let mut broken = Vec::new();
@@ -56,18 +60,18 @@ pub(crate) fn run(root: &Path) -> Result<(), String> {
 /// The text files of the repository.
 pub(crate) struct Tree {
     root: PathBuf,
-    /// In order of their paths.
+    /// The files, in the order of their paths.
     files: Vec<File>,
 }
 
 /// One file.
 pub(crate) struct File {
-    /// From the root, with `/`.
+    /// The path from the root, with `/` between its parts.
     path: String,
     text: String,
 }
 
-/// What git does not keep, or what is not ours.
+/// Folders that are skipped, because git does not keep them or they hold the code of others.
 const SKIPPED: [&str; 2] = ["target", "node_modules"];
 const READ: [&str; 4] = ["rs", "md", "toml", "cocci"];
 
@@ -82,7 +86,8 @@ impl Tree {
         Ok(tree)
     }
 
-    /// Ends: links to folders are not followed, so the folders are a finite tree.
+    /// Adds the files of `folder`. The recursion ends: links to folders are not followed, so the
+    /// folders are a finite tree.
     fn read_folder(&mut self, folder: &Path) -> Result<(), String> {
         let cannot = |error| format!("cannot read {}: {error}", folder.display());
         for entry in fs::read_dir(folder).map_err(cannot)? {
@@ -125,7 +130,7 @@ impl Tree {
         self.files.iter().find(|file| file.path == path)
     }
 
-    /// The manifest of every member, with its folder.
+    /// Returns the manifest of every crate, with the crate's folder.
     fn crates(&self) -> impl Iterator<Item = (&str, &File)> {
         self.ending("/Cargo.toml").filter_map(|file| {
             let folder = file.path.strip_suffix("/Cargo.toml")?;

@@ -1,11 +1,11 @@
-//! Rules about Rust files.
+//! The rules about Rust files.
 
 use super::{File, Tree};
 
-/// Longer files hide more than one idea.
+/// The largest number of lines; longer files hide more than one idea.
 const LINES_MAX: usize = 500;
 
-/// What would make a run of the manager depend on more than its inputs.
+/// Names that would make a run of the manager depend on more than its inputs.
 const HIDDEN_INPUTS: [&str; 6] = [
     "std::time",
     "std::env",
@@ -56,7 +56,8 @@ pub(super) fn suppressions(tree: &Tree) -> Vec<String> {
     tree.ending(".rs").flat_map(unexplained).collect()
 }
 
-/// Attributes that silence a lint without saying why. rustfmt may spread one over lines.
+/// Finds attributes that silence a lint without a reason. rustfmt may spread an attribute over
+/// several lines.
 fn unexplained(file: &File) -> Vec<String> {
     let mut found = Vec::new();
     for opening in ["#[allow(", "#![allow(", "#[expect(", "#![expect("] {
@@ -65,7 +66,8 @@ fn unexplained(file: &File) -> Vec<String> {
             let attribute = &attribute[..attribute.find(']').unwrap_or(attribute.len())];
             let before = &file.text[..at];
             let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
-            // Only an attribute begins its line; text about one is inside a string or comment.
+            // Only an attribute begins its line; text about an attribute is inside a string or
+            // comment.
             let is_attribute = before[line_start..].trim().is_empty();
             if is_attribute && !attribute.contains("reason") {
                 let number = before.lines().count().max(1) + usize::from(before.ends_with('\n'));
@@ -79,7 +81,7 @@ fn unexplained(file: &File) -> Vec<String> {
     found
 }
 
-/// The lines of a file that are not comments, numbered from 1.
+/// Returns the lines of a file that are not comments, numbered from 1.
 fn code_lines(file: &File) -> impl Iterator<Item = (usize, &str)> {
     let lines = file
         .text

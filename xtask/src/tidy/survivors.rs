@@ -1,9 +1,10 @@
-//! Accepted survivors are sorted, unique, of files that exist, and have a reason.
+//! The rule about accepted survivors: they are sorted, unique, in files that exist, and have a
+//! reason.
 
 use super::Tree;
 use crate::mutants::{SURVIVORS, parse_survivors};
 
-/// A reason shorter than this says nothing.
+/// The least length of a reason, in bytes; a shorter one would say nothing.
 const SHORTEST_REASON: usize = 20;
 
 pub(super) fn check(tree: &Tree) -> Vec<String> {

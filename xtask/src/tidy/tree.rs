@@ -1,4 +1,5 @@
-//! Small trees for the tests of the rules: a good one, and the same with one file changed.
+//! Small repositories for the tests of the rules: a good one, and copies of it with one file
+//! changed.
 
 use std::fs;
 
@@ -22,7 +23,7 @@ const GOOD: [(&str, &str); 9] = [
     ("mm/src/lib.rs", "//! The memory manager.\n"),
     (
         "mm/src/site.rs",
-        "//! Locks.\n\npub enum LockClass {\n    /// The zone.\n    Zone,\n    Pcp,\n}\n",
+        "//! Classes of locks.\n\npub enum LockClass {\n    /// The zone.\n    Zone,\n    Pcp,\n}\n",
     ),
     (
         "machines/sim/Cargo.toml",
@@ -33,23 +34,30 @@ const GOOD: [(&str, &str); 9] = [
         "[package]\nname = \"plimsoll-lab\"\n[dependencies]\nplimsoll-sim.workspace = true\n\
          plimsoll-mm.workspace = true\nserde = \"1\"\n",
     ),
-    ("lab/src/lib.rs", "//! Experiments.\n"),
+    ("lab/src/lib.rs", "//! The experiments.\n"),
 ];
 
-/// What `rule` says of the good tree with `path` holding `text`; an empty text removes it.
+/// Returns what `rule` finds in the good repository if `path` holds `text`; an empty text removes
+/// the file.
 pub(super) fn broken_by(rule: super::Rule, path: &str, text: &str) -> Vec<String> {
+    let unchanged = GOOD.iter().copied().filter(|(known, _)| *known != path);
+    let files = unchanged.chain([(path, text)]);
+    let files: Vec<(&str, &str)> = files.filter(|(_, text)| !text.is_empty()).collect();
+    of_tree(&files, rule)
+}
+
+/// What `check` finds in a repository of these files.
+pub(super) fn of_tree(
+    files: &[(impl AsRef<str>, &str)],
+    check: impl FnOnce(&Tree) -> Vec<String>,
+) -> Vec<String> {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let changed = [(path, text)];
-    let unchanged = GOOD.iter().filter(|(known, _)| *known != path);
-    for (path, text) in unchanged
-        .chain(&changed)
-        .filter(|(_, text)| !text.is_empty())
-    {
-        let path = folder.path().join(path);
+    for (path, text) in files {
+        let path = folder.path().join(path.as_ref());
         fs::create_dir_all(path.parent().expect("a file is in a folder")).expect("a folder");
         fs::write(path, text).expect("a file");
     }
-    rule(&Tree::read(folder.path()).expect("a readable tree"))
+    check(&Tree::read(folder.path()).expect("a readable tree"))
 }
 
 #[test]

@@ -1,8 +1,9 @@
-//! What a counter costs on this computer: additions by one thread and by two, both sums.
+//! The cost of a counter on this computer: additions by one thread and by two, and both kinds of
+//! sum.
 //!
-//! All subjects are measured in one run and in turns; what counts is the ratio to the floor, an
-//! uncontended atomic addition to a word of one's own. `cargo bench -p plimsoll-lab --bench
-//! counter` adds counters of other crates to the tables.
+//! All subjects are measured in one run and in turns. The result to look at is the ratio to the
+//! floor, an uncontended atomic addition to a word of the thread's own. `cargo bench -p
+//! plimsoll-lab --bench counter` adds counters of other crates to the tables.
 
 mod subject;
 mod timing;
@@ -20,13 +21,13 @@ use crate::progress::Progress;
 use crate::report::Table;
 use crate::report::value::NOTHING;
 
-/// Additions before a lot repeats.
+/// The number of additions after which the deltas repeat.
 const DELTAS: usize = 2048;
 
-/// One way of adding.
+/// The threads that add, and the deltas that they add.
 struct Load {
     threads: usize,
-    /// Each addition is of 1, or of 0 to this.
+    /// The largest delta: at 1, each addition is of 1; otherwise deltas are drawn from 0 to this.
     delta_max: i64,
 }
 
@@ -60,7 +61,7 @@ impl Load {
     }
 }
 
-/// Measures the manager's counters and `others`, which makes fresh ones each time.
+/// Measures the manager's counters and `others`, which must make fresh counters at each call.
 ///
 /// # Errors
 /// If the counters cannot be made.
@@ -83,7 +84,7 @@ pub fn tables(
     let mut columns = Vec::new();
     let mut last = all()?;
     for load in &LOADS {
-        // Fresh: what grew under one load has not grown before the next.
+        // Each load gets fresh counters, so that no tree begins it already grown.
         last = all()?;
         columns.push(if load.threads <= cpus.len() {
             timing::adds(&last, &cpus[..load.threads], &load.deltas(), progress)
@@ -129,7 +130,7 @@ fn additions(subjects: &[Box<dyn Subject>], columns: &[Vec<Option<f64>>], note: 
     table
 }
 
-/// Both sums, after two threads have added.
+/// The cost of both sums, after two threads have added.
 fn sums(subjects: &[Box<dyn Subject>]) -> Table {
     let approximate = timing::reads(subjects, 4096, |subject, times| {
         subject.approximate_sums(times);

@@ -1,4 +1,4 @@
-//! What is measured: every variant of the manager's counters, and the floor below them.
+//! The counters that are measured: every variant of the manager's, and the floor below them.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -20,23 +20,23 @@ use crate::machines;
 
 /// A counter that several threads may add to.
 pub trait Subject: Send + Sync {
-    /// As the tables call it.
+    /// The name in tables.
     fn name(&self) -> String;
 
-    /// Tells the calling thread that it is number `thread`, 0 or 1, while what this returns lives.
+    /// Makes the calling thread number `thread`, 0 or 1, for as long as the returned value lives.
     fn enter(&self, _thread: usize) -> Option<Entered> {
         None
     }
 
-    /// Adds once. What is timed is a loop around this, inlined.
+    /// Adds `delta`. The timed loop inlines this.
     fn add(&self, delta: i64);
 
-    /// A cheap look, if there is one.
+    /// The approximate sum, if the counter has one.
     fn approximate_sum(&self) -> Option<i64> {
         None
     }
 
-    /// The sum of all that was added.
+    /// The precise sum of all additions.
     fn precise_sum(&self) -> i64;
 
     /// Adds each of `deltas`.
@@ -46,14 +46,14 @@ pub trait Subject: Send + Sync {
         }
     }
 
-    /// So many cheap looks.
+    /// Reads the approximate sum `times` times.
     fn approximate_sums(&self, times: u32) {
         for _ in 0..times {
             std::hint::black_box(self.approximate_sum());
         }
     }
 
-    /// So many exact ones.
+    /// Reads the precise sum `times` times.
     fn precise_sums(&self, times: u32) {
         for _ in 0..times {
             std::hint::black_box(self.precise_sum());
@@ -83,7 +83,7 @@ pub(super) fn ours() -> Result<Vec<Box<dyn Subject>>, Error> {
     Ok(all)
 }
 
-/// A CPU with another last-level cache than CPU 0.
+/// The first CPU whose last-level cache is not that of CPU 0.
 fn first_of_another_cache(topology: &Topology) -> Option<CpuId> {
     let llc = |cpu| topology.place(cpu).llc;
     topology.ids().find(|&cpu| llc(cpu) != llc(CpuId(0)))
@@ -116,8 +116,9 @@ impl<'a> Maker<'a> {
         })
     }
 
-    /// One of each. With a CPU `far` from CPU 0, also the trees with the second thread elsewhere:
-    /// what neighbours share in ours, CPUs 64 apart share in the published one.
+    /// One counter of each kind. If there is a CPU `far` from CPU 0, then also trees whose second
+    /// thread is elsewhere: in the published tree, CPUs 64 apart share an item, as neighbours do in
+    /// ours.
     fn each(&self, far: Option<CpuId>) -> Result<Vec<Box<dyn Subject>>, InitError> {
         let (host, area) = (self.host, &self.area);
         let line = OneSidedTree::init_many(host, area, &self.along)?;
@@ -165,16 +166,16 @@ impl<'a> Maker<'a> {
     }
 }
 
-/// Counters of each group, as many as a process has; one of them is used.
+/// The number of counters in a group, as many as a process has; one of them is used.
 const WIDTH: usize = 4;
-/// That one.
+/// The counter of a group that is used.
 const COUNTER: usize = 1;
 
 /// A group of the manager's counters.
 struct Of<C> {
     name: &'static str,
     host: Host,
-    /// The CPUs that the threads play; if none, they ask the kernel each time.
+    /// The CPUs that the threads play. If there are none, the threads ask the kernel each time.
     plays: Option<[CpuId; 2]>,
     counters: C,
 }
@@ -208,8 +209,8 @@ thread_local! {
     static SLOT: Cell<usize> = const { Cell::new(0) };
 }
 
-/// The least that an atomic addition to a word of one's own costs: a slot per thread, alone in its
-/// lines, whose number the thread knows.
+/// The floor: an atomic addition to a word of the thread's own. Each thread has a slot, alone in
+/// its cache lines, and knows the slot's number.
 struct Floor(Box<[Slot]>);
 
 #[repr(align(128))]

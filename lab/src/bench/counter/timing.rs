@@ -1,7 +1,7 @@
-//! Times subjects in turns, so that whatever else the computer does meets all of them alike.
+//! Times subjects in turns, so that any other load of the computer affects all of them alike.
 //!
-//! Of many rounds the lower quartile is reported: rounds that were disturbed are longer, and the
-//! single best may be luck.
+//! The lower quartile of many rounds is reported: a disturbed round takes longer, and the single
+//! best round may be luck.
 
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::{Acquire, Release};
@@ -14,13 +14,13 @@ use super::Subject;
 use crate::progress::Progress;
 
 const ROUNDS: usize = 240;
-/// Additions of a round and thread, in lots of as many as there are deltas.
+/// The number of times that each thread adds all deltas in a round.
 const LOTS: u32 = 8;
-/// Rounds in which one thread began later than this part of the round do not count.
+/// A round does not count if one thread began later than another by more than this part of it.
 const LATE_MAX: f64 = 0.05;
 
-/// Nanoseconds per addition on each of `cpus`, all adding to the same counter, for each subject.
-/// None where too few rounds were undisturbed.
+/// For each subject, the nanoseconds per addition with one thread on each of `cpus`, all adding to
+/// the same counter. `None` if too few rounds were undisturbed.
 pub(super) fn adds(
     subjects: &[Box<dyn Subject>],
     cpus: &[u32],
@@ -32,7 +32,7 @@ pub(super) fn adds(
         let threads = cpus.iter().enumerate().map(|(nth, &real)| {
             let gate = &gate;
             scope.spawn(move || {
-                // Not pinned, it is only noisier.
+                // A thread that cannot be pinned only makes the times noisier.
                 let _ = affinity::pin(&CpuMask::only(real));
                 let mut spans = Vec::with_capacity(ROUNDS * subjects.len());
                 for _ in 0..ROUNDS {
@@ -67,10 +67,10 @@ pub(super) fn adds(
     per_subject.collect()
 }
 
-/// Rounds of [`adds`], for a progress bar.
+/// The number of rounds of [`adds`], for a progress bar.
 pub(super) const STEPS: usize = ROUNDS;
 
-/// Nanoseconds per call of what `read` does `times` times for a subject, for each of them.
+/// For each subject, the nanoseconds per read, if one call of `read` reads it `times` times.
 pub(super) fn reads(
     subjects: &[Box<dyn Subject>],
     times: u32,
@@ -88,7 +88,7 @@ pub(super) fn reads(
     rounds.iter_mut().map(per_call).collect()
 }
 
-/// From when to when a thread worked.
+/// The moments at which a thread's work began and ended.
 #[derive(Clone, Copy)]
 struct Span {
     begin: Instant,
@@ -108,7 +108,7 @@ impl Span {
     }
 }
 
-/// How long threads that worked at the same time took on average; None if one came late.
+/// The mean time of threads that worked at the same time; `None` if one of them began late.
 fn together(spans: impl Iterator<Item = Span>) -> Option<f64> {
     let spans: Vec<Span> = spans.collect();
     let (first, last) = (
@@ -124,16 +124,17 @@ fn lower_quartile(values: &mut [f64]) -> f64 {
     values.get(values.len() / 4).copied().unwrap_or(f64::NAN)
 }
 
-/// Counts arrivals; lets a thread through when all have arrived as often as it has.
+/// A barrier for many rounds: it lets a thread through when all threads have arrived as often.
 struct Gate(AtomicUsize);
 
 impl Gate {
     fn pass(&self, threads: usize) {
-        // Release and Acquire: the usual pair of a barrier, though nothing is passed through it.
+        // Release and Acquire: the usual pair of a barrier, though no data is passed through it.
         let arrived = self.0.fetch_add(1, Release) + 1;
         let all = arrived.next_multiple_of(threads);
         let mut spins = 0_u32;
-        // Ends: the others arrive as often. Yields, since they may need this CPU for that.
+        // The loop ends because the other threads arrive as often; it yields because they may need
+        // this CPU.
         while self.0.load(Acquire) < all {
             spins += 1;
             if spins.is_multiple_of(1 << 12) {

@@ -1,4 +1,4 @@
-//! Processes with real counters: made by threads that play all CPUs of the machine.
+//! Processes with real counters, to which threads add that play all CPUs of the machine.
 
 use std::thread;
 
@@ -14,25 +14,27 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 use crate::error::Error;
 
-/// Pages of a MiB.
+/// The pages of a MiB.
 const MIB: i64 = 256;
-/// CPUs of a last-level cache that a small process runs on.
+/// The number of CPUs that a small process runs on: those of one last-level cache.
 const FEW: u32 = 8;
-/// Threads that add pages.
+/// The number of threads that add pages.
 const THREADS: u32 = 2;
 
-/// Who there is to choose from.
+/// The processes that a selection chooses from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Population {
     /// One process has far more than all others.
     Hog,
-    /// 0 to 800 MiB each.
+    /// Each process has 0 to 800 MiB.
     Random,
-    /// The same, and every process ran on every CPU.
+    /// Each process has 0 to 800 MiB, and ran on every CPU.
     RandomEverywhere,
-    /// Nearly equal sizes, and every process ran on every CPU: no cheap look can tell two apart.
+    /// Sizes are nearly equal, and every process ran on every CPU: approximate sums cannot tell two
+    /// apart.
     AllInTheBand,
-    /// The same after processes have come and gone: who is next in the list is not next in memory.
+    /// [`Self::AllInTheBand`] after processes have come and gone: neighbours in the list are not
+    /// neighbours in memory.
     AllInTheBandMixed,
 }
 
@@ -45,7 +47,7 @@ impl Population {
         Self::AllInTheBandMixed,
     ];
 
-    /// As tables call it.
+    /// The name in tables.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Hog => "one hog, on 8 CPUs each",
@@ -56,7 +58,7 @@ impl Population {
         }
     }
 
-    /// On how many CPUs in a row each process ran, of `cpus`.
+    /// The number of adjacent CPUs, of `cpus`, that each process ran on.
     fn spread(self, cpus: u32) -> u32 {
         match self {
             Self::Hog | Self::Random => FEW.min(cpus),
@@ -64,7 +66,7 @@ impl Population {
         }
     }
 
-    /// Pages of each of `count` processes; no two have equally many, but for chance.
+    /// The pages of each of `count` processes; two have equally many only by chance.
     pub(super) fn sizes(self, count: usize) -> Vec<i64> {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(1);
         match self {
@@ -87,7 +89,7 @@ fn sizes(random: &mut impl RngExt, count: usize, below: i64) -> Vec<i64> {
     (0..count).map(|_| random.random_range(0..below)).collect()
 }
 
-/// Processes and how their pages are counted.
+/// The processes of one population, with counters of one kind.
 #[derive(Debug)]
 pub(super) struct Crowd<'a> {
     host: &'a Host,
@@ -96,7 +98,7 @@ pub(super) struct Crowd<'a> {
 }
 
 impl<'a> Crowd<'a> {
-    /// Processes of these sizes that ran where `population` says.
+    /// Makes processes of these sizes that ran where `population` says.
     pub(super) fn new(
         host: &'a Host,
         counting: Counting,
@@ -125,7 +127,7 @@ impl<'a> Crowd<'a> {
         Ok(crowd)
     }
 
-    /// Adds what the CPUs of `thread` have touched.
+    /// Adds the pages that the CPUs of `thread` have touched.
     fn touch(&self, thread: u32, spread: u32, sizes: &[i64]) {
         let cpus = self.host.topology().cpus();
         for cpu in (0..cpus).filter(|cpu| cpu % THREADS == thread) {
@@ -142,7 +144,7 @@ impl<'a> Crowd<'a> {
     }
 }
 
-/// Counters of a process that has run on several CPUs at once.
+/// The counters of a process that has run on several CPUs at once.
 fn new_rss(host: &Host, plan: &Plan<Host>) -> Result<Rss<Host>, InitError> {
     let rss = Rss::new(host, plan)?;
     if let AnyCounters::OneSided(tree) = rss.counters() {
@@ -151,13 +153,13 @@ fn new_rss(host: &Host, plan: &Plan<Host>) -> Result<Rss<Host>, InitError> {
     Ok(rss)
 }
 
-/// The part of `pages` that CPU `nth` of `of` has touched.
+/// The part of `pages` that CPU `nth` of `of` CPUs has touched.
 fn share(pages: i64, nth: u32, of: u32) -> i64 {
     let (nth, of) = (i64::from(nth), i64::from(of));
     pages * (nth + 1) / of - pages * nth / of
 }
 
-/// What kinds these pages are of: mostly anonymous.
+/// Splits `pages` into kinds: most are anonymous.
 fn kinds(pages: i64) -> [(RssKind, i64); 4] {
     let (file, shmem, swap) = (pages / 8, pages / 16, pages / 16);
     [

@@ -1,10 +1,10 @@
-//! How long choosing a victim takes on this computer, with real counters of as many CPUs as a large
-//! server has.
+//! The time it takes to choose a victim on this computer, with real counters of as many CPUs as a
+//! large server has.
 //!
-//! Threads of this computer play its CPUs and add to the counters of all processes; then one thread
-//! selects. All cases take turns, and none follows another with the same counters, so nobody finds in
-//! the cache what the case before has read. Each is compared with Linux's of the same round. Every victim is checked
-//! against the sizes that were added.
+//! Threads of this computer play these CPUs and add to the counters of all processes; then one
+//! thread selects. All cases take turns, and no case follows one that reads the same counters, so
+//! no case finds in the cache what the case before has read. Each case is compared with Linux's in
+//! the same round. Every victim is checked against the sizes that were added.
 
 mod crowd;
 
@@ -29,19 +29,19 @@ use crate::stats::{self, Estimate};
 
 /// The machine whose CPUs are played.
 const MACHINE: &str = "epyc-9654-2s";
-/// How many of them.
+/// The number of CPUs that are played.
 const CPUS: u32 = 256;
 const PROCESSES: usize = 10_000;
 const ROUNDS: usize = 15;
-/// Attempts at a selection whose thread does not get its CPU all the time.
+/// The most attempts at a selection whose thread is kept off its CPU.
 const ATTEMPTS: u32 = 3;
-/// A selection is disturbed if its thread waited for its CPU for more of its length than this.
+/// A selection is disturbed if its thread waited for its CPU for more than this part of its length.
 const AWAY_MAX: f64 = 0.02;
 
-/// A way to choose, with the counters it goes with.
+/// A selector, with the counters that it reads.
 type Case = (Selecting, Counting);
 
-/// The first is what all are compared with. Neighbours have other counters.
+/// The first case is the base of all ratios. Neighbours read different counters.
 const CASES: [Case; 6] = [
     (Selecting::Precise, Counting::Flat),
     (Selecting::Approximate, Counting::OneSided),
@@ -51,20 +51,20 @@ const CASES: [Case; 6] = [
     (Selecting::Precise, Counting::OneSided),
 ];
 
-/// Each way of counting that a case needs.
+/// Every way of counting that some case needs.
 const COUNTINGS: [Counting; 3] = [Counting::Flat, Counting::Tree, Counting::OneSided];
 
-/// One selection.
+/// The measurements of one selection.
 #[derive(Clone, Copy, Debug)]
 struct Took {
     ns: f64,
     disturbed: bool,
     precise_sums: u64,
-    /// How many pages the victim is short of the maximum.
+    /// The pages that the victim has less than the largest process.
     short: i64,
 }
 
-/// All rounds of one population, case by case.
+/// All rounds of one population, by case.
 struct Measured {
     population: Population,
     cases: [Vec<Took>; CASES.len()],
@@ -93,7 +93,7 @@ pub(super) fn run(progress: &Progress) -> Result<Found, Error> {
     })
 }
 
-/// The first CPUs of the machine.
+/// The topology of the first [`CPUS`] CPUs of the machine.
 fn topology() -> Result<Topology, Error> {
     let whole = machines::load(MACHINE, Card::Mid)?.topology;
     let cpus = whole.ids().take(CPUS as usize);
@@ -123,7 +123,7 @@ fn measure(
     Ok(Measured { population, cases })
 }
 
-/// Does it again if it was disturbed; the last attempt counts.
+/// Repeats a disturbed attempt, up to [`ATTEMPTS`] in all; the last attempt counts.
 fn undisturbed(mut attempt: impl FnMut() -> Took) -> Took {
     let mut took = attempt();
     for _ in 1..ATTEMPTS {
@@ -136,7 +136,8 @@ fn undisturbed(mut attempt: impl FnMut() -> Took) -> Took {
 }
 
 fn select(selecting: Selecting, crowd: &Crowd<'_>, sizes: &[i64], slots: &mut [Slot]) -> Took {
-    // More than all of them have together; points are pages, as nobody is adjusted.
+    // The total is more than all processes have together. No process is adjusted, so points are
+    // pages.
     let scope = Scope::machine(TotalPages::new(1 << 40).expect("some"));
     let (away, begin) = (waited_for_cpu_ns(), Instant::now());
     let selection = selecting.select(crowd, &scope, slots);
@@ -221,7 +222,7 @@ impl Measured {
         stats::estimate(&values)
     }
 
-    /// How its time compares with that of the first case.
+    /// The ratio of a case's time to that of the first case in the same round.
     fn ratio(&self, case: usize) -> Option<Estimate> {
         let ns = |case: usize| -> Vec<f64> { self.cases[case].iter().map(|it| it.ns).collect() };
         Some(stats::compare(&ns(0), &ns(case))?.ratio)

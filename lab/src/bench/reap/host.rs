@@ -1,7 +1,8 @@
-//! The race on threads of this computer.
+//! The race of exit and helpers on threads of this computer.
 //!
-//! Victims come from an arena that the kernel has filled with memory beforehand. Whoever empties one
-//! gives the memory of each page back to the kernel, or, to see the manager's own work alone, keeps it.
+//! Victims come from an arena that the kernel has filled with memory beforehand. A thread that
+//! empties a victim gives the memory of each page back to the kernel, or keeps it, which shows the
+//! manager's own work alone.
 
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::{Acquire, Release};
@@ -25,12 +26,13 @@ use super::victim::{Shape, build, frames};
 use super::{Case, Took};
 use crate::error::Error;
 
-/// Attempts at a race whose threads do not get their CPUs all the time.
+/// The most attempts at a race whose threads are kept off their CPUs.
 const ATTEMPTS: u32 = 3;
-/// A race is disturbed if its threads waited for their CPUs for more of its length than this.
+/// A race is disturbed if its threads, together, waited for their CPUs for more than this part of
+/// its length.
 const AWAY_MAX: f64 = 0.02;
 
-/// What becomes of the memory of a page that is free.
+/// The fate of a free page's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Memories {
     /// The kernel gets it back.
@@ -39,20 +41,20 @@ pub(super) enum Memories {
     Kept,
 }
 
-/// A machine of this computer's CPUs and its memory.
+/// A machine made of this computer's CPUs and of an arena, on which races are run.
 pub(super) struct Stage {
     host: Host,
     manager: Manager<Host>,
     arena: Arc<Arena>,
     to_kernel: ToKernel,
-    /// Real CPUs, one per thread of a race.
+    /// Real CPUs, one for each thread of a race.
     cpus: Vec<u32>,
     pages: Pages,
-    /// How long acquisitions of page-table locks took, by CPU, if that is watched.
+    /// The times to acquire page-table locks, by CPU; empty if these locks are not watched.
     locks: Arc<[Locks]>,
 }
 
-/// What one CPU saw of page-table locks, alone in its lines.
+/// The page-table locks that one CPU acquired, alone in its cache lines.
 #[derive(Default)]
 #[repr(align(128))]
 struct Locks(Mutex<Spans>);
@@ -64,13 +66,13 @@ struct Spans {
 }
 
 impl Stage {
-    /// For victims of `pages`, with a thread on each of `cpus`.
+    /// A stage for victims of `pages`, with a thread on each of `cpus`.
     pub(super) fn new(pages: Pages, cpus: Vec<u32>) -> Result<Self, Error> {
         let topology = flat(cpus.len());
         Self::of(Host::with_topology(topology), pages, cpus, Arc::default())
     }
 
-    /// The same, and page-table locks are watched: which takes time itself.
+    /// [`Stage::new`] that also watches page-table locks, which itself takes time.
     pub(super) fn watched(pages: Pages, cpus: Vec<u32>) -> Result<Self, Error> {
         let locks: Arc<[Locks]> = cpus.iter().map(|_cpu| Locks::default()).collect();
         let noted = Arc::clone(&locks);
@@ -108,7 +110,7 @@ impl Stage {
         })
     }
 
-    /// Builds a victim and has it emptied, again if that was disturbed; the last attempt counts.
+    /// Builds a victim and has it emptied. Repeats a disturbed race; the last attempt counts.
     pub(super) fn race(
         &self,
         case: &Case,
@@ -176,7 +178,7 @@ impl Stage {
         Ok(took)
     }
 
-    /// Every page is free again, and in whole blocks, so that all races begin alike.
+    /// Checks that every page is free again, and in whole blocks, so that all races begin alike.
     fn check_gone(&self, space: AddressSpace<Host>, spaces: &Spaces<Host>) {
         assert!(space.has(&self.host, Flag::Ended), "somebody was the last");
         assert_eq!(space.destroy(&self.host), Ok(()));
@@ -186,13 +188,13 @@ impl Stage {
         assert_eq!(free, self.arena.pages(), "no page is lost");
     }
 
-    /// Runs `f` on threads with the numbers 0 to `threads`, each on its CPU.
+    /// Runs `f` on `threads` threads with the numbers from 0 on, each on its CPU.
     fn on_cpus<R: Send>(&self, threads: usize, f: impl Fn(usize) -> R + Sync) -> Vec<R> {
         thread::scope(|scope| {
             let spawn = |(nth, &real): (usize, &u32)| {
                 let f = &f;
                 scope.spawn(move || {
-                    // Not pinned, it is only noisier.
+                    // A thread that cannot be pinned only makes the times noisier.
                     let _ = affinity::pin(&CpuMask::only(real));
                     let cpu = CpuId(u32::try_from(nth).expect("as many as CPUs"));
                     let _entered = self.host.enter(cpu);
@@ -223,7 +225,8 @@ fn flat(cpus: usize) -> Topology {
     Topology::flat(u32::try_from(cpus).expect("no more than this computer has"))
 }
 
-/// From when to when a thread worked, and how long it was kept off its CPU meanwhile.
+/// The moments at which a thread's work began and ended, and how long it was kept off its CPU
+/// between.
 struct Span {
     begin: Instant,
     end: Instant,
@@ -251,7 +254,7 @@ fn took(spans: &[Span]) -> Took {
     let (begin, end) = begin.zip(end).expect("somebody ended it");
     let wall_ns = (end - begin).as_nanos() as f64;
     let work = spans.iter().map(|span| span.end - span.begin);
-    // One that was off its CPU at the gate comes late, and what it waited came before its span.
+    // A thread that was off its CPU at the gate begins late, and its wait came before its span.
     let late = spans
         .iter()
         .map(|span| (span.begin - begin).as_nanos() as f64);
@@ -265,20 +268,21 @@ fn took(spans: &[Span]) -> Took {
     }
 }
 
-/// How long this thread was ready to run and did not so far (Linux: `run_delay`); 0 where the system
-/// does not say.
+/// The nanoseconds for which this thread was ready to run but did not run so far (Linux:
+/// `run_delay`); 0 where the system does not tell.
 pub(in crate::bench) fn waited_for_cpu_ns() -> f64 {
     let told = fs::read_to_string("/proc/thread-self/schedstat").ok();
     let told = told.and_then(|line| line.split_whitespace().nth(1)?.parse().ok());
     told.unwrap_or(0.0)
 }
 
-/// Lets a thread through when all have come.
+/// Lets a thread through when all threads have arrived.
 fn pass(gate: &AtomicUsize, threads: usize) {
-    // Release and Acquire: the usual pair of a barrier, though nothing is passed through it.
+    // Release and Acquire: the usual pair of a barrier, though no data is passed through it.
     gate.fetch_add(1, Release);
     let mut spins = 0_u32;
-    // Ends: the others come as well. Yields, since they may need this CPU for that.
+    // The loop ends because the other threads arrive, too; it yields because they may need this
+    // CPU.
     while gate.load(Acquire) < threads {
         spins += 1;
         if spins.is_multiple_of(1 << 12) {

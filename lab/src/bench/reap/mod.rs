@@ -1,13 +1,14 @@
-//! The race of exit and reaper: on threads of this computer, and simulated beside it.
+//! The race of exit and helpers, on threads of this computer and simulated beside it.
 //!
-//! A victim is built, then its last user ends it on one CPU while others reap it. What counts is the
-//! time until all of it is free, and the running time of all together. All cases take turns, round by
-//! round, so whatever else the computer does meets them alike, and each is compared with exit alone of
-//! the same round.
+//! A victim is built, then its last user ends it on one CPU while helpers reap it on others. The
+//! result is the time until all of it is free, and the running time of all threads together. All
+//! cases take turns, round by round, so that any other load of the computer affects them alike, and
+//! each case is compared with exit alone in the same round.
 //!
-//! The two sides differ in what a page costs. Here it is the manager's own work on real cache lines,
-//! and what the kernel takes to get its memory back; in the simulator, what `laptop-2` says the kernel
-//! takes for reverse mappings, translations and lists. So times are not compared, ratios are.
+//! The two sides differ in what a page costs. On this computer, a page costs the manager's own work
+//! on real cache lines, and the time the kernel takes to get its memory back; in the simulator, it
+//! costs what the profile `laptop-2` says that the kernel takes for reverse mappings, translations
+//! and lists. So ratios are compared, times are not.
 
 mod host;
 mod report;
@@ -27,16 +28,16 @@ use crate::error::Error;
 use crate::progress::Progress;
 use crate::stats;
 
-/// Who empties the victim.
+/// A way to empty the victim.
 #[derive(Clone, Copy, Debug)]
 struct Case {
     name: &'static str,
     reaping: Reaping,
-    /// Whether others help its last user.
+    /// Whether helpers join the last user.
     helps: bool,
 }
 
-/// The first is what all are compared with, and the third what waits are compared with.
+/// The first case is the base of times, and the third one the base of waits.
 const CASES: [Case; 6] = [
     Case {
         name: "exit alone",
@@ -62,37 +63,37 @@ const fn helped(reaping: Reaping) -> Case {
     }
 }
 
-/// Where a race was run.
+/// The setting of a race.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum On {
-    /// Here, memory going back to the kernel.
+    /// On this computer; the kernel gets the memory back.
     GivenBack,
-    /// Here, memory being kept.
+    /// On this computer; the arena keeps the memory.
     Kept,
-    /// Here, memory going back, and page-table locks being watched.
+    /// On this computer; the kernel gets the memory back, and page-table locks are watched.
     Watched,
     /// On the simulated machine.
     Simulated,
 }
 
-/// What one race took.
+/// The measurements of one race.
 #[derive(Clone, Debug, Default)]
 struct Took {
-    /// From the begin to when all is free.
+    /// The time from the start until all is free.
     wall_ns: f64,
     /// The running time of all threads together.
     work_ns: f64,
-    /// What they waited for page-table locks.
+    /// The time that all threads waited for page-table locks.
     table_wait_ns: f64,
-    /// How long each acquisition of a page-table lock took, if that was watched.
+    /// The time of each acquisition of a page-table lock, if these locks were watched.
     table_locks_ns: Vec<f64>,
-    /// Whether a thread was kept off its CPU, or began late.
+    /// True if a thread was kept off its CPU, or began late.
     disturbed: bool,
-    /// How often the kernel was asked to take memory back.
+    /// The number of calls that asked the kernel to take memory back.
     calls: u64,
-    /// Pages that it took.
+    /// The number of pages that the kernel took.
     given: u64,
-    /// How much less memory the arena had afterwards.
+    /// The pages by which the arena's resident memory has shrunk, if the system tells.
     freed: Option<Pages>,
 }
 
@@ -111,11 +112,12 @@ impl Raced {
     }
 }
 
-/// Races of every case, here and simulated.
+/// Races every case, on this computer and simulated.
 ///
 /// # Errors
-/// If there are fewer CPUs than threads are asked for, the kernel has not as much memory, or the
-/// simulated machine cannot be loaded. A computer with one CPU is no error: the report says so.
+/// If this computer has fewer CPUs than there are threads, the kernel does not have enough memory,
+/// or the simulated machine cannot be loaded. A computer with one CPU is no error: the report says
+/// so.
 pub(super) fn run(progress: &Progress, size: &Size) -> Result<Found, Error> {
     let pages = Pages(size.mib << (20 - 12));
     let here = cpus(size.helpers)?;
@@ -155,7 +157,7 @@ pub(super) fn run(progress: &Progress, size: &Size) -> Result<Found, Error> {
     Ok(report::found(&raced, size, why_not_here.as_deref()))
 }
 
-/// The CPUs to race on, or why there is nothing to race here.
+/// The CPUs to race on, or the reason why this computer cannot race.
 fn cpus(helpers: u32) -> Result<Result<Vec<u32>, String>, Error> {
     if let Err(why) = Pair::find() {
         return Ok(Err(format!("there is no race to measure: {why}")));
@@ -172,7 +174,7 @@ fn cpus(helpers: u32) -> Result<Result<Vec<u32>, String>, Error> {
     })
 }
 
-/// Runs every case once a round.
+/// Runs every case once in each round.
 fn in_turns(
     progress: &Progress,
     size: &Size,
@@ -200,8 +202,9 @@ fn in_turns(
     Ok(raced)
 }
 
-/// Tells waits from acquisitions that were only slow: a wait is longer than 99 of 100 acquisitions
-/// of exit alone, which never waits, in the same round. What is beyond the median of those is waited.
+/// Tells waits from acquisitions that were only slow. An acquisition counts as a wait if it took
+/// longer than 99 of 100 acquisitions of exit alone, which never waits, in the same round. The
+/// length of the wait is what is beyond the median of exit alone.
 fn judge_waits(watched: &mut [Raced]) {
     for cases in watched.chunk_by_mut(|one, next| one.shape == next.shape) {
         for round in 0..cases[0].rounds.len() {
@@ -225,7 +228,7 @@ mod tests {
     #[test]
     fn every_race_frees_everything() {
         let pages = Pages(2048);
-        // Both on the same CPU where there is only one: slow, but a race.
+        // On a computer with one CPU, both threads share it: slow, but a race.
         let cpu = |nth| CpuMask::of_this_thread().real(nth).unwrap_or(0);
         let cpus = vec![cpu(0), cpu(1)];
         for stage in [
@@ -287,7 +290,7 @@ mod tests {
     fn more_helpers_than_cpus_are_bad_input() {
         match cpus(5000) {
             Err(error) => assert!(error.to_string().contains("fewer --helpers"), "{error}"),
-            // One CPU: helpers do not matter.
+            // With only one CPU there is no race, whatever the number of helpers.
             Ok(why_not) => assert!(why_not.is_err_and(|why| why.contains("no race to measure"))),
         }
     }

@@ -1,4 +1,4 @@
-//! What the races took, as tables and as numbers.
+//! The results of the races, as tables and as numbers.
 
 use super::victim::Shape;
 use super::{CASES, On, Raced, Took, sim};
@@ -8,8 +8,8 @@ use crate::report::Table;
 use crate::report::value::{NOTHING, human, human_estimate};
 use crate::stats::{self, Estimate};
 
-/// What is measured of each race: its name for programs, how to take it, and the case that others
-/// are compared with.
+/// A metric of a race: its name for programs, the function that reads it, and the position of the
+/// base case.
 type Metric = (&'static str, fn(&Took) -> f64, usize);
 
 const WALL: Metric = ("wall_ns", |took| took.wall_ns, ALONE);
@@ -17,11 +17,11 @@ const WORK: Metric = ("work_ns", |took| took.work_ns, ALONE);
 const WAIT: Metric = ("table_wait_ns", |took| took.table_wait_ns, ASCENDING);
 
 const ALONE: usize = 0;
-/// The reaper that goes the way of exit, and so meets it all the time.
+/// The reaper that goes the same way as exit, and so meets it all the time.
 const ASCENDING: usize = 2;
 
 impl On {
-    /// As tables call it.
+    /// The column head in tables.
     const fn head(self) -> &'static str {
         match self {
             Self::GivenBack => "given back",
@@ -31,7 +31,7 @@ impl On {
         }
     }
 
-    /// As programs know it.
+    /// The machine and the setting, as programs read them.
     const fn name(self) -> (&'static str, &'static str) {
         match self {
             Self::GivenBack => ("host", "given back"),
@@ -41,18 +41,18 @@ impl On {
         }
     }
 
-    /// What can be told of races there.
+    /// The metrics that races in this setting can tell.
     fn metrics(self) -> &'static [Metric] {
         match self {
             Self::GivenBack | Self::Kept => &[WALL, WORK],
-            // Watching takes time, so the time it took says nothing.
+            // Watching takes time, so the times of these races say nothing.
             Self::Watched => &[WAIT],
             Self::Simulated => &[WALL, WORK, WAIT],
         }
     }
 }
 
-/// All of it; `why_not_here` if only the simulated side ran.
+/// The tables and numbers of all races. If only the simulated side ran, `why_not_here` says why.
 pub(super) fn found(raced: &[Raced], size: &Size, why_not_here: Option<&str>) -> Found {
     let mut tables = Vec::new();
     for shape in Shape::ALL {
@@ -80,7 +80,7 @@ pub(super) fn found(raced: &[Raced], size: &Size, why_not_here: Option<&str>) ->
     }
 }
 
-/// How it was measured, in words.
+/// A note on how the races were measured.
 fn how(raced: &[Raced], size: &Size) -> String {
     let threads = size.helpers + 1;
     let here = || raced.iter().filter(|it| it.on != On::Simulated);
@@ -113,7 +113,7 @@ fn how(raced: &[Raced], size: &Size) -> String {
     )
 }
 
-/// The races of one shape.
+/// The races on victims of one shape.
 struct Shown<'a> {
     raced: &'a [Raced],
     shape: Shape,
@@ -124,7 +124,7 @@ impl Shown<'_> {
         find(self.raced, on, self.shape, case)
     }
 
-    /// A metric on several machines, each with its ratio to the base there.
+    /// A table of one metric in several settings, each with the ratio to the base case there.
     fn table(&self, title: &str, (_, what, base): Metric, on: &[On]) -> Table {
         let states_ratio = base == ALONE;
         let to = if states_ratio { "×" } else { "of ascending" };
@@ -141,7 +141,7 @@ impl Shown<'_> {
             for &on in on {
                 let raced = self.find(on, case);
                 let estimate = raced.and_then(|it| stats::estimate(&it.of(what)));
-                // Where ratios have the intervals there is no room for those of times.
+                // Cells whose ratio has an interval have no room for that of the time.
                 let cell = estimate.map(|it| {
                     if states_ratio {
                         human(it.median, Unit::Nanos)
@@ -170,7 +170,7 @@ impl Shown<'_> {
     }
 }
 
-/// A ratio with its interval, or a share.
+/// A ratio with its interval, or a percentage.
 fn shown(ratio: &Estimate, is_ratio: bool) -> String {
     let Estimate { median, low, high } = ratio;
     if is_ratio {
@@ -185,7 +185,7 @@ fn find(raced: &[Raced], on: On, shape: Shape, case: usize) -> Option<&Raced> {
     raced.iter().find(is)
 }
 
-/// Round by round; none against nothing.
+/// The ratio to `base`, paired by round; `None` if its median is not finite.
 fn ratio(of: &Raced, base: &Raced, what: fn(&Took) -> f64) -> Option<Estimate> {
     let compared = stats::compare(&base.of(what), &of.of(what))?;
     Some(compared.ratio).filter(|ratio| ratio.median.is_finite())

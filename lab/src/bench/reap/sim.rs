@@ -1,4 +1,4 @@
-//! The same race on `laptop-2`.
+//! The race of exit and helpers on the simulated machine `laptop-2`.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -19,13 +19,14 @@ use super::{Case, Took};
 use crate::error::Error;
 use crate::machines;
 
-/// The machine: its prices were measured on a computer like those this bench is for.
+/// The simulated machine. Its prices were measured on a computer like those this bench is meant
+/// for.
 pub(super) const MACHINE: &str = "laptop-2";
 
-/// Between the end of building and the race.
+/// The time between the end of building and the start of the race.
 const PAUSE: Nanos = Nanos(1_000_000);
 
-/// [`MACHINE`], with as many CPUs as there are threads if that is more than it has.
+/// The profile of [`MACHINE`], with one CPU for each thread if it has fewer CPUs than that.
 pub(super) fn profile(threads: u32) -> Result<Profile, Error> {
     let mut profile = machines::load(MACHINE, Card::Mid)?;
     if threads > profile.topology.cpus() {
@@ -34,7 +35,7 @@ pub(super) fn profile(threads: u32) -> Result<Profile, Error> {
     Ok(profile)
 }
 
-/// Builds a victim of `pages` and has it emptied, with `helpers` if any are to help.
+/// Builds a victim of `pages` and has it emptied, with `helpers` helpers if the case has any.
 pub(super) fn race(
     profile: &Profile,
     (case, shape, helpers): (&Case, Shape, u32),

@@ -1,24 +1,24 @@
-//! What is to die: an address space with so many pages, on any machine.
+//! The victim of a race: an address space with a given number of pages, on any machine.
 
 use plimsoll_mm::machine::Machine;
 use plimsoll_mm::space::rss::RssKind;
 use plimsoll_mm::space::{AddressSpace, Backing, MapRequest, Memory, Place};
 use plimsoll_mm::units::{Pages, Vpn};
 
-/// How its pages are mapped.
+/// The way in which the victim's pages are mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shape {
-    /// In mappings of [`MAPPING`] pages, with gaps.
+    /// In mappings of [`MAPPING`] pages, with gaps between them.
     Many,
-    /// In a single one.
+    /// In a single mapping.
     One,
 }
 
-/// Pages of each of many mappings: eight and a part to a page table.
+/// The pages of each of many mappings. With their gaps, about seven mappings share a page table.
 const MAPPING: u64 = 64;
-/// Unmapped pages between two of them, without which they would be one.
+/// The unmapped pages between two mappings, without which the two would be one.
 const GAP: u64 = 8;
-/// Where the first mapping begins: 2 MiB.
+/// The page at which the first mapping begins, at 2 MiB.
 const FIRST: Vpn = Vpn(512);
 
 impl Shape {
@@ -31,7 +31,7 @@ impl Shape {
         }
     }
 
-    /// How many mappings, of how many pages each, so far from one start to the next.
+    /// The number of mappings, the pages of each, and the pages from one start to the next.
     fn mappings(self, pages: Pages) -> (u64, u64, u64) {
         let pages = u64::from(pages.0);
         match self {
@@ -41,8 +41,8 @@ impl Shape {
     }
 }
 
-/// Frames that a machine has to have for a victim of `pages`: with its page tables, and enough above
-/// its watermarks. In whole blocks.
+/// The number of frames that a machine needs for a victim of `pages`: enough for its page tables,
+/// and for free pages above the watermarks. It is a multiple of 1024.
 pub(super) fn frames(pages: Pages) -> Pages {
     Pages((pages.0 + pages.0 / 8 + 4096).next_multiple_of(1024))
 }

@@ -1,8 +1,9 @@
-//! Trees of mappings against each other: lookups, steps, changes, free space.
+//! Compares trees of mappings: lookups, steps, changes, free space.
 //!
 //! Every tree gets the same mappings and the same questions in the same order, in turns, so that
-//! whatever else the computer does meets all of them alike. The best of many rounds counts: the work is
-//! always the same, and a round that was disturbed is only longer. Answers are compared.
+//! any other load of the computer affects all of them alike. The best of many rounds counts: the
+//! work is always the same, and a disturbed round only takes longer. The bench checks that all
+//! trees give the same answers.
 
 mod subject;
 
@@ -22,11 +23,11 @@ use crate::progress::Progress;
 use crate::report::Table;
 use crate::report::value::NOTHING;
 
-/// Mappings, and how many rounds each tree gets.
+/// Each number of mappings, with the number of rounds that every tree gets.
 const SIZES: [(usize, usize); 2] = [(10_000, 40), (100_000, 8)];
-/// Pages that are looked for in a round.
+/// The pages that a round looks up.
 const PROBES: usize = 1 << 15;
-/// Searches for free space in a round; a walk over all mappings takes long.
+/// The searches for free space in a round; a search that walks over all mappings takes long.
 const GAPS: usize = 32;
 
 const COLUMNS: [&str; 9] = [
@@ -88,7 +89,7 @@ fn measure(count: usize, rounds: usize, progress: &Progress) -> Table {
     table
 }
 
-/// What all trees are asked.
+/// The mappings and the questions that every tree gets.
 struct Work {
     vmas: Vec<Vma>,
     shuffled: Vec<Vma>,
@@ -96,7 +97,7 @@ struct Work {
     gaps: Vec<u64>,
 }
 
-/// Free pages between most mappings, at most; wider gaps are rare and high.
+/// The most free pages between most mappings. Wider gaps, up to [`WIDE`], are rare and high.
 const NARROW: u64 = 64;
 const WIDE: u64 = 200;
 
@@ -137,7 +138,7 @@ impl Work {
         }
     }
 
-    /// Costs and a sum of all answers.
+    /// Builds a tree and asks it everything; returns the costs and a sum of all answers.
     fn run<T: Tree>(&self, bytes: &mut Option<usize>) -> (Costs, u64) {
         let mut tree = T::empty();
         let count = self.vmas.len();
@@ -182,7 +183,7 @@ impl Work {
         (Costs(all.map(|(ns, _)| ns)), answer)
     }
 
-    /// Looks for one page after the other; which one comes next depends on what was found.
+    /// Looks up one page after the other. The result of each lookup decides which page is next.
     fn chase<T: Tree>(&self, tree: &T) -> u64 {
         let (mut sum, mut id) = (0, 0);
         for nth in 0..PROBES {
@@ -194,7 +195,7 @@ impl Work {
     }
 }
 
-/// Nanoseconds by column, the tree's name left out.
+/// Nanoseconds by column, without the column of the tree's name.
 #[derive(Clone, Copy)]
 struct Costs([f64; COLUMNS.len() - 1]);
 
@@ -231,7 +232,7 @@ impl Costs {
     }
 }
 
-/// Nanoseconds per item of what `work` does to `items`, and its answer.
+/// The nanoseconds per item that `work` on all `items` takes, and its answer.
 fn ns_per(items: usize, work: impl FnOnce() -> u64) -> (f64, u64) {
     let begin = Instant::now();
     let answer = black_box(work());

@@ -1,4 +1,4 @@
-//! Trees of mappings that are measured: ours and what a Rust program would take instead.
+//! The trees of mappings that are measured: ours, and those that a Rust program would use instead.
 
 use std::collections::BTreeMap;
 
@@ -8,28 +8,29 @@ use plimsoll_mm::space::vma_tree::{Cursor, Editor, Finder, Vma, VmaTree};
 use plimsoll_mm::units::Vpn;
 use rangemap::RangeMap;
 
-/// What is asked of a tree. What a look returns is only there to be looked at.
+/// The operations that are measured. The results of lookups and walks serve only to be compared.
 pub(super) trait Tree {
-    /// An empty one.
+    /// An empty tree.
     fn empty() -> Self;
     fn insert(&mut self, vma: Vma);
     /// Removes all of `vma`, which is there.
     fn remove(&mut self, vma: Vma);
     /// The id of the mapping that `page` is in, or 0.
     fn find(&self, page: u64) -> u32;
-    /// The same, `times` times, by whatever means there is to find the same again.
+    /// Looks up `page` `times` times by the tree's fastest means, and adds up the ids that it
+    /// finds.
     fn find_again(&self, page: u64, times: u32) -> u32;
     /// All ids from low to high, added up.
     fn up(&self) -> u32;
     /// All ids from high to low, added up.
     fn down(&self) -> u32;
-    /// Where the lowest `pages` free pages at or above `from` begin.
+    /// The first of the lowest `pages` free pages at or above `from`.
     fn lowest_gap(&self, pages: u64, from: u64) -> u64;
-    /// Bytes of memory, if the tree says.
+    /// The bytes of memory that the tree takes, if it tells.
     fn bytes(&self) -> Option<usize>;
 }
 
-/// Ours.
+/// The manager's tree.
 pub(super) struct Ours {
     host: Host,
     tree: VmaTree<Host>,
@@ -74,7 +75,7 @@ impl Tree for Ours {
     fn up(&self) -> u32 {
         let mut cursor = Cursor::at(&self.tree, Vpn(0));
         let mut sum = 0_u32;
-        // Ends at the last mapping.
+        // The loop ends at the last mapping.
         while let Some(vma) = cursor.forward().expect(SURE) {
             sum = sum.wrapping_add(vma.id);
         }
@@ -84,7 +85,7 @@ impl Tree for Ours {
     fn down(&self) -> u32 {
         let mut cursor = Cursor::end(&self.tree);
         let mut sum = 0_u32;
-        // Ends at the first mapping.
+        // The loop ends at the first mapping.
         while let Some(vma) = cursor.backward().expect(SURE) {
             sum = sum.wrapping_add(vma.id);
         }
@@ -102,7 +103,7 @@ impl Tree for Ours {
     }
 }
 
-/// The standard library's tree, by where mappings begin.
+/// The standard library's tree, keyed by the start of a mapping.
 pub(super) struct Sorted(BTreeMap<u64, (u64, u32)>);
 
 impl Tree for Sorted {
@@ -151,7 +152,7 @@ impl Tree for Sorted {
     }
 }
 
-/// Ranges by where they begin, with gaps and overlaps taken care of.
+/// `rangemap`, keyed by the start of a range; it handles gaps and overlaps itself.
 pub(super) struct Ranges(RangeMap<u64, u32>);
 
 impl Tree for Ranges {
@@ -197,7 +198,7 @@ impl Tree for Ranges {
     }
 }
 
-/// An adaptive radix tree, by the bytes of where mappings begin, highest first.
+/// `blart`, an adaptive radix tree, keyed by the bytes of a mapping's start, highest byte first.
 pub(super) struct Radix(TreeMap<[u8; 8], (u64, u32)>);
 
 impl Tree for Radix {
@@ -253,7 +254,7 @@ fn sum(ids: impl Iterator<Item = u32>) -> u32 {
     ids.fold(0, u32::wrapping_add)
 }
 
-/// Where the first `pages` pages between `ranges` begin, at or above `from`.
+/// The first page of the lowest `pages` free pages between `ranges`, at or above `from`.
 fn first_gap(mut ranges: impl Iterator<Item = (u64, u64)>, pages: u64, from: u64) -> u64 {
     let mut free_from = from;
     let before = ranges.find(|&(start, end)| {
@@ -263,6 +264,6 @@ fn first_gap(mut ranges: impl Iterator<Item = (u64, u64)>, pages: u64, from: u64
         }
         fits
     });
-    // Behind the last one there is room as well.
+    // There is room behind the last range, too.
     before.map_or(free_from, |_| free_from)
 }

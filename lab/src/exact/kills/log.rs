@@ -42,7 +42,7 @@ pub(super) struct Shortage {
 /// Where memory was short (`constraint=`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) enum Place {
-    /// Everywhere.
+    /// On every node.
     #[default]
     Machine,
     /// On these nodes, the only ones that the cpuset of the process that asked has.
@@ -167,7 +167,7 @@ impl Task {
     }
 }
 
-/// `constraint=CONSTRAINT_CPUSET,nodemask=(null),cpuset=/n1,mems_allowed=1,global_oom,...`
+/// Reads a choice such as `constraint=CONSTRAINT_CPUSET,nodemask=(null),cpuset=/n1,mems_allowed=1,global_oom,...`
 fn place(choice: &str) -> Place {
     let word = |name| after(choice, name).unwrap_or_default();
     match choice.split(',').next() {

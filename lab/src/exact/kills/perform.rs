@@ -8,14 +8,14 @@ use plimsoll_host::Host;
 use plimsoll_mm::design::Design;
 use plimsoll_mm::event::Event;
 use plimsoll_mm::oom::{
-    Candidates, Constraint, Facts, GroupId, Kind, Memory as Whose, NodeSet, OomKiller, Outcome,
-    Patience, Process, Reading, Scope, ScoreAdj, Selecting, Signals, Slot, Standing, State,
-    TotalPages, Trigger, Usage, Victim,
+    Candidates, Constraint, Facts, GroupId, Kind, Memory as Whose, OomKiller, Outcome, Patience,
+    Process, Reading, Scope, ScoreAdj, Selecting, Signals, Slot, Standing, State, TotalPages,
+    Trigger, Usage, Victim,
 };
 use plimsoll_mm::page::{Config, Layout};
 use plimsoll_mm::space::budget::Budget;
 use plimsoll_mm::space::{AddressSpace, Memory, Spaces};
-use plimsoll_mm::topology::Topology;
+use plimsoll_mm::topology::{NodeSet, Topology};
 use plimsoll_mm::units::{Nanos, NodeId, Pages, ProcessId};
 use plimsoll_mm::vmstat::Manager;
 

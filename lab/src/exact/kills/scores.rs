@@ -6,7 +6,7 @@ use plimsoll_recording::Recording;
 use super::population::{self, Member, Population};
 use crate::exact::{Judge, Judgement};
 
-/// Scores.
+/// Compares `/proc/PID/oom_score` with the points that Plimsoll computes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Scores;
 

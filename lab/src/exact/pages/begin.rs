@@ -13,6 +13,7 @@ use plimsoll_recording::{Header, Recording, What};
 use super::follow::{Follow, pages};
 use super::infer::Inferred;
 use super::lists::{LISTS, ListId, Place};
+use super::marks::note;
 use super::memory::kind_of;
 use super::op::{Action, Kind, Op};
 use super::stage::{Knobs, Stage, Start};
@@ -56,13 +57,6 @@ impl Moment {
             event: event.unwrap_or(0),
         })
     }
-}
-
-/// What a recorder wrote between the events, without its prefix.
-pub(super) fn note(text: &str) -> &str {
-    text.trim()
-        .strip_prefix("plimsoll: ")
-        .unwrap_or(text.trim())
 }
 
 /// The state of zones and lists at a moment.

@@ -8,8 +8,8 @@
 //! ```
 //!
 //! `lists`, `future`, `rounds`, `boost`, `infer`: the kernel's lists, frame by frame, and its reclaim.
-//! `zoneinfo`, `begin`: the state to start from. `machine`, `memory`, `stage`: performing. `compare`,
-//! `follow`: both sides. `report`: for people.
+//! `zoneinfo`, `begin`: the state to start from. `machine`, `memory`, `stage`: performing. `pair`,
+//! `compare`, `follow`: both sides. `report`: for people. `marks`: the recorder's notes.
 
 mod begin;
 mod boost;
@@ -19,8 +19,10 @@ mod future;
 mod infer;
 pub(crate) mod lists;
 mod machine;
+mod marks;
 pub(crate) mod memory;
 pub(crate) mod op;
+mod pair;
 mod report;
 mod rounds;
 mod stage;
@@ -34,9 +36,9 @@ use plimsoll_recording::{Recording, What};
 
 pub(crate) use self::begin::State;
 use self::begin::{Beginning, Moment};
-use self::compare::Pair;
 use self::infer::Inferred;
 use self::op::Op;
+use self::pair::Pair;
 use super::{Judge, Judgement};
 
 /// Judges page lists.

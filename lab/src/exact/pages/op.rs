@@ -7,7 +7,7 @@ use super::lists::ListId;
 pub(crate) struct Op {
     /// The event that shows it.
     pub(crate) event: u32,
-    /// Whose lists it is about.
+    /// The CPU on whose lists the operation works.
     pub(crate) cpu: u32,
     pub(crate) action: Action,
     /// What the kernel moved between lists and zones for it.

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use plimsoll_recording::event::{Event, What};
 use plimsoll_recording::{Recording, Symbol};
 
-use super::compare::Pair;
 use super::infer::Tally;
 use super::op::{Action, Kind, Op};
+use super::pair::Pair;
 use super::zoneinfo::{self, ZoneInfo};
 use crate::metric::Unit;
 use crate::report::Table;

@@ -17,7 +17,7 @@ use super::{Judge, Judgement};
 /// `release CASE flags=N ERRNO`.
 pub(crate) const RELEASES: &str = "oom releases";
 
-/// Reaping.
+/// Compares how the kernel's OOM reaper empties address spaces with how Plimsoll's does.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Reaping {
     /// In which order ranges are emptied; `None` is as the recorded kernel's version does.

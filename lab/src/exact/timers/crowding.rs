@@ -18,7 +18,7 @@ use crate::report::Table;
 use crate::room::{Cause, Room, crowd, crowd_on_one_tick};
 use crate::workload::stress_vm::{Pause, StressVm};
 
-/// Whose prices the simulated CPUs have. When timers fire does not depend on them.
+/// The machine whose prices the simulated CPUs have. When timers fire does not depend on them.
 const PRICES: &str = "laptop-2";
 
 /// Until then firings are the shepherd's doing; half of a recording that is not twice as long.

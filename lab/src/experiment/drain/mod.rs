@@ -1,28 +1,29 @@
 //! `reproduce drain`: how long may one CPU hold the zone lock, and what do the others pay?
 //!
-//! The batching thread counted calls of `free_pcppages_bulk` above 1000 pages on two large
-//! machines and showed that batching costs no throughput. Here the waits it could not show are
-//! measured too: the longest one, who caused it, and how many CPUs met one.
+//! The batching thread counted calls of `free_pcppages_bulk` above 1000 pages on two large machines
+//! and showed that batching costs no throughput. It could not show waits; here these are measured
+//! too: the longest one, the lock's holder when it began, and how many CPUs waited long.
 //!
-//! `scene`: the workload and what is measured.
+//! `scene`: the workload and its metrics.
 
 mod scene;
 
 use plimsoll_sim::profile::{Card, Profile};
 
 use self::scene::{Measured, Scene, metrics};
-use super::{Effort, Experiment, Options};
+use super::Experiment;
 use crate::compare::Comparison;
 use crate::designs::{self, Named};
 use crate::error::Error;
 use crate::holds::{self, BUCKETS};
 use crate::metric::{Metric, Unit};
+use crate::options::{Effort, Options};
 use crate::progress::Progress;
 use crate::report::value::{human, human_ratio};
 use crate::report::{Report, Table};
 use crate::stats::{self, Verdict};
 
-/// In the catalog.
+/// The experiment's entry in the catalog.
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "drain",
     title: "how long may one CPU hold the zone lock, and what do the others pay?",
@@ -51,7 +52,7 @@ fn report(machine: &str, options: &Options, progress: &Progress) -> Result<Repor
     let (runs, measured) = Comparison::run_keeping(&designs, options, progress, |case| {
         scene.measure(&profile, &case.design.design, case.seed)
     })?;
-    let mut report = Report::new("drain", machine, card, &runs);
+    let mut report = Report::new("drain", machine, card, runs.seeds(), runs.hash());
     report.rows = runs.rows(|design, metric| published(machine, design, metric));
     report.verdicts = runs.verdicts(0);
     report.verdicts.extend(runs.verdicts_between(1, 3));
@@ -80,8 +81,8 @@ fn designs() -> Result<Vec<Named>, Error> {
 
 const TWELVE_MINUTES_S: f64 = 720.0;
 
-/// The thread's counts of 12 minutes on 176 CPUs, as rates. Its tables give no throughput, only
-/// changes of it.
+/// The counts that the thread took in 12 minutes on 176 CPUs, as rates. Its tables give no
+/// throughput, only changes of it.
 fn published(machine: &str, design: &str, metric: &Metric) -> Option<f64> {
     if machine != "bergamo-176" {
         return None;
@@ -148,7 +149,8 @@ fn longest_waits(designs: &[Named], measured: &[Measured]) -> Table {
     }
 }
 
-/// The thread's columns: how much runs of one design vary, and how far a design is from Linux.
+/// The thread's columns: how much runs of one design vary, and how far a design is from unbatched
+/// Linux.
 fn throughput(runs: &Comparison, designs: &[Named]) -> Table {
     let rates = |nth: usize| -> Vec<f64> {
         let samples = runs.samples(nth);
@@ -180,7 +182,7 @@ fn throughput(runs: &Comparison, designs: &[Named]) -> Table {
     }
 }
 
-/// The headline at each end of the costs' ranges.
+/// The headline metrics at the low and at the high end of the costs' ranges.
 fn cards(machine: &str, options: &Options, progress: &Progress) -> Result<Table, Error> {
     let [unbatched, .., bounded] = <[Named; 4]>::try_from(designs()?).expect("four designs");
     let designs = [unbatched, bounded];

@@ -1,10 +1,10 @@
-//! The workload of the drain experiment, and what is measured of it.
+//! The workload of the drain experiment and its metrics.
 //!
 //! `stress-ng --vm` as in the thread: 50 workers on 176 CPUs; one per CPU on 316. The thread's
-//! 50 × 5 GB fill that machine's memory. Here a worker maps 128 or 32 MiB, so that rounds end
-//! within a run, and other memory is in use beforehand, so that the workers fill what is left just as
-//! well. Nobody reclaims, so the zone is kept where kswapd would keep it: mostly between its low
-//! and its high watermark.
+//! workers of 5 GB each fill that machine's memory. Here a worker maps 128 or 32 MiB, so that
+//! rounds end within a run, and the scene takes other memory beforehand, so that the workers fill
+//! the rest just as well. Nothing is reclaimed, so the scene leaves the zone where kswapd would
+//! keep it: mostly between its low and its high watermark.
 
 use plimsoll_mm::design::Design;
 use plimsoll_mm::site::{LockClass, Site};
@@ -12,15 +12,15 @@ use plimsoll_mm::units::{CpuId, Nanos, Pages};
 use plimsoll_sim::LongestWait;
 use plimsoll_sim::profile::Profile;
 
-use super::Effort;
 use crate::compare::Sample;
 use crate::holds::HoldLog;
 use crate::metric::Metric;
+use crate::options::Effort;
 use crate::report::Table;
 use crate::room::Room;
 use crate::workload::stress_vm::{Pause, StressVm};
 
-/// What is measured of each run.
+/// The metrics of each run.
 pub(super) mod metrics {
     use crate::metric::{Metric, Unit};
 
@@ -44,7 +44,7 @@ pub(super) mod metrics {
         Metric::higher("pages_per_s", Unit::PagesPerSecond);
 }
 
-/// How long, with how many workers.
+/// The workers, and the length of a run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scene {
     workers: u32,
@@ -52,8 +52,8 @@ pub(super) struct Scene {
     length: Nanos,
 }
 
-/// Workers have mapped 59 % of what they want on average: they fill it at about 1.6 µs a page, use
-/// it for 0.4 and empty it at 0.15.
+/// On average, workers have mapped 59 % of what they want: a page takes about 1.6 µs to fill, 0.4
+/// to use and 0.15 to unmap.
 const MAPPED_PERCENT: u64 = 59;
 
 /// The results of one run besides its sample.
@@ -68,16 +68,18 @@ impl Scene {
         let cpus = profile.topology.cpus();
         let large = cpus >= 300;
         let ms = match (effort, large) {
-            // Past the first second, so that vmstat work takes part.
+            // The run goes beyond the first second, so that vmstat work takes part.
             (Effort::Full, false) => 1200,
             (Effort::Full, true) => 400,
             (Effort::Quick, _) => 150,
         };
         Self {
-            // The thread's command has 50 workers on 176 CPUs; the larger machine is kept busy.
+            // The thread's command has 50 workers on 176 CPUs; on the larger machine every CPU has
+            // one.
             workers: if large { cpus } else { 50 },
             worker: StressVm {
-                // A round of a saturated machine takes ten times as long; it is to end within the run.
+                // On a saturated machine a round takes ten times as long, and it must end within
+                // the run.
                 bytes: if large { 32 << 20 } else { 128 << 20 },
                 use_ns_per_page: 400,
                 pause: Pause::No,
@@ -113,14 +115,14 @@ impl Scene {
         }
     }
 
-    /// Memory left above the middle between the low and the high watermark: what the workers have
-    /// mapped on average, so that the zone is mostly between the two.
+    /// The memory that is left above the middle between the low and the high watermark: as much as
+    /// the workers have mapped on average, so that the zone is mostly between the two.
     fn room_for_workers(&self) -> Pages {
         let wanted = u64::from(self.workers) * self.worker.bytes;
         Pages::from_bytes(wanted * MAPPED_PERCENT / 100)
     }
 
-    /// One run. Panics, with the seed, when a design breaks its own bound.
+    /// Runs the workload once. Panics, with the seed, when a design breaks its own bound.
     pub(super) fn measure(
         &self,
         profile: &Profile,
@@ -131,7 +133,7 @@ impl Scene {
         let cpus = room_cpus(profile, self.workers);
         room.fill(self.room_for_workers());
         let done = self.worker.start(&room, cpus, self.length);
-        // Workers are somewhere in a round by then, not all at the start of one.
+        // By then the workers are at different points of a round, no longer all at its start.
         let settled = Nanos(self.length.0 / 5);
         room.sim.run_until(settled);
         let before = done.pages();
@@ -179,7 +181,7 @@ impl Scene {
     }
 }
 
-/// Workers spread evenly over the machine, as a scheduler would spread them.
+/// The CPUs of workers that are spread evenly over the machine, as a scheduler would spread them.
 fn room_cpus(profile: &Profile, workers: u32) -> impl Iterator<Item = CpuId> + use<> {
     let cpus = profile.topology.cpus();
     (0..workers).map(move |worker| CpuId(worker * cpus / workers))

@@ -1,9 +1,9 @@
 //! `reproduce mrelease`: how much sooner is a dead 64 GiB process gone if others help?
 //!
-//! `process_mrelease` may be called by any number of threads on one dying process; who does so wants
-//! its memory back soon. Linux lets all of them walk the same page tables. Measured for each way to
-//! share the work, by number of helpers: the time from the kill until all is free, and which lock is
-//! in the way.
+//! Any number of threads may call `process_mrelease` on one dying process, to have its memory back
+//! sooner. Linux lets all of them walk the same page tables. The experiment measures, for each way
+//! to share the work and by number of helpers, the time from the kill until all is free, and which
+//! lock limits it.
 
 mod scene;
 
@@ -12,19 +12,20 @@ use plimsoll_mm::space::reap::Reaping;
 use plimsoll_sim::profile::{Card, Profile};
 
 use self::scene::{CURVE, EXIT, HEADLINE, Scene, contestants, helpers};
+use super::Experiment;
 use super::contestant::metrics::{RAN, TABLE_WAIT, WALL};
 use super::contestant::{self, Contestant, Target};
-use super::{Effort, Experiment, Options};
 use crate::compare::Comparison;
 use crate::error::Error;
 use crate::metric::{Metric, Unit};
+use crate::options::{Effort, Options};
 use crate::progress::Progress;
 use crate::report::value::{human, human_ratio};
 use crate::report::{Report, Table};
 use crate::stats;
 use crate::workload::victim::{Contents, Raced, START_WITHIN};
 
-/// In the catalog.
+/// The experiment's entry in the catalog.
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "mrelease",
     title: "how much sooner is a dead 64 GiB process gone if others help?",
@@ -33,7 +34,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 
 const MACHINE: &str = "epyc-9654-2s";
 
-/// Contestants that ran, with their first races.
+/// Contestants that ran, their samples, and the race of each on the first seed.
 struct Ran {
     contestants: Vec<Contestant>,
     runs: Comparison,
@@ -59,7 +60,13 @@ fn run(options: &Options, progress: &Progress) -> Result<Vec<Report>, Error> {
         progress,
     )?;
 
-    let mut report = Report::new("mrelease", MACHINE, card, &headline.runs);
+    let mut report = Report::new(
+        "mrelease",
+        MACHINE,
+        card,
+        headline.runs.seeds(),
+        headline.runs.hash(),
+    );
     report.rows = headline.runs.rows(|_, _| None);
     report.verdicts = headline.runs.verdicts(0);
     for number in HEADLINE {
@@ -113,7 +120,7 @@ impl Ran {
         found.expect("every way runs with every number")
     }
 
-    /// The one with bounded holds.
+    /// The position of the contestant with bounded holds.
     fn bounded(&self) -> usize {
         let found = self.contestants.iter().position(|it| it.bounded);
         found.expect("one of the headline is bounded")
@@ -124,7 +131,7 @@ impl Ran {
         compared.map_or(f64::NAN, |it| it.ratio.median)
     }
 
-    /// How many times as fast as a lone exit.
+    /// The speed of a contestant, as a multiple of that of exit alone.
     fn faster(&self, contestant: usize) -> f64 {
         1.0 / self.ratio(0, contestant, &WALL)
     }
@@ -139,7 +146,7 @@ impl Ran {
         samples.filter_map(|sample| sample.value(metric)).collect()
     }
 
-    /// What is in the way of a contestant, in words.
+    /// The limit of a contestant's race, in words.
     fn limit(&self, contestant: usize) -> String {
         contestant::limiter(&self.raced[contestant])
     }
@@ -176,12 +183,12 @@ fn scene_table(profile: &Profile, scene: Scene, options: &Options) -> Table {
     }
 }
 
-/// Times to free, how many times as fast that is, and what is in the way.
+/// A table of the time until all is free, the speed as a multiple of exit alone, and the limit.
 fn by_helpers(all: &[&Ran], title: &str) -> Table {
     let mut rows = Vec::new();
     for ran in all {
         for (nth, contestant) in ran.contestants.iter().enumerate() {
-            // A lone exit runs again with every set; once is enough to be shown.
+            // Exit alone runs again with every set of contestants, but one row is enough.
             if contestant.helpers == 0 && !std::ptr::eq(*ran, all[0]) {
                 continue;
             }
@@ -219,9 +226,9 @@ fn by_helpers(all: &[&Ran], title: &str) -> Table {
     }
 }
 
-/// How many times as fast as a lone exit with one helper, and with eight.
+/// The least speed with one helper and with eight, as a multiple of that of exit alone.
 const FASTER_MIN: [f64; HEADLINE.len()] = [1.8, 5.0];
-/// Work with one helper, off that of a lone exit.
+/// The most work with one helper beyond that of exit alone, in percent.
 const WORK_PERCENT_MAX: f64 = 3.0;
 
 fn targets(ran: &Ran) -> Vec<Target> {
@@ -274,7 +281,7 @@ fn targets(ran: &Ran) -> Vec<Target> {
     all
 }
 
-/// The headline at each end of the costs' ranges.
+/// Time until all is free at the low and at the high end of the costs' ranges.
 fn cards(options: &Options, progress: &Progress) -> Result<Table, Error> {
     let scene = Scene::of(Effort::Quick);
     let mut rows = Vec::new();

@@ -1,4 +1,4 @@
-//! The race of the mrelease experiment: where everybody runs, and what is killed.
+//! The race of the mrelease experiment: the CPUs of the last user and the helpers, and the victim.
 
 use plimsoll_mm::space::reap::Reaping;
 use plimsoll_mm::topology::Topology;
@@ -7,27 +7,27 @@ use plimsoll_sim::profile::Profile;
 
 use crate::cases::Case;
 use crate::compare::Sample;
-use crate::experiment::Effort;
 use crate::experiment::contestant::{self, Contestant};
+use crate::options::Effort;
 use crate::workload::victim::{Help, MemoryLeft, Race, Raced, Victim};
 
-/// Numbers of helpers with all seeds.
+/// The numbers of helpers that have rows and verdicts in the report.
 pub(super) const HEADLINE: [usize; 2] = [1, 8];
-/// Numbers of helpers with the first seeds.
+/// Further numbers of helpers, which only the table by number of helpers shows.
 pub(super) const CURVE: [usize; 3] = [2, 4, 16];
 
 /// The last user's CPU.
 pub(super) const EXIT: CpuId = CpuId(0);
 
-/// What is killed.
+/// The victim of the race.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scene {
     pub(super) victim: Victim,
 }
 
-/// 64 GiB.
+/// The victim's pages: 64 GiB.
 const PAGES: u64 = 64 << 18;
-/// 4 GiB.
+/// The victim's pages in a quick run: 4 GiB.
 const PAGES_QUICK: u64 = 4 << 18;
 
 impl Scene {
@@ -40,7 +40,7 @@ impl Scene {
         Self { victim }
     }
 
-    /// The same victim with huge pages.
+    /// This scene with huge pages.
     pub(super) fn huge(self) -> Self {
         let victim = match self.victim {
             Victim::Server { pages, .. } => Victim::Server { pages, huge: true },
@@ -67,7 +67,7 @@ impl Scene {
     }
 }
 
-/// The last user alone, then each way with each of `numbers` of helpers.
+/// Exit alone, then each way of reaping with each of `numbers` of helpers.
 pub(super) fn contestants(numbers: &[usize]) -> Vec<Contestant> {
     let with = |helpers: usize| {
         Reaping::ALL
@@ -78,8 +78,8 @@ pub(super) fn contestants(numbers: &[usize]) -> Vec<Contestant> {
     [Contestant::alone()].into_iter().chain(helped).collect()
 }
 
-/// `number` helpers, each at a last-level cache of its own, by turns on the other sockets and on that
-/// of the last user, as a scheduler would spread them.
+/// The CPUs of `number` helpers, each under a last-level cache of its own. They alternate between
+/// other sockets and the last user's socket, as a scheduler would spread them.
 pub(super) fn helpers(topology: &Topology, number: usize) -> Vec<CpuId> {
     let home = topology.place(EXIT);
     let mut first_of_llc: Vec<CpuId> = Vec::new();

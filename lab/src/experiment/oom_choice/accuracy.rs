@@ -1,7 +1,7 @@
 //! `reproduce oom-accuracy`: is the victim the largest, when no hog stands out?
 //!
-//! The published benchmark has one hog, which everybody finds. These populations have none: here the errors
-//! of the counters decide, and what a selector does about them.
+//! The published benchmark has one hog, which every selector finds. These populations have none:
+//! here the errors of the counters decide, and how a selector deals with them.
 
 use plimsoll_mm::counter::Counting;
 use plimsoll_mm::oom::Selecting;
@@ -17,20 +17,22 @@ use super::{
 use crate::cases::Case;
 use crate::compare::{Comparison, Sample, fold_hashes};
 use crate::error::Error;
-use crate::experiment::{Effort, Experiment, Options};
+use crate::experiment::Experiment;
 use crate::metric::{Metric, Unit};
+use crate::options::{Effort, Options};
 use crate::progress::Progress;
 use crate::report::value::{NOTHING, human};
 use crate::report::{Report, Table};
 
-/// In the catalog.
+/// The experiment's entry in the catalog.
 pub(in super::super) const EXPERIMENT: Experiment = Experiment {
     name: "oom-accuracy",
     title: "is the victim the largest process, when no hog stands out?",
     run,
 };
 
-/// Those of the other experiment, and our selector over the patch's counters: what is due to which.
+/// The ways of `oom-latency`, and our selector over the patch's counters, which tells what is due
+/// to the selector and what to the counters.
 const ALL: [Way; 5] = [
     WAYS[PRECISE],
     WAYS[APPROXIMATE],
@@ -40,7 +42,7 @@ const ALL: [Way; 5] = [
 ];
 const OURS_ON_TREE: usize = 4;
 
-/// A population, and how many of it are drawn from each seed.
+/// A population, and the number of such populations that are drawn from each seed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Crowd {
     kind: Kind,
@@ -48,11 +50,11 @@ struct Crowd {
     trials: u64,
 }
 
-/// So many processes and more are many: 16 precise sums are then few.
+/// From this number of processes on, 16 precise sums are few.
 const MANY: u32 = 200;
-/// Rows of the report are of this many.
+/// The number of processes in the populations that the rows of the report show.
 const HEADLINE: u32 = 1000;
-/// Only of those in the band: the others would tell nothing new.
+/// The number of processes in one more population, in the band; other kinds would tell nothing new.
 const CROWDED: u32 = 10_000;
 
 fn crowds(effort: Effort) -> Vec<Crowd> {
@@ -85,7 +87,7 @@ impl Crowd {
     }
 }
 
-/// What is measured of each crowd, and of all together.
+/// The metrics of each crowd, and of all crowds together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum What {
     Wrong,
@@ -94,7 +96,7 @@ enum What {
     ByLot,
     Sums,
     Least,
-    /// Precise sums beyond the least possible.
+    /// The precise sums beyond the least possible, at most.
     Excess,
     Time,
 }
@@ -137,7 +139,7 @@ impl What {
         }
     }
 
-    /// Of all choices of a crowd: the mean, or the most.
+    /// The value over all choices of a crowd: the mean, or the maximum.
     fn of(self, choices: &[Chosen]) -> f64 {
         let page = PAGE_SIZE as f64;
         let each = |chosen: &Chosen| match self {
@@ -167,7 +169,7 @@ fn run(options: &Options, progress: &Progress) -> Result<Vec<Report>, Error> {
     let runs = Comparison::run(&ALL, options, progress, |case| {
         measure(&profile, &crowds, case)
     })?;
-    let mut report = Report::new("oom-accuracy", MACHINE, card, &runs);
+    let mut report = Report::new("oom-accuracy", MACHINE, card, runs.seeds(), runs.hash());
     let headline = headline(options.effort);
     report.rows = runs.rows(|_, _| None);
     report.rows.retain(|row| headline.contains(&row.metric));
@@ -191,7 +193,8 @@ fn run(options: &Options, progress: &Progress) -> Result<Vec<Report>, Error> {
     Ok(vec![report])
 }
 
-/// What the rows of the report show: all populations together, then each at its headline size.
+/// The metrics in the rows of the report: those of all populations together, then those of each
+/// kind at its headline size.
 fn headline(effort: Effort) -> Vec<Metric> {
     let count = if effort == Effort::Full {
         HEADLINE
@@ -210,7 +213,7 @@ fn headline(effort: Effort) -> Vec<Metric> {
     all.into_iter().chain(each).collect()
 }
 
-/// Every crowd of one seed.
+/// Selects in every crowd of one seed.
 fn measure(profile: &Profile, crowds: &[Crowd], case: &Case<Way>) -> Sample {
     let cpus = profile.topology.cpus();
     let mut metrics = Vec::new();
@@ -321,8 +324,8 @@ fn times(runs: &Comparison, crowds: &[Crowd]) -> Table {
     })
 }
 
-/// Who is chosen at each card: what is counted where does not depend on what things cost, but which CPU
-/// comes first does.
+/// The errors at each card. Costs do not change what is counted on which CPU, but they change which
+/// CPU comes first.
 fn cards(options: &Options, progress: &Progress) -> Result<Table, Error> {
     let crowds = crowds(Effort::Quick);
     let mut rows = Vec::new();
@@ -370,7 +373,7 @@ fn goals(runs: &Comparison) -> Table {
     ])
 }
 
-/// Mean loss of a way over what a choice by lot would lose.
+/// The mean loss of a way, as a multiple of what a choice by lot would lose.
 fn as_by_lot(runs: &Comparison, way: usize, crowd: Crowd) -> Option<f64> {
     let lost = mean(runs, way, &crowd.metric(What::Regret))?;
     let by_lot = mean(runs, way, &crowd.metric(What::ByLot))?;
@@ -394,10 +397,10 @@ fn finding(runs: &Comparison, crowds: &[Crowd]) -> String {
     )
 }
 
-/// Nearer to a choice by lot than this is as good as one.
+/// A way that loses this share of what a choice by lot loses, or more, is as good as drawing lots.
 const NEAR_LOT: f64 = 0.75;
 
-/// Whether the patch comes to choose as if by lot among many that are alike.
+/// Says whether the patch chooses as if by lot among many processes that are alike.
 fn drift(runs: &Comparison, crowds: &[Crowd]) -> String {
     let many = crowds.iter().filter(|crowd| crowd.count >= MANY);
     let alike =

@@ -1,4 +1,4 @@
-//! A population on a machine, and one selection among it.
+//! A population on a simulated machine, and one selection from it.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -24,43 +24,44 @@ use super::oracle::{self, Judged, Truth};
 use super::population::{Population, Run, WHOLE};
 use crate::compare::fold_hashes;
 
-/// What another look takes, when all lines are near: measured where the first takes 180 to 190 ns, with
-/// 1000 processes.
+/// The nanoseconds of a further look at a process, when all its lines are near. Measured where the
+/// first look takes 180 to 190 ns, with 1000 processes.
 const LOOK_AGAIN_NS: u32 = 25;
 
-/// Processes that have touched their pages.
+/// A machine with processes that have touched their pages.
 pub(super) struct Crowd {
     sim: Sim,
     people: Rc<People>,
     total: TotalPages,
-    /// The one that grows.
+    /// The process that grows while a victim is selected.
     hog: Option<u32>,
     seed: u64,
 }
 
-/// What a selection came to.
+/// The result of a selection.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Chosen {
-    /// Virtual time it took.
+    /// The virtual time that it took.
     pub(super) ns: u64,
     pub(super) parts: Parts,
     pub(super) sums: u64,
     pub(super) judged: Judged,
-    /// Of all that happened.
+    /// The hash of everything that happened.
     pub(super) hash: u64,
 }
 
-/// Parts of that time; the rest is fetching lines, and locks.
+/// Parts of the time of a selection; the rest goes to fetching lines and to locks.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Parts {
-    /// Looking at processes.
+    /// Time for looking at processes.
     pub(super) looks_ns: u64,
-    /// Summing one by one.
+    /// Time for summing the counters of one process at a time.
     pub(super) scans_ns: u64,
-    /// Summing together.
+    /// Time for summing the counters of many processes together.
     pub(super) streams_ns: u64,
 }
 
+/// The processes of a crowd.
 struct People {
     counting: Counting,
     members: Vec<Process>,
@@ -69,13 +70,15 @@ struct People {
 struct Process {
     rss: Rss<Sim>,
     adj: ScoreAdj,
-    /// The line of flat counters' shared values, which the simulator gives no price beside that of
-    /// their lock. In Linux the four are 160 bytes in a row: three lines, charged as one.
+    /// The cache line of flat counters' shared values: the simulator prices their lock, but not
+    /// this line. In Linux the four values are 160 bytes in a row, which are three lines; here they
+    /// are charged as one.
     values: <Sim as Machine>::Line,
 }
 
 impl Crowd {
-    /// The machine of `profile` with `population` on it, which counts its pages as `counting` says.
+    /// The machine of `profile` with `population` on it, whose pages are counted as `counting`
+    /// says.
     ///
     /// # Panics
     /// When the host has no memory for the counters.
@@ -121,10 +124,11 @@ impl Crowd {
         }
     }
 
-    /// Runs a selector on one CPU; meanwhile the hog, if there is one, goes on touching pages on another.
+    /// Runs a selector on one CPU. Meanwhile the hog, if there is one, goes on touching pages on
+    /// another.
     ///
     /// # Panics
-    /// When it chooses nobody, or says less than it is wrong by.
+    /// When the selector chooses no victim, or the victim is further behind than the selector says.
     pub(super) fn choose(&self, selecting: Selecting) -> Chosen {
         let scope = Scope::machine(self.total);
         let over = Rc::new(Cell::new(false));
@@ -167,8 +171,8 @@ impl Crowd {
         }
     }
 
-    /// The one that selects and the one of the hog. Not the first: nobody has to fetch from it what
-    /// was never written.
+    /// The CPU that selects and the CPU of the hog. Neither is CPU 0: it owns all lines that were
+    /// never written, so it would not have to fetch them.
     fn two_cpus(&self) -> [CpuId; 2] {
         let cpus = self.sim.topology().cpus();
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(self.seed);
@@ -204,7 +208,8 @@ impl Crowd {
         }
     }
 
-    /// What is true of each. The machine stands still, so that costs no virtual time.
+    /// The truth about each candidate. The machine stands still, so reading it takes no virtual
+    /// time.
     fn truths(&self) -> Vec<Truth> {
         let truth = |nth: u32| {
             let process = self.people.member(nth);
@@ -226,7 +231,7 @@ impl Crowd {
 }
 
 impl Parts {
-    /// Of all CPUs since the machine began.
+    /// The parts of the work of all CPUs since the machine began.
     fn so_far(sim: &Sim) -> Self {
         let of = |work: Work| sim.stats().work_ns[work as usize];
         Self {
@@ -255,8 +260,8 @@ impl Process {
 }
 
 impl People {
-    /// Each of `born` gets a copy of its parent's pages on this CPU, and soon has a program of its own
-    /// instead: so this CPU has the lines of its counters.
+    /// Starts each of `born` on this CPU: the process gets a copy of its parent's pages, and soon a
+    /// program of its own instead. So this CPU has the lines of its counters.
     fn start(&self, sim: &Sim, born: &[u32]) {
         for &process in born {
             let process = self.member(process);
@@ -278,8 +283,9 @@ impl People {
         &self.members[process as usize]
     }
 
-    /// Counts `runs` on the CPU they are of. Page by page it would come to the same: all that a flat
-    /// part passes on, and what is left of it, are added apart.
+    /// Counts `runs` on the CPU they belong to. The multiple of the batch, which a flat part passes
+    /// on, and the rest, which it keeps, are added apart; adding page by page would have the same
+    /// result.
     fn touch(&self, sim: &Sim, runs: &[Run]) {
         let batch = flat_batch(sim.topology().cpus());
         for run in runs {
@@ -296,7 +302,7 @@ impl People {
         }
     }
 
-    /// A cheap look at resident and swapped pages.
+    /// An approximate sum of resident and swapped pages.
     fn reading(&self, sim: &Sim, candidate: u32) -> Reading {
         let process = self.member(candidate);
         if self.counting == Counting::Flat {
@@ -310,7 +316,7 @@ impl People {
 struct Looking<'a> {
     sim: &'a Sim,
     people: &'a People,
-    /// Whom it has looked at before.
+    /// For each process, whether the selector has looked at it before.
     seen: Vec<Cell<bool>>,
 }
 
@@ -347,7 +353,7 @@ impl Candidates for Looking<'_> {
     }
 }
 
-/// One selection by `way`.
+/// One selection by `way` from `population` on a machine of its own.
 pub(super) fn select(profile: &Profile, way: Way, population: Population, seed: u64) -> Chosen {
     Crowd::gather(profile, way.counting, population, seed).choose(way.selecting)
 }

@@ -1,7 +1,8 @@
 //! `reproduce oom-latency`: how long does it take to choose the victim?
 //!
-//! The published benchmark: N processes, one of which takes all memory. And the worst case of every
-//! selector that looks cheaply first: all processes alike, as far as it can see.
+//! One population is that of the published benchmark: N processes, one of which takes all memory.
+//! The other is the worst case of every selector that reads approximate sums first: these cannot
+//! tell any two processes apart.
 
 use std::num::NonZeroUsize;
 
@@ -17,29 +18,31 @@ use super::{
 };
 use crate::compare::{Comparison, Sample, fold_hashes};
 use crate::error::Error;
-use crate::experiment::{Effort, Experiment, Options};
+use crate::experiment::Experiment;
 use crate::metric::{Metric, Unit};
+use crate::options::{Effort, Options};
 use crate::progress::Progress;
 use crate::report::value::{human, human_estimate, human_ratio};
 use crate::report::{Report, Table};
 
-/// In the catalog.
+/// The experiment's entry in the catalog.
 pub(in super::super) const EXPERIMENT: Experiment = Experiment {
     name: "oom-latency",
     title: "how long does it take to choose the victim when memory is out?",
     run,
 };
 
-/// Processes, of which one is the hog.
+/// Numbers of processes, of which one is the hog.
 const COUNTS: [u32; 3] = [40, 1000, 10_000];
-/// So many in one run of the first seed: their counters take 3 GB of this computer.
+/// A number of processes that runs once, on the first seed: the counters take 3 GB of this
+/// computer.
 const MOST: u32 = 100_000;
-/// The published numbers of processes are this and the first.
+/// The larger of the two published numbers of processes; the first of [`COUNTS`] is the other.
 const HEADLINE: u32 = 10_000;
-/// For tables that ask what else matters.
+/// The number of processes in tables that show what else matters.
 const FEW: u32 = 1000;
 
-/// How many of all processes are looked at.
+/// The numbers of processes that run with one hog.
 fn counts(effort: Effort) -> &'static [u32] {
     match effort {
         Effort::Full => &COUNTS,
@@ -47,7 +50,7 @@ fn counts(effort: Effort) -> &'static [u32] {
     }
 }
 
-/// The largest population of which all are in the band.
+/// The size of the population whose processes are all in the band.
 const fn band_count(effort: Effort) -> u32 {
     match effort {
         Effort::Full => HEADLINE,
@@ -85,7 +88,7 @@ fn run(options: &Options, progress: &Progress) -> Result<Vec<Report>, Error> {
             case.seed,
         )
     })?;
-    let mut report = Report::new("oom-latency", MACHINE, card, &runs);
+    let mut report = Report::new("oom-latency", MACHINE, card, runs.seeds(), runs.hash());
     report.rows = runs.rows(published);
     let compared = [hog(FEW), hog(HEADLINE), band(band_count(effort))];
     report.verdicts = [
@@ -108,10 +111,11 @@ fn run(options: &Options, progress: &Progress) -> Result<Vec<Report>, Error> {
     Ok(vec![report])
 }
 
-/// What one seed of one way gave besides its sample: the hog's selection, then the band's.
+/// Two selections of one run, each with its number of processes: one with the hog, then the band's.
 type Kept = [(u32, Chosen); 2];
 
-/// One hog among each of `counts`, and all of `in_band` in the band.
+/// Selects from a population with one hog for each of `counts`, then from `in_band` processes in
+/// the band.
 fn measure(profile: &Profile, way: Way, counts: &[u32], in_band: u32, seed: u64) -> (Sample, Kept) {
     let mut metrics = Vec::new();
     let mut hashes = Vec::new();
@@ -139,7 +143,8 @@ fn measure(profile: &Profile, way: Way, counts: &[u32], in_band: u32, seed: u64)
     (Sample { hash, metrics }, kept)
 }
 
-/// Of N processes and a hog, `tail /dev/zero`, on a virtual machine of 256 CPUs, EPYC 9654.
+/// The published times for N processes and a hog, `tail /dev/zero`, on a virtual machine of 256
+/// CPUs of an EPYC 9654.
 fn published(design: &str, metric: &Metric) -> Option<f64> {
     let way = WAYS.iter().position(|way| way.to_string() == design)?;
     let [few, many] = match way {
@@ -251,7 +256,7 @@ fn of_cores(cores: u32, card: Card) -> Result<Profile, Error> {
     Ok(profile)
 }
 
-/// The same populations on more and more CPUs of the same kind.
+/// Selection times with [`FEW`] processes on more and more CPUs of the same kind.
 fn machines(card: Card, options: &Options, progress: &Progress) -> Result<Table, Error> {
     let mut rows = Vec::new();
     for cores in [18, 64, 96] {
@@ -274,7 +279,7 @@ fn machines(card: Card, options: &Options, progress: &Progress) -> Result<Table,
     })
 }
 
-/// The headline at each end of the costs' ranges.
+/// The headline at each cost card.
 fn cards(options: &Options, progress: &Progress) -> Result<Table, Error> {
     let mut rows = Vec::new();
     for card in Card::ALL {
@@ -301,9 +306,10 @@ fn cards(options: &Options, progress: &Progress) -> Result<Table, Error> {
     })
 }
 
-/// At most so much more time than who looks only once and cheaply.
+/// The most time that ours may take, as a multiple of one approximate sum of every process.
 const HOG_RATIO_MAX: f64 = 1.3;
-/// At least so many times faster than who sums everybody, all in the band.
+/// The least speed of ours, as a multiple of that of precise sums of every process, all in the
+/// band.
 const BAND_GAIN_MIN: f64 = 5.0;
 
 fn goals(runs: &Comparison) -> Table {

@@ -1,12 +1,12 @@
 //! `reproduce oom-latency` and `reproduce oom-accuracy`: when memory is out, how long does it take
 //! to choose the victim, and is it the right one?
 //!
-//! Every process has real counters of the simulated machine, which its pages were added to on the
+//! Every process has real counters of the simulated machine, to which its pages were added on the
 //! CPUs it ran on. A selector then runs on one CPU and pays for each process it looks at, for each
 //! cache line it fetches, and for each CPU it sums.
 //!
-//! `population`: who there is, and where its pages were touched. `crowd`: these on a machine, and one
-//! selection. `oracle`: what it should have been. `latency`, `accuracy`: the experiments.
+//! `population`: the processes, and where their pages were touched. `crowd`: a population on a
+//! machine, and one selection. `oracle`: the right choice. `latency`, `accuracy`: the experiments.
 
 mod accuracy;
 mod crowd;
@@ -30,7 +30,7 @@ use crate::stats::{self, Estimate};
 /// The machine of the published times.
 const MACHINE: &str = "epyc-9654-256";
 
-/// A selector over counters, which prints as a design spells them.
+/// A selector and the counters that it reads; prints as a design spells them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Way {
     selecting: Selecting,
@@ -45,7 +45,7 @@ impl Way {
         }
     }
 
-    /// For the heads of tables.
+    /// The column head in tables.
     fn short(self) -> String {
         let name = self.selecting.name();
         let name = name.strip_prefix("select-").unwrap_or(name);
@@ -59,7 +59,7 @@ const APPROXIMATE: usize = 1;
 const PATCH: usize = 2;
 const OURS: usize = 3;
 
-/// Linux from 6.18 on, Linux before, the patch, ours.
+/// In this order: Linux from 6.18 on, Linux before, the patch, ours.
 const WAYS: [Way; 4] = [
     Way::new(Selecting::Precise, Counting::Flat),
     Way::new(Selecting::Approximate, Counting::Flat),
@@ -73,7 +73,7 @@ impl fmt::Display for Way {
     }
 }
 
-/// What `way` measured of `metric`, seed by seed.
+/// The values of `metric` for `way`, seed by seed.
 fn values(runs: &Comparison, way: usize, metric: &Metric) -> Vec<f64> {
     let samples = runs.samples(way);
     samples.filter_map(|sample| sample.value(metric)).collect()
@@ -87,12 +87,12 @@ fn median(runs: &Comparison, way: usize, metric: &Metric) -> Option<f64> {
     stats::median(&values(runs, way, metric))
 }
 
-/// The largest of all seeds.
+/// The largest value over all seeds.
 fn most(runs: &Comparison, way: usize, metric: &Metric) -> Option<f64> {
     values(runs, way, metric).into_iter().reduce(f64::max)
 }
 
-/// B over A, paired by seed.
+/// The ratio of B to A, paired by seed.
 fn ratio(runs: &Comparison, a: usize, b: usize, metric: &Metric) -> Option<Estimate> {
     let compared = stats::compare(&values(runs, a, metric), &values(runs, b, metric));
     compared.map(|it| it.ratio)
@@ -110,7 +110,7 @@ fn shown(value: Option<f64>, unit: Unit) -> String {
 struct Target {
     what: &'static str,
     is: String,
-    /// Nothing if it was not measured.
+    /// `None` if it was not measured.
     met: Option<bool>,
 }
 

@@ -1,31 +1,32 @@
-//! Who should have been chosen, and how little would have been enough to know it.
+//! The candidate that should have been chosen, and the least work that proves it.
 //!
-//! Of equal points the later candidate is chosen, so no two keys are equal.
+//! Of candidates with equal points, the later one is chosen, so no two keys are equal.
 
 use plimsoll_mm::counter::Range;
 
-/// Points with the number of whom they belong to. The largest should be chosen.
+/// The points of a candidate, and its number. The candidate with the largest key should be chosen.
 type Key = (i64, u32);
 
-/// All that is true of a candidate: its points, and where a cheap look says they are.
+/// The truth about a candidate: its points, and the range in which its approximate sum puts them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Truth {
     pub(super) points: i64,
     pub(super) range: Range,
 }
 
-/// What a choice is measured by.
+/// A judgement on a choice.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Judged {
-    /// By how many pages another one has more.
+    /// The points, in pages, that the largest candidate has more than the chosen one.
     pub(super) regret: u64,
-    /// How many pages a choice by lot would miss on average.
+    /// The points, in pages, that a choice by lot would lose on average.
     pub(super) by_lot: f64,
-    /// The least number of precise sums that prove who has the most, to whoever guesses right which.
+    /// The fewest precise sums that prove which candidate has the most, if a selector guesses it
+    /// right.
     pub(super) least_sums: u64,
 }
 
-/// Judges the choice of candidate `chosen`. There is a candidate.
+/// Judges the choice of candidate `chosen`; `truths` must not be empty.
 pub(super) fn judge(truths: &[Truth], chosen: u32) -> Judged {
     let key = |(truth, nth): (&Truth, u32)| (truth.points, nth);
     let most = truths.iter().zip(0..).map(key).max();
@@ -38,8 +39,10 @@ pub(super) fn judge(truths: &[Truth], chosen: u32) -> Judged {
     }
 }
 
-/// All others that may reach above the largest have to be summed. The largest itself too, unless all
-/// that may reach above the least it may have are summed instead.
+/// One proof takes the sums of all other candidates whose range reaches above the largest
+/// candidate, and of the largest candidate itself unless its range is a single number. Another
+/// proof spares the largest candidate: it takes the sums of all others whose range reaches above
+/// the low end of the largest one's range, and holds if all others are below that end.
 fn least_sums(truths: &[Truth], largest: Key) -> u64 {
     let others = || {
         let all = truths.iter().zip(0..);
@@ -81,7 +84,8 @@ mod tests {
         assert_eq!(judge(&near, 2).least_sums, 2);
         let level = [truth(10, 0, 20), truth(18, 0, 18), truth(18, 9, 19)];
         assert_eq!(judge(&level, 1).regret, 0);
-        // The first, and the largest itself: the second has 18 at most, and of equal ones it is not chosen.
+        // The first one must be summed, and the largest itself. The second has 18 at most, and
+        // loses a tie.
         assert_eq!(judge(&level, 1).least_sums, 2);
     }
 }

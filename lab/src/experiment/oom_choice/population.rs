@@ -1,7 +1,7 @@
-//! Who there is when memory is out, and on which CPUs each touched its pages.
+//! The processes on a machine that is out of memory, and the CPUs on which each touched its pages.
 //!
-//! A population is a function of its kind, its size and a seed: every design gets the same pages added on the
-//! same CPUs.
+//! A population is a function of its kind, its size and a seed: every design gets the same pages
+//! added on the same CPUs.
 
 use plimsoll_mm::oom::ScoreAdj;
 use plimsoll_mm::space::rss::RssKind;
@@ -10,36 +10,36 @@ use rand::seq::SliceRandom;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
 
-/// Pages of a mebibyte.
+/// The pages of a mebibyte.
 pub(super) const MB: i64 = 256;
-/// A thread that hops touches at most so many pages before it goes to another CPU.
+/// The most pages that a thread touches before it hops to another CPU.
 const RUN_MAX: i64 = 2048;
-/// Pages of a hog.
+/// The pages of a hog.
 const HOG: i64 = 64 << 18;
-/// Pages that every tree here carries up to its root whole.
+/// A number of pages that every tree here carries up to its root whole.
 pub(super) const WHOLE: i64 = 1 << 15;
 
-/// What the processes of a population have in common.
+/// The kind of a population: what its processes have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// One has 64 GiB and grows; all others are small daemons that ran on 1 to 4 CPUs.
     OneHog,
-    /// 400 MiB each, to the page.
+    /// Each has 400 MiB, to the page.
     Equal,
-    /// 360 to 440 MiB.
+    /// Each has 360 to 440 MiB.
     Alike,
-    /// 0 to 800 MiB.
+    /// Each has 0 to 800 MiB.
     Random,
     /// Two have 4 GiB, one of them a page more; the others up to 200 MiB.
     TwoGiants,
-    /// 0 to 800 MiB, and an adjustment of −999 to 1000.
+    /// Each has 0 to 800 MiB, and an adjustment of −999 to 1000.
     LargeAdj,
-    /// 384 MiB and up to 60 MiB more, of which no shared part of any counter knows yet.
+    /// Each has 384 MiB, and up to 60 MiB more that no shared part of any counter knows of yet.
     InTheBand,
 }
 
 impl Kind {
-    /// Without one that stands out.
+    /// The kinds in which no process is a hog.
     pub(super) const WITHOUT_A_HOG: [Self; 6] = [
         Self::Equal,
         Self::Alike,
@@ -49,7 +49,7 @@ impl Kind {
         Self::InTheBand,
     ];
 
-    /// As metrics spell it.
+    /// The name in metrics.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::OneHog => "one_hog",
@@ -71,22 +71,22 @@ pub(super) struct Run {
     pub(super) pages: i64,
 }
 
-/// Processes and what they did.
+/// The processes, and where each of them touched its pages.
 #[derive(Debug)]
 pub(super) struct Population {
-    /// By process.
+    /// The adjustments, by process.
     pub(super) adjs: Vec<ScoreAdj>,
-    /// Who starts on each CPU.
+    /// The processes that start on each CPU.
     pub(super) born: Vec<Vec<u32>>,
-    /// By CPU.
+    /// The runs of pages, by CPU.
     pub(super) runs: Vec<Vec<Run>>,
-    /// The one that is much larger than all others.
+    /// The process that is much larger than all others, if there is one.
     pub(super) hog: Option<u32>,
     rng: Xoshiro256PlusPlus,
 }
 
 impl Population {
-    /// `count` processes on a machine of `cpus` CPUs.
+    /// Draws `count` processes on a machine of `cpus` CPUs.
     pub(super) fn new(kind: Kind, count: u32, cpus: u32, seed: u64) -> Self {
         let mut population = Self {
             adjs: vec![ScoreAdj::ZERO; count as usize],
@@ -95,7 +95,7 @@ impl Population {
             hog: None,
             rng: Xoshiro256PlusPlus::seed_from_u64(seed),
         };
-        // Whoever is special may be anywhere.
+        // Ranks are shuffled, so that a process with a special rank may be anywhere.
         let mut ranks: Vec<u32> = (0..count).collect();
         ranks.shuffle(&mut population.rng);
         for (process, rank) in (0..count).zip(ranks) {
@@ -106,7 +106,7 @@ impl Population {
         population
     }
 
-    /// The life of a process, the `rank`-th in some order.
+    /// Draws the life of a process, which has place `rank` in a random order.
     fn live(&mut self, kind: Kind, process: u32, rank: u32) {
         match kind {
             Kind::OneHog if rank == 0 => {
@@ -144,7 +144,8 @@ impl Population {
         ScoreAdj::new(adj).expect("an adjustment in range")
     }
 
-    /// Touches `pages` on 1 to 4 CPUs: three parts of files, one anonymous; the hog all anonymous.
+    /// Touches `pages` on 1 to 4 CPUs: three quarters of them of files, except for the hog, which
+    /// has only anonymous ones.
     fn stay(&mut self, process: u32, pages: i64) {
         let cpus = self.rng.random_range(1..=4);
         for _ in 0..cpus {
@@ -159,8 +160,8 @@ impl Population {
         }
     }
 
-    /// Comes to `pages` while it hops over all CPUs, a third of files. It has touched a quarter more
-    /// and unmapped that elsewhere.
+    /// Ends up with `pages`, a third of them of files, while it hops over all CPUs. It has touched
+    /// a quarter more and unmapped those on other CPUs.
     fn hop(&mut self, process: u32, pages: i64) {
         let files = pages / 3;
         self.scatter(process, RssKind::File, files);
@@ -170,7 +171,7 @@ impl Population {
 
     fn scatter(&mut self, process: u32, kind: RssKind, pages: i64) {
         let mut left = pages.abs();
-        // Ends: each run is a page at least.
+        // The loop ends because each run has a page or more.
         while left > 0 {
             let run = self.rng.random_range(1..=RUN_MAX).min(left);
             let cpu = self.any_cpu();
@@ -179,8 +180,8 @@ impl Population {
         }
     }
 
-    /// Has the same as all others where it can be seen, and some pages of two kinds on each CPU, at
-    /// most 31, where it cannot. The higher the rank, the more.
+    /// Gets as many pages as all others where shared parts show them, and on each CPU up to 31
+    /// pages of two kinds where they do not. A higher rank has more of the latter.
     fn hide(&mut self, process: u32, rank: u32) {
         let home = self.any_cpu();
         self.run(home, process, RssKind::Anon, 3 * WHOLE);

@@ -1,4 +1,4 @@
-//! What follows from a run of oom-storm, in words that its intervals choose.
+//! The paragraph that follows from a run of oom-storm; the intervals choose its words.
 
 use plimsoll_mm::counter::Counting;
 use plimsoll_mm::oom::Selecting;
@@ -12,12 +12,12 @@ use crate::report::value::{human, human_estimate, human_ratio};
 use crate::stats::Verdict;
 use crate::workload::storm::Part;
 
-/// Positions of the selectors, each with the first way of reaping.
+/// The position of each selector with the first way of reaping.
 const PRECISE: usize = 0;
 const PATCH: usize = REAPINGS.len();
 const OURS: usize = 2 * REAPINGS.len();
 
-/// One paragraph.
+/// The whole paragraph.
 pub(super) fn finding(ran: &Ran, swapped: &Ran, scenes: &[Scene]) -> String {
     [
         waits(ran, &scenes[EXITS]),
@@ -34,7 +34,7 @@ fn waited(ran: &Ran, nth: usize, scene: &Scene) -> String {
     estimate.map_or_else(String::new, |it| human_estimate(&it, Unit::Nanos))
 }
 
-/// How long allocators wait with B, over A.
+/// The ratio of what allocators wait with B to what they wait with A, in words.
 fn against(ran: &Ran, a: usize, b: usize, scene: &Scene) -> String {
     let compared = ran.compare(a, b, &scene.metric(&metrics::WAITED));
     compared.map_or_else(String::new, |it| {
@@ -48,13 +48,13 @@ fn against(ran: &Ran, a: usize, b: usize, scene: &Scene) -> String {
     })
 }
 
-/// Which part of what allocators wait, in percent.
+/// The share of one part in the time that allocators wait, in percent.
 fn share(ran: &Ran, nth: usize, scene: &Scene, part: Part) -> f64 {
     let whole = ran.median(nth, &scene.metric(&metrics::WAITED)).max(1.0);
     100.0 * ran.median(nth, &scene.part(part)) / whole
 }
 
-/// Whose victims exit by themselves.
+/// The sentence on the scene in which victims exit by themselves.
 fn waits(ran: &Ran, scene: &Scene) -> String {
     let select = |nth| format!("{:.0} %", share(ran, nth, scene, Part::Select));
     format!(
@@ -72,7 +72,7 @@ fn waits(ran: &Ran, scene: &Scene) -> String {
     )
 }
 
-/// What is due to counters.
+/// The sentence on what is due to the counters.
 fn counters(swapped: &Ran, scene: &Scene) -> String {
     let with = |selector: (Selecting, Counting)| {
         let (selecting, counting) = selector;
@@ -91,7 +91,7 @@ fn counters(swapped: &Ran, scene: &Scene) -> String {
     )
 }
 
-/// Without a hog.
+/// The sentence on the scene without a hog.
 fn crowd(ran: &Ran, swapped: &Ran, scene: &Scene) -> String {
     let value = |ran: &Ran, nth, metric: &Metric| {
         let metric = scene.metric(metric);
@@ -114,7 +114,7 @@ fn crowd(ran: &Ran, swapped: &Ran, scene: &Scene) -> String {
     )
 }
 
-/// When only the reaper is left.
+/// The sentence on the scene in which only the reaper can empty the victim.
 fn stuck(ran: &Ran, scene: &Scene) -> String {
     let delay = |nth| share(ran, nth, scene, Part::ToExit);
     let least = [PRECISE, PATCH, OURS].map(delay).into_iter();
@@ -125,7 +125,7 @@ fn stuck(ran: &Ran, scene: &Scene) -> String {
     )
 }
 
-/// Whether the way of reaping was seen to matter.
+/// The sentence on whether the way of reaping matters.
 fn reaping(ran: &Ran, scenes: &[Scene]) -> String {
     let (mut seen, mut all) = (0, 0);
     for scene in scenes {

@@ -1,12 +1,12 @@
 //! `reproduce oom-storm`: from an allocation that failed to one that succeeded, how long is it?
 //!
-//! The other experiments take the path of an OOM kill apart: how long a selection takes, whether it is
-//! right, how soon a dead process is gone. Here all of it happens on one machine, with real zones,
-//! lists, page tables and counters, to allocators that wait: drained lists, the selection, the kill,
-//! the exit or the reaper, and the ticks in between.
+//! Other experiments measure the parts of an OOM kill: how long a selection takes, whether it is
+//! right, how soon a dead process is gone. Here the whole of it happens on one machine, with real
+//! zones, lists, page tables and counters, while allocators wait: lists are drained, a victim is
+//! selected and killed, it exits or the reaper empties it, and ticks pass in between.
 //!
-//! `scene`: the storms, who is compared, what is measured. `tables`: what each stall was made of.
-//! `finding`: what follows.
+//! `scene`: the storms, the contestants and the metrics. `tables`: the parts of each stall.
+//! `finding`: the paragraph that follows.
 
 mod finding;
 mod scene;
@@ -15,15 +15,16 @@ mod tables;
 use plimsoll_sim::profile::{Card, Profile};
 
 use self::scene::{CROWD, Contestant, EXITS, REAPINGS, Scene, metrics};
-use super::{Effort, Experiment, Options};
+use super::Experiment;
 use crate::compare::Comparison;
 use crate::error::Error;
 use crate::metric::Metric;
+use crate::options::{Effort, Options};
 use crate::progress::Progress;
 use crate::report::Report;
 use crate::stats::{self, Comparison as Compared, Estimate};
 
-/// In the catalog.
+/// The experiment's entry in the catalog.
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "oom-storm",
     title: "from an allocation that failed to one that succeeded, how long is it?",
@@ -32,7 +33,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 
 const MACHINE: &str = "epyc-9654-256";
 
-/// What has a row of its own for each contestant; tables have the rest.
+/// The metrics that have a row of their own for each contestant; tables have the rest.
 const SHOWN: [Metric; 4] = [
     metrics::WAITED,
     metrics::WORST,
@@ -40,7 +41,7 @@ const SHOWN: [Metric; 4] = [
     metrics::FREE,
 ];
 
-/// Contestants that ran in the same scenes.
+/// Contestants that ran in the same scenes, and their samples.
 struct Ran {
     contestants: Vec<Contestant>,
     runs: Comparison,
@@ -58,7 +59,13 @@ fn run(options: &Options, progress: &Progress) -> Result<Vec<Report>, Error> {
     let two = [scenes[EXITS].clone(), scenes[CROWD].clone()];
     let swapped = Ran::new(Contestant::swapped(), &two, &profile, options, progress)?;
 
-    let mut report = Report::new("oom-storm", MACHINE, card, &ran.runs);
+    let mut report = Report::new(
+        "oom-storm",
+        MACHINE,
+        card,
+        ran.runs.seeds(),
+        ran.runs.hash(),
+    );
     let shown: Vec<Metric> = scenes
         .iter()
         .flat_map(|scene| SHOWN.map(|metric| scene.metric(&metric)))
@@ -94,7 +101,8 @@ impl Ran {
         Ok(Self { contestants, runs })
     }
 
-    /// Linux against the patches and ours, whole; then each way of reaping alone, by selector.
+    /// Compares Linux, the patches and ours as wholes; then, for each selector, our way of reaping
+    /// with Linux's first one.
     fn verdicts(&self, shown: &[Metric]) -> Vec<crate::report::VerdictRow> {
         let wholes: Vec<usize> = Contestant::wholes()
             .into_iter()
@@ -132,7 +140,7 @@ impl Ran {
         stats::median(&self.values(contestant, metric)).unwrap_or(0.0)
     }
 
-    /// B over A, paired by seed.
+    /// The ratio of B to A, paired by seed.
     fn compare(&self, a: usize, b: usize, metric: &Metric) -> Option<Compared> {
         stats::compare(&self.values(a, metric), &self.values(b, metric))
     }

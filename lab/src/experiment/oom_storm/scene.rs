@@ -1,4 +1,4 @@
-//! The storms of the experiment, who is compared, and what is measured of a storm.
+//! The storms of the experiment, the contestants, and the metrics of a storm.
 
 use std::fmt;
 
@@ -11,12 +11,12 @@ use plimsoll_sim::profile::Profile;
 
 use crate::cases::Case;
 use crate::compare::{Sample, fold_hashes};
-use crate::experiment::Effort;
 use crate::metric::{Metric, Unit};
+use crate::options::Effort;
 use crate::stats;
 use crate::workload::storm::{Death, Ending, Headcount, Part, Storm, Weathered};
 
-/// A selector over counters, and how victims are emptied; the rest is as Linux has it.
+/// A selector over counters, and a way to empty victims; the rest is unpatched Linux.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Contestant {
     pub(super) selecting: Selecting,
@@ -24,21 +24,21 @@ pub(super) struct Contestant {
     pub(super) reaping: Reaping,
 }
 
-/// Linux, the patch, ours: each selector with the counters it belongs to.
+/// The selectors of Linux, the patch and ours, each with the counters it belongs to.
 pub(super) const SELECTORS: [(Selecting, Counting); 3] = [
     (Selecting::Precise, Counting::Flat),
     (Selecting::TwoPass16, Counting::Tree),
     (Selecting::Bounded, Counting::OneSided),
 ];
 
-/// Linux before 6.18, Linux since, ours.
+/// The ways of reaping: Linux before 6.18, Linux since, ours.
 pub(super) const REAPINGS: [Reaping; 3] = [
     Reaping::Ascending,
     Reaping::DescendingByVma,
     Reaping::MeetInTheMiddle,
 ];
 
-/// Selectors over the counters of another, to tell what is due to which.
+/// Selectors over counters of another, which tell what is due to selectors and what to counters.
 const SWAPPED: [(Selecting, Counting); 4] = [
     (Selecting::Precise, Counting::Tree),
     (Selecting::Precise, Counting::OneSided),
@@ -61,14 +61,15 @@ impl Contestant {
         SELECTORS.into_iter().flat_map(with).collect()
     }
 
-    /// Selectors with their own counters, then with those of others; all reap as Linux did.
+    /// Selectors over their own counters, then over those of others; all reap as Linux did.
     pub(super) fn swapped() -> Vec<Self> {
         let all = SELECTORS.into_iter().chain(SWAPPED);
         all.map(|selector| Self::new(selector, Reaping::Ascending))
             .collect()
     }
 
-    /// Linux, the patches together, ours.
+    /// Linux, the patches together, and ours: each selector with the way of reaping that came with
+    /// it.
     pub(super) fn wholes() -> Vec<Self> {
         let pairs = SELECTORS.into_iter().zip(REAPINGS);
         pairs
@@ -85,13 +86,13 @@ impl Contestant {
         }
     }
 
-    /// Its selector, for tables in which each has its own counters.
+    /// The name of its selector, for tables in which each selector has its own counters.
     pub(super) fn short(self) -> &'static str {
         let name = self.selecting.name();
         name.strip_prefix("select-").unwrap_or(name)
     }
 
-    /// Without how it reaps, for tables.
+    /// The names of its selector and counters, for tables.
     pub(super) fn selector(self) -> String {
         format!("{} over {}", self.short(), self.counting.name())
     }
@@ -107,26 +108,26 @@ impl fmt::Display for Contestant {
 /// A storm with a name.
 #[derive(Clone, Debug)]
 pub(super) struct Scene {
-    /// In front of the names of its metrics.
+    /// The prefix of its metrics' names.
     pub(super) name: &'static str,
     pub(super) about: &'static str,
     pub(super) storm: Storm,
 }
 
-/// The device of a thread that is stuck answers so long after the storm began.
+/// The time from the start of the storm until the device of a stuck thread answers.
 const STUCK: Nanos = Nanos::from_ms(5000);
 
-/// In which the victim exits by itself; nobody helps.
+/// The scene in which the victim exits by itself, without helpers.
 pub(super) const EXITS: usize = 0;
-/// In which somebody calls `process_mrelease`.
+/// The scene in which a daemon calls `process_mrelease`.
 pub(super) const HELPED: usize = 1;
-/// In which only the reaper can do anything.
+/// The scene in which only the reaper can empty the victim.
 pub(super) const STUCK_SCENE: usize = 2;
-/// In which no hog stands out.
+/// The scene in which no hog stands out.
 pub(super) const CROWD: usize = 3;
 
 impl Scene {
-    /// In the order of the positions above.
+    /// All scenes, in the order of the positions above.
     pub(super) fn all(effort: Effort) -> [Self; 4] {
         let (sleepers, allocators, threads, room) = match effort {
             Effort::Full => (4000, 32, [8, 4], Pages(300_000)),
@@ -187,31 +188,33 @@ impl Scene {
     }
 }
 
-/// What is measured of each storm, besides the parts of the first.
+/// The metrics of each storm; [`Scene::part`] has the parts of the first one.
 pub(super) mod metrics {
     use crate::metric::{Metric, Unit};
 
-    /// Of all stalls of an allocator that lives, the mean of all of these.
+    /// The time of all stalls of an allocator together, as the mean over allocators. Stalls in
+    /// which the allocator is killed are left out.
     pub(in super::super) const WAITED: Metric = Metric::lower("waited_ns", Unit::Nanos);
-    /// Of a stall.
+    /// The median length of a stall.
     pub(in super::super) const MEDIAN: Metric = Metric::lower("stall_median_ns", Unit::Nanos);
     pub(in super::super) const WORST: Metric = Metric::lower("stall_worst_ns", Unit::Nanos);
     pub(in super::super) const STALLS: Metric = Metric::neither("stalls", Unit::Count);
     pub(in super::super) const KILLS: Metric = Metric::lower("kills", Unit::Count);
-    /// Of those, whose memory was not the largest.
+    /// The kills whose victim was not the process with the most memory.
     pub(in super::super) const WRONG: Metric = Metric::lower("wrong_kills", Unit::Count);
-    /// What the largest had more, on average.
+    /// The memory that the largest process had beyond the victim's, on average.
     pub(in super::super) const REGRET: Metric = Metric::lower("regret_bytes", Unit::Bytes);
-    /// What all victims had together.
+    /// The memory of all victims together.
     pub(in super::super) const FREED: Metric = Metric::neither("killed_bytes", Unit::Bytes);
-    /// From a kill until all the victim's memory is free, on average.
+    /// The time from a kill until all the victim's memory is free, on average.
     pub(in super::super) const FREE: Metric = Metric::lower("kill_to_free_ns", Unit::Nanos);
 }
 
-/// Less than 1 MiB more is not held against a choice: others grow while it is made.
+/// A choice is not wrong if the largest process has less than 1 MiB more, because processes grow
+/// while it is made.
 const AS_LARGE: u64 = 256;
 
-/// Every scene of `scenes` by one contestant on one seed.
+/// Runs every scene of `scenes` with one contestant on one seed.
 pub(super) fn measure(scenes: &[Scene], profile: &Profile, case: &Case<Contestant>) -> Sample {
     let mut metrics = Vec::new();
     let mut hashes = Vec::new();

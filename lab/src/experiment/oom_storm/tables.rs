@@ -5,8 +5,8 @@ use plimsoll_sim::profile::{Card, Profile};
 use super::scene::{CROWD, Contestant, EXITS, REAPINGS, Scene, metrics};
 use super::{MACHINE, Ran};
 use crate::error::Error;
-use crate::experiment::Options;
 use crate::metric::{Metric, Unit};
+use crate::options::Options;
 use crate::progress::Progress;
 use crate::report::Table;
 use crate::report::value::{NOTHING, human, human_ratio};
@@ -17,7 +17,7 @@ fn texts<const N: usize>(cells: [&str; N]) -> Vec<String> {
     cells.map(str::to_owned).to_vec()
 }
 
-/// Who there is in each scene, and what is smaller than it would be.
+/// A table of the processes in each scene, and of what is scaled down.
 pub(super) fn scenes(scenes: &[Scene]) -> Table {
     let row = |scene: &Scene| {
         let headcount = &scene.storm.headcount;
@@ -57,7 +57,7 @@ pub(super) fn scenes(scenes: &[Scene]) -> Table {
     }
 }
 
-/// What an allocator waited for in one scene.
+/// A table of what an allocator waited for in one scene.
 pub(super) fn parts(ran: &Ran, scene: &Scene) -> Table {
     let row = |(nth, contestant): (usize, &Contestant)| {
         let mut row = texts([contestant.short(), contestant.reaping.name()]);
@@ -82,7 +82,7 @@ pub(super) fn parts(ran: &Ran, scene: &Scene) -> Table {
     }
 }
 
-/// Single stalls, and who died.
+/// A table of single stalls and of victims.
 pub(super) fn kills(ran: &Ran, scenes: &[Scene]) -> Table {
     let mut rows = Vec::new();
     for scene in scenes {
@@ -132,7 +132,7 @@ pub(super) fn kills(ran: &Ran, scenes: &[Scene]) -> Table {
     }
 }
 
-/// B over A, with a word if its interval is on one side of 1.
+/// The ratio of B to A, with a word if its interval is on one side of 1.
 fn ratio(compared: Option<Comparison>) -> String {
     compared.map_or_else(String::new, |it| {
         let word = match it.verdict {
@@ -145,10 +145,10 @@ fn ratio(compared: Option<Comparison>) -> String {
     })
 }
 
-/// What the absence of a word means.
+/// The meaning of a ratio without a word.
 const NO_WORD: &str = "Where no word is said, no difference is seen.";
 
-/// Whether it matters to anybody how victims are emptied.
+/// A table of whether the way of reaping matters.
 pub(super) fn reaping(ran: &Ran, scenes: &[Scene]) -> Table {
     let mut rows = Vec::new();
     for scene in scenes {
@@ -182,7 +182,7 @@ pub(super) fn reaping(ran: &Ran, scenes: &[Scene]) -> Table {
     }
 }
 
-/// Selectors over counters they do not belong to.
+/// A table of selectors over counters they do not belong to.
 pub(super) fn swapped(ran: &Ran, scenes: &[Scene]) -> Table {
     let row = |(nth, contestant): (usize, &Contestant)| {
         let mut row = vec![contestant.selector()];
@@ -209,7 +209,7 @@ pub(super) fn swapped(ran: &Ran, scenes: &[Scene]) -> Table {
     }
 }
 
-/// The wholes at each end of the costs' ranges, beside `mid`.
+/// A table of the wholes at each cost card; `mid` has run already.
 pub(super) fn cards(mid: &Ran, options: &Options, progress: &Progress) -> Result<Table, Error> {
     let scenes = Scene::all(options.effort);
     let scenes = [scenes[EXITS].clone(), scenes[CROWD].clone()];

@@ -12,7 +12,7 @@ use crate::metric::Metric;
 use crate::report::Report;
 use crate::report::value::human;
 
-/// What the runs of `report` say.
+/// The paragraph on the runs of `report`.
 pub(super) fn of(
     report: &Report,
     runs: &Comparison,
@@ -72,7 +72,7 @@ fn ours(report: &Report, runs: &Comparison, scenes: &Scenes) -> String {
     )
 }
 
-/// Where they wait instead.
+/// The sentence on waits for other locks.
 fn moved(report: &Report) -> String {
     let waits = |design: &str| {
         let classes = [

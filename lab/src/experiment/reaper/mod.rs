@@ -1,12 +1,13 @@
 //! `reproduce reaper`: does it help a dying process if the OOM reaper goes the other way?
 //!
 //! The reaper thread profiled a phone on which a killed app is reaped at once: exit and reaper go
-//! through the same page tables in the same direction, and wait for each other's locks. Reversed,
-//! they meet once. Here both are run again, with the variant proposed later and with ours, and what
-//! reviewers asked for is shown: how long until all memory is free, other machines, one large
-//! mapping, which locks are waited for instead.
+//! through the same page tables in the same direction, and wait for each other's locks. If the
+//! reaper goes the other way, they meet once. Here both directions run again, with the variant
+//! proposed later and with ours, and the report shows what reviewers asked for: how long it takes
+//! until all memory is free, other machines, one large mapping, and which locks are waited for
+//! instead.
 //!
-//! `scene`: who races where. `targets`: what ours must reach. `finding`: what follows.
+//! `scene`: the races. `targets`: what ours must reach. `finding`: the paragraph that follows.
 
 mod finding;
 mod scene;
@@ -16,25 +17,26 @@ use plimsoll_mm::space::reap::Reaping;
 use plimsoll_sim::profile::{Card, Profile};
 
 use self::scene::{Scenes, metrics};
+use super::Experiment;
 use super::contestant::metrics::{RAN, TABLE_WAIT, WALL};
 use super::contestant::{self, Contestant};
-use super::{Effort, Experiment, Options};
 use crate::compare::Comparison;
 use crate::error::Error;
 use crate::metric::{Metric, Unit};
+use crate::options::{Effort, Options};
 use crate::progress::Progress;
 use crate::report::value::{NOTHING, human, human_ratio};
 use crate::report::{Report, Table};
 use crate::workload::victim::{Contents, Raced, START_WITHIN, Who};
 
-/// In the catalog.
+/// The experiment's entry in the catalog.
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "reaper",
     title: "does it help a dying process if the OOM reaper goes the other way?",
     run,
 };
 
-/// The thread's machine first.
+/// The machines, that of the thread first.
 const MACHINES: [&str; 3] = ["phone-8", "laptop-2", "epyc-9654-2s"];
 
 /// Positions of the contestants.
@@ -63,7 +65,7 @@ fn report(machine: &str, options: &Options, progress: &Progress) -> Result<Repor
     let (runs, raced) = Comparison::run_keeping(&contestants, options, progress, |case| {
         scenes.measure(&profile, case)
     })?;
-    let mut report = Report::new("reaper", machine, card, &runs);
+    let mut report = Report::new("reaper", machine, card, runs.seeds(), runs.hash());
     report.rows = runs.rows(|design, metric| published(machine, design, metric));
     report.verdicts = runs.verdicts_between(ASCENDING, BY_VMA);
     for other in [3, OURS] {
@@ -90,7 +92,7 @@ fn report(machine: &str, options: &Options, progress: &Progress) -> Result<Repor
     Ok(report)
 }
 
-/// The last user alone, then every way to help it.
+/// Exit alone, then every way to help it.
 fn contestants() -> Vec<Contestant> {
     let helped = Reaping::ALL.into_iter().map(|reaping| Contestant {
         name: reaping.name().to_owned(),
@@ -101,7 +103,7 @@ fn contestants() -> Vec<Contestant> {
     [Contestant::alone()].into_iter().chain(helped).collect()
 }
 
-/// The tenth version's totals, one run each; the patch is `descending-by-vma`.
+/// The totals of the patch's tenth version, one run each; the patch is `descending-by-vma`.
 fn published(machine: &str, design: &str, metric: &Metric) -> Option<f64> {
     if machine != MACHINES[0] {
         return None;
@@ -119,7 +121,7 @@ fn published(machine: &str, design: &str, metric: &Metric) -> Option<f64> {
 struct ThreadRow {
     what: &'static str,
     metric: Metric,
-    /// Before and after the patch.
+    /// Milliseconds before and after the patch.
     published_ms: [f64; 2],
 }
 
@@ -143,14 +145,15 @@ const THREAD: [ThreadRow; 9] = [
     row("· reaper", metrics::REAPER_RMAP, [18.9, 23.6]),
 ];
 
-/// The table in the thread's shape, with shares of the running time, as sizes are not published.
+/// A table in the thread's shape, with shares of the running time, because the thread gives no
+/// sizes.
 fn thread_table(report: &Report, has_published: bool) -> Table {
     let median = |design: &str, metric: &Metric| {
         let mut rows = report.rows.iter();
         let found = rows.find(|row| row.design == design && row.metric.name == metric.name);
         found.map_or(0.0, |row| row.estimate.median)
     };
-    // Totals of parts are what is compared between victims of different sizes.
+    // The totals of parts are compared between victims of different sizes, so they get a share.
     let cell = |row: &ThreadRow, value: f64, of: f64| {
         let percent = 100.0 * value / of.max(1.0);
         let time = human(value, Unit::Nanos);
@@ -248,7 +251,7 @@ fn profile_table(contestant: &Contestant, raced: &Raced) -> Table {
     raced.tree.table(title, &note)
 }
 
-/// The headline at each end of the costs' ranges.
+/// The headline at the low and at the high end of the costs' ranges.
 fn cards(machine: &str, options: &Options, progress: &Progress) -> Result<Table, Error> {
     let contestants = contestants();
     let mut rows = Vec::new();
@@ -262,7 +265,7 @@ fn cards(machine: &str, options: &Options, progress: &Progress) -> Result<Table,
         let wanted = [WALL, RAN, TABLE_WAIT].map(|metric| equal.metric(metric));
         for (a, b) in [(ASCENDING, BY_VMA), (ASCENDING, OURS), (ALONE, OURS)] {
             for row in runs.verdicts_between(a, b) {
-                // Whoever exits alone waits for nobody.
+                // Exit alone waits for no other task, so its waits say nothing.
                 let says_nothing = a == ALONE && row.metric == equal.metric(TABLE_WAIT);
                 if wanted.contains(&row.metric) && !says_nothing {
                     rows.push(vec![

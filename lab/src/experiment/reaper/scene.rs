@@ -1,4 +1,4 @@
-//! The races of the reaper experiment, and what is measured of them.
+//! The races of the reaper experiment and their metrics.
 
 use plimsoll_mm::topology::{Distance, Topology};
 use plimsoll_mm::units::{CpuId, Nanos};
@@ -6,12 +6,12 @@ use plimsoll_sim::profile::Profile;
 
 use crate::cases::Case;
 use crate::compare::{Sample, fold_hashes};
-use crate::experiment::Effort;
 use crate::experiment::contestant::{self, Contestant, both};
 use crate::metric::{Metric, Unit};
+use crate::options::Effort;
 use crate::workload::victim::{Help, MemoryLeft, Race, Raced, Victim, Who};
 
-/// What is measured of the first scene besides what every race is measured by.
+/// The metrics of the first scene beyond those that every race has.
 pub(super) mod metrics {
     use crate::metric::{Metric, Unit};
 
@@ -26,35 +26,35 @@ pub(super) mod metrics {
     pub(in super::super) const REAPER_RMAP: Metric = Metric::lower("reaper_rmap_ns", Unit::Nanos);
 }
 
-/// Who is killed, and on which CPUs.
+/// A victim, and the CPUs on which it is emptied.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scene {
-    /// In front of the names of its metrics; the first scene has none.
+    /// The prefix of its metrics' names; empty for the first scene.
     pub(super) name: &'static str,
     pub(super) about: &'static str,
     pub(super) victim: Victim,
     pub(super) exit: CpuId,
     pub(super) reaper: CpuId,
-    /// What the machine has left.
+    /// The memory that the machine has left.
     pub(super) left: MemoryLeft,
 }
 
 /// The scenes of one machine.
 #[derive(Clone, Debug)]
 pub(super) struct Scenes {
-    /// The first is the published test.
+    /// All scenes; the first is the published test.
     pub(super) all: Vec<Scene>,
-    /// Which is the one of equal cores.
+    /// The position of the scene on equal cores.
     equal: usize,
 }
 
-/// Small mappings of the app.
+/// The number of small mappings of the app.
 const MAPPINGS: u32 = 3000;
 const MAPPINGS_QUICK: u32 = 600;
-/// Pages of the app for each of its small mappings, about; `one` has as many.
+/// The pages of the app for each of its small mappings, about; the scene `one` has as many pages.
 const PAGES_PER_MAPPING: u64 = 50;
 
-/// What is measured of every scene; of the first, all is.
+/// The metrics that every scene reports; the first one reports all.
 pub(super) const OF_EVERY_SCENE: [Metric; 6] = [
     contestant::metrics::WALL,
     contestant::metrics::RAN,
@@ -133,18 +133,19 @@ impl Scenes {
         &self.all[self.equal]
     }
 
-    /// The scene on equal cores of a machine without memory.
+    /// The scene on equal cores of a machine that has no memory left.
     pub(super) fn short(&self) -> &Scene {
         let found = self.all.iter().find(|scene| scene.name == SHORT);
         found.expect("every machine has it")
     }
 
-    /// The scene of one large mapping.
+    /// The scene with one large mapping.
     pub(super) fn one(&self) -> &Scene {
         self.all.last().expect("it was put there")
     }
 
-    /// Every race of one contestant on one seed; the race of the first scene is kept.
+    /// Runs every scene with one contestant on one seed; returns the race of the first scene as
+    /// well.
     pub(super) fn measure(&self, profile: &Profile, case: &Case<Contestant>) -> (Sample, Raced) {
         let mut metrics = Vec::new();
         let mut hashes = Vec::new();
@@ -191,7 +192,7 @@ impl Scene {
     }
 }
 
-/// The thread's columns: each part for the last user and the reaper.
+/// The thread's columns: each part, for the last user and for the reaper.
 fn by_who(raced: &Raced) -> Vec<(Metric, f64)> {
     let of = |time: fn(&Raced, Who) -> Nanos, metrics: [Metric; 2]| {
         let [exit, reaper] = metrics;
@@ -213,7 +214,7 @@ fn by_who(raced: &Raced) -> Vec<(Metric, f64)> {
     all
 }
 
-/// The first CPU that is so far from the first one.
+/// The first CPU at this distance from CPU 0.
 fn first_at(topology: &Topology, distance: Distance) -> Option<CpuId> {
     topology
         .ids()

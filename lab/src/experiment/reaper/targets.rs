@@ -1,4 +1,4 @@
-//! What meet-in-the-middle must reach with one reaper, and whether it does.
+//! The targets of meet-in-the-middle with one reaper, and whether it reaches them.
 
 use super::scene::{Scene, Scenes};
 use super::{ALONE, ASCENDING, BY_VMA, OURS};
@@ -9,18 +9,19 @@ use crate::metric::Metric;
 use crate::report::value::human;
 use crate::stats;
 
-/// Work, off that of a lone exit.
+/// The most work beyond that of exit alone, in percent.
 const WORK_PERCENT_MAX: f64 = 3.0;
-/// How many times as fast as a lone exit.
+/// The least speed, as a multiple of that of exit alone.
 const FASTER_MIN: f64 = 1.8;
-/// How much less one large mapping may gain than many small ones.
+/// The least speed with one large mapping, as a multiple of that with many small ones.
 const ONE_MIN: f64 = 0.97;
 
-/// All of them, as `runs` have it.
+/// All targets, judged on `runs`.
 ///
-/// Work and speed are held to their targets twice: without memory left, which is when somebody is killed
-/// for it, and with. What differs is what lists of pages keep: a lone exit on the CPU that touched them all
-/// may leave most of its pages there, and has not worked for them yet.
+/// Work and speed have two targets each: one for a machine without memory left, which is when a
+/// process is killed for it, and one for a machine with memory left. The two cases differ in what
+/// page lists keep: exit alone, on the CPU that touched all pages, may leave most of them on its
+/// lists, and has not yet done the work of returning them to the zone.
 pub(super) fn of(runs: &Comparison, scenes: &Scenes) -> Vec<Target> {
     let equal = |metric| scenes.equal().metric(metric);
     let waits = 100.0 * ratio(runs, ASCENDING, OURS, &equal(TABLE_WAIT));
@@ -58,7 +59,7 @@ pub(super) fn of(runs: &Comparison, scenes: &Scenes) -> Vec<Target> {
     all
 }
 
-/// How much more work it is than a lone exit, with what lists owe their zones when all is free.
+/// The work beyond that of exit alone, including what lists owe their zones when all is free.
 fn work(runs: &Comparison, scene: &Scene, what: &'static str) -> Target {
     let percent = |metric| 100.0 * (ratio(runs, ALONE, OURS, &scene.metric(metric)) - 1.0);
     let (work, ran) = (percent(SETTLED), percent(RAN));
@@ -70,7 +71,8 @@ fn work(runs: &Comparison, scene: &Scene, what: &'static str) -> Target {
     }
 }
 
-/// How much sooner all is free, and how many pages lists keep then, with ours and after a lone exit.
+/// The speed of ours, and the pages that lists keep when all is free, with ours and after exit
+/// alone.
 fn speed(runs: &Comparison, scene: &Scene, what: &'static str) -> Target {
     let times = faster(runs, OURS, &scene.metric(WALL));
     let listed = |nth| human(median(runs, nth, &scene.metric(LISTED)), LISTED.unit);
@@ -86,7 +88,7 @@ fn speed(runs: &Comparison, scene: &Scene, what: &'static str) -> Target {
     }
 }
 
-/// How many times as fast as a lone exit.
+/// The speed of a contestant, as a multiple of that of exit alone.
 pub(super) fn faster(runs: &Comparison, contestant: usize, wall: &Metric) -> f64 {
     1.0 / ratio(runs, ALONE, contestant, wall)
 }
@@ -97,7 +99,7 @@ fn median(runs: &Comparison, contestant: usize, metric: &Metric) -> f64 {
     stats::estimate(&values).map_or(f64::NAN, |estimate| estimate.median)
 }
 
-/// The median of B over A, by seed.
+/// The median ratio of B to A, paired by seed.
 pub(super) fn ratio(runs: &Comparison, a: usize, b: usize, metric: &Metric) -> f64 {
     let values = |nth: usize| -> Vec<f64> {
         let samples = runs.samples(nth);
@@ -106,7 +108,8 @@ pub(super) fn ratio(runs: &Comparison, a: usize, b: usize, metric: &Metric) -> f
     stats::compare(&values(a), &values(b)).map_or(f64::NAN, |it| it.ratio.median)
 }
 
-/// In how many seeds and scenes ours waits longer for page tables than the patch; and of how many.
+/// The number of cases, which are seeds and scenes, in which ours waits longer for page tables than
+/// the patch; and the number of all cases.
 fn cases_above(runs: &Comparison, scenes: &Scenes) -> (usize, usize) {
     let (mut above, mut cases) = (0, 0);
     for scene in &scenes.all {

@@ -1,26 +1,29 @@
-//! What the choice of program does to the errors, and what it takes to be off by a gigabyte.
+//! The effect of the choice of program on the errors, and what it takes for a counter to be a
+//! gigabyte off.
 
 use plimsoll_mm::counter::{Counting, flat_batch};
 use plimsoll_mm::units::PAGE_SIZE;
 use plimsoll_sim::profile::Profile;
 
+use super::mib;
 use super::program::{Hops, Program, Sizes};
 use super::scene::{self, Seen};
-use super::{Effort, Options, mib};
 use crate::cases::run_cases;
+use crate::options::{Effort, Options};
 use crate::progress::Progress;
 use crate::report::Table;
 
-/// Bytes by which the thread saw the flat counter off, "about 1 GB".
+/// The bytes by which the thread saw the flat counter off, "about 1 GB".
 pub(super) const PUBLISHED_FLAT: u64 = 1 << 30;
 
 /// The most pages that a CPU's part of the flat counter holds on 384 CPUs, one less than the batch.
 const PART_MAX: u64 = 767;
 
-/// Pages of a mapping: 64 KiB, 1 MiB, just below what a CPU's part of the flat counter holds, and 16 MiB.
+/// The pages of a mapping: 64 KiB, 1 MiB, just below what a CPU's part of the flat counter holds,
+/// and 16 MiB.
 const SIZES: [u64; 4] = [16, 256, 683, 4096];
 
-/// Where it maps and unmaps, and how many mappings stay.
+/// The paths of a program: where it maps and unmaps, and how many mappings it keeps.
 const PATHS: [(Hops, usize); 6] = [
     (Hops::Random, 64),
     (Hops::Next, 64),
@@ -30,15 +33,16 @@ const PATHS: [(Hops, usize); 6] = [
     (Hops::Stay, 64),
 ];
 
-/// Programs that bring the flat counter to its bound, as a recorded kernel on 64 and on 128 CPUs shows:
-/// mappings of one page less than the batch, and as many kept as CPUs.
+/// Programs that bring the flat counter to its bound, as recordings of a kernel on 64 and on 128
+/// CPUs show: their mappings have one page less than the batch, and they keep as many mappings as
+/// there are CPUs.
 fn at_the_bound(profile: &Profile, effort: Effort) -> [Program; 2] {
     let cpus = profile.topology.cpus();
     let most = flat_batch(cpus).unsigned_abs() - 1;
     [Hops::Next, Hops::Edge].map(|hops| program(most, (hops, cpus as usize), effort))
 }
 
-/// One program, and the runs of it.
+/// One program, and what each counter showed while it ran.
 #[derive(Debug)]
 pub(super) struct Cell {
     program: Program,
@@ -67,7 +71,7 @@ pub(super) fn measure(profile: &Profile, options: &Options, progress: &Progress)
 }
 
 impl Cell {
-    /// How near the flat counter came to the most it can be off.
+    /// The worst error of the flat counter, in percent of its bound.
     fn percent_of_bound(&self) -> u64 {
         let bound = self.flat.bound.under.max(1);
         100 * self.flat.worst / bound
@@ -79,7 +83,7 @@ fn program(pages: u64, (hops, kept): (Hops, usize), effort: Effort) -> Program {
         sizes: Sizes::Fixed(pages),
         hops,
         kept,
-        // The largest mappings, too, come to every CPU.
+        // With so many pages, even the largest mappings come to every CPU.
         pages: match effort {
             Effort::Full => 4_000_000,
             Effort::Quick => 2_000_000,
@@ -87,7 +91,7 @@ fn program(pages: u64, (hops, kept): (Hops, usize), effort: Effort) -> Program {
     }
 }
 
-/// The worst error of each.
+/// A table of the worst error of each counter, by program.
 pub(super) fn table(cells: &[Cell]) -> Table {
     let row = |cell: &Cell| {
         vec![
@@ -126,9 +130,9 @@ fn path(program: &Program) -> String {
     format!("{}, {} kept", program.hops, program.kept)
 }
 
-/// What it takes for the flat counter to be off by about what was published.
+/// The sentence on what it takes for the flat counter to be off by about what was published.
 pub(super) fn what_it_takes(cells: &[Cell]) -> String {
-    // "About 1 GB" covers what rounds to it.
+    // "About 1 GB" covers everything that rounds to it.
     let enough = PUBLISHED_FLAT * 95 / 100 / PAGE_SIZE;
     let reached: Vec<&Cell> = cells
         .iter()
@@ -169,7 +173,7 @@ pub(super) fn what_it_takes(cells: &[Cell]) -> String {
     )
 }
 
-/// What the programs that show the published error have in common.
+/// The words for what the programs that show the published error have in common.
 fn needs(shown: &[&&Cell]) -> String {
     let pages = |cell: &&&Cell| match cell.program.sizes {
         Sizes::Fixed(pages) | Sizes::UpTo(pages) => pages,
@@ -189,7 +193,7 @@ fn needs(shown: &[&&Cell]) -> String {
     )
 }
 
-/// How many programs see ours further off than the published tree.
+/// The sentence on the programs in which ours is further off than the published tree.
 pub(super) fn where_ours_is_worse(cells: &[Cell]) -> String {
     let worse = cells
         .iter()

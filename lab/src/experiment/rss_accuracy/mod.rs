@@ -1,11 +1,11 @@
 //! `reproduce rss-accuracy`: how far from the truth is the cheap number of resident pages?
 //!
-//! The tree's thread let a program hop across 384 CPUs, mapping and unmapping, counted in two ways
-//! side by side. Here it is counted in four. Every run checks that precise sums are exact and that
-//! no approximate one is further off than promised.
+//! In the tree's thread, a program hops across 384 CPUs, maps and unmaps, and two kinds of counter
+//! count its pages side by side. Here four kinds do. Every run checks that precise sums are exact
+//! and that no approximate sum is further off than its bound.
 //!
-//! `program`: what hops. `scene`: one run, and what is measured. `influence`: what sizes and hops
-//! do to the errors, and what it takes to be off by what was published.
+//! `program`: the program that hops. `scene`: one run and its metrics. `influence`: what sizes and
+//! hops do to the errors, and what it takes to be off by what was published.
 
 mod influence;
 mod program;
@@ -19,18 +19,19 @@ use plimsoll_sim::profile::{Card, Profile};
 
 use self::program::{Hops, Program, Sizes};
 use self::scene::{SAMPLES, Seen, metrics};
-use super::{Effort, Experiment, Options};
+use super::Experiment;
 use crate::cases::Case;
 use crate::compare::Comparison;
 use crate::error::Error;
 use crate::metric::{Metric, Unit};
+use crate::options::{Effort, Options};
 use crate::progress::Progress;
 use crate::report::spark::spark;
 use crate::report::value::{human, human_estimate};
 use crate::report::{Report, Row, Table};
 use crate::stats;
 
-/// In the catalog.
+/// The experiment's entry in the catalog.
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "rss-accuracy",
     title: "how far from the truth is the cheap number of resident pages?",
@@ -39,7 +40,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 
 const MACHINE: &str = "epyc-9654-2s";
 
-/// A way to count, which prints as its name.
+/// A way to count; prints as its name.
 #[derive(Clone, Copy, Debug)]
 struct Design(Counting);
 
@@ -50,14 +51,14 @@ const DESIGNS: [Design; 4] = [
     Design(Counting::OneSided),
 ];
 
-/// What the rows of the report are of.
+/// The program that the rows of the report are about.
 fn headline(effort: Effort) -> Program {
     Program {
         sizes: Sizes::UpTo(1024),
         hops: Hops::Random,
         kept: 64,
         pages: match effort {
-            // A minute of virtual time.
+            // These take a minute of virtual time.
             Effort::Full => 40_000_000,
             Effort::Quick => 2_000_000,
         },
@@ -73,7 +74,7 @@ fn run(options: &Options, progress: &Progress) -> Result<Vec<Report>, Error> {
         let seen = scene::run(&profile, program, case.design.0, case.seed);
         (seen.sample(), seen)
     })?;
-    let mut report = Report::new("rss-accuracy", MACHINE, card, &runs);
+    let mut report = Report::new("rss-accuracy", MACHINE, card, runs.seeds(), runs.hash());
     report.rows = runs.rows(published);
     let compared = [metrics::WORST, metrics::FINAL, metrics::BOUND];
     report.verdicts = [(1, 2), (1, 3), (2, 3)]
@@ -92,7 +93,7 @@ fn run(options: &Options, progress: &Progress) -> Result<Vec<Report>, Error> {
     Ok(vec![report])
 }
 
-/// The thread's numbers; bytes as pages of 4 KiB.
+/// The thread's numbers; bytes are converted to pages of 4 KiB.
 fn published(design: &str, metric: &Metric) -> Option<f64> {
     let worst = match design {
         "flat" => influence::PUBLISHED_FLAT,
@@ -129,7 +130,7 @@ fn workload(program: Program, seen: &[Seen]) -> Table {
     }
 }
 
-/// How the error of each design went, in the runs of the first seed.
+/// A table of the course of each design's error, in the runs of the first seed.
 fn courses(seen: &[Seen], cpus: u32) -> Table {
     let tree = Shape::published(cpus, scene::BATCH);
     let behind = tree.map_or(0, |shape| shape.error_max());
@@ -165,7 +166,7 @@ fn courses(seen: &[Seen], cpus: u32) -> Table {
     }
 }
 
-/// The first seed at every card: what is counted where does not depend on what things cost.
+/// The first seed at every card: costs should not change what is counted on which CPU.
 fn cards(options: &Options, progress: &Progress) -> Result<Table, Error> {
     let program = headline(Effort::Quick);
     let mut one = options.clone();
@@ -236,7 +237,7 @@ fn finding(report: &Report, cells: &[influence::Cell]) -> String {
 /// Pages as MiB.
 fn mib(pages: f64) -> String {
     let tenths = (pages * PAGE_SIZE as f64 / f64::from(1 << 20) * 10.0).round();
-    // Adding zero takes the sign from a zero.
+    // Adding zero removes the sign of a negative zero.
     format!("{:.1} MiB", tenths / 10.0 + 0.0)
 }
 

@@ -1,8 +1,8 @@
-//! The program: it hops across CPUs, maps and touches memory on one, unmaps on another.
+//! The program: it hops across CPUs, maps and touches memory on one, and unmaps it on another.
 //!
 //! The thread names such a program and gives neither sizes nor hops, so both are choices here, and
-//! `influence` shows what they do. Its decisions come from a stream of its own: every design
-//! counts the same pages on the same CPUs in the same order.
+//! `influence` shows what they do. The program draws its decisions from a random stream of its own,
+//! so every design counts the same pages on the same CPUs in the same order.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -18,35 +18,36 @@ use rand_xoshiro::rand_core::SeedableRng;
 
 use crate::workload::spend_unmapping;
 
-/// Pages of one page table; what is zapped in one goes to the counter at once.
+/// The pages of one page table; pages that are unmapped in one table go to the counter at once.
 const TABLE: u64 = 512;
 
-/// What it does over and over: map, touch, and unmap the oldest mapping but `kept`.
+/// A program that over and over maps, touches, and unmaps its oldest mapping if it has more than
+/// `kept`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Program {
     pub(super) sizes: Sizes,
     pub(super) hops: Hops,
-    /// Mappings that stay.
+    /// The number of mappings that it keeps.
     pub(super) kept: usize,
-    /// Pages it touches before it ends.
+    /// The pages that it touches before it ends.
     pub(super) pages: u64,
 }
 
-/// How large a mapping is, in pages.
+/// The size of a mapping, in pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sizes {
-    /// Always the same.
+    /// Every mapping has this size.
     Fixed(u64),
-    /// Evenly spread from one page on.
+    /// Sizes are evenly distributed from one page to this many.
     UpTo(u64),
 }
 
-/// Where it maps and where it unmaps.
+/// The CPUs on which the program maps and unmaps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Hops {
-    /// Each time on any CPU.
+    /// It maps and unmaps on any CPU, each time anew.
     Random,
-    /// From CPU to CPU in order; it unmaps where it has just mapped something else.
+    /// It goes from CPU to CPU in order, and unmaps where it has just mapped something else.
     Next,
     /// It maps on the first half of the CPUs and unmaps on the second.
     Halves,
@@ -59,22 +60,22 @@ pub(super) enum Hops {
     Stay,
 }
 
-/// Who looks at the counter while the program runs.
+/// An observer of the counter while the program runs.
 pub(super) trait Watch {
-    /// Nothing is under way.
+    /// Looks at the counter. No addition is under way.
     fn look(&mut self, sim: &Sim, rss: &Rss<Sim>, now: Moment);
 }
 
-/// How far the program is.
+/// The progress of the program.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Moment {
-    /// Pages touched since it began.
+    /// The pages touched since it began.
     pub(super) touched: u64,
-    /// Pages that are resident.
+    /// The pages that are resident now.
     pub(super) resident: u64,
 }
 
-/// Memory that is mapped.
+/// A mapping, by its first page and its length in pages.
 #[derive(Clone, Copy)]
 struct Mapping {
     first: u64,
@@ -82,13 +83,13 @@ struct Mapping {
 }
 
 impl Program {
-    /// Runs on the calling task, and unmaps everything in the end.
+    /// Runs on the calling task, and unmaps everything at the end.
     pub(super) fn run(&self, sim: &Sim, rss: &Rss<Sim>, seed: u64, watch: &mut impl Watch) {
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
         let cpus = sim.topology().cpus();
         let mut kept = VecDeque::new();
         let mut now = Moment::default();
-        // Ends: each mapping has a page or more.
+        // The loop ends because each mapping has a page or more.
         for nth in 0.. {
             if now.touched >= self.pages {
                 break;
@@ -117,7 +118,7 @@ impl Program {
 }
 
 impl Mapping {
-    /// Writes to each page: a fault each.
+    /// Writes to each page, with one fault each.
     fn touch(self, sim: &Sim, rss: &Rss<Sim>) {
         sim.spend(Work::Fault, u32::try_from(self.pages).unwrap_or(u32::MAX));
         for _ in 0..self.pages {
@@ -125,7 +126,8 @@ impl Mapping {
         }
     }
 
-    /// Mappings follow one another in the address space, so page tables are shared by neighbours.
+    /// Unmaps table by table. Mappings follow one another in the address space, so neighbours share
+    /// tables.
     fn unmap(self, sim: &Sim, rss: &Rss<Sim>) {
         spend_unmapping(sim, u32::try_from(self.pages).unwrap_or(u32::MAX));
         let (mut at, end) = (self.first, self.first + self.pages);
@@ -170,7 +172,7 @@ impl Hops {
 }
 
 impl Hops {
-    /// Whether the parts go down now: two rounds of four, the second and the third.
+    /// Returns whether the parts go down: they do in the second and third of every four rounds.
     fn goes_down(nth: u32, cpus: u32) -> bool {
         matches!(nth / cpus % 4, 1 | 2)
     }

@@ -1,4 +1,4 @@
-//! One run: the program on a machine, counted in one way, and how far off its counter was.
+//! One run: the program on a machine with one kind of counter, and how far off the counter was.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -13,7 +13,7 @@ use plimsoll_sim::{Sim, SimOptions};
 use super::program::{Moment, Program, Watch};
 use crate::compare::{Sample, fold_hashes};
 
-/// What is measured of each run.
+/// The metrics of each run.
 pub(super) mod metrics {
     use crate::metric::{Metric, Unit};
 
@@ -25,35 +25,36 @@ pub(super) mod metrics {
     pub(in super::super) const WIDTH: Metric = Metric::lower("bound_width_pages", Unit::Pages);
 }
 
-/// Precise sums of a run, evenly spaced: the points of its picture.
+/// The number of precise sums of a run, evenly spaced: the points of its sparkline.
 pub(super) const SAMPLES: u64 = 40;
 
-/// The published batch of resident pages.
+/// The published batch for resident pages.
 pub(super) const BATCH: Batch = Batch::RSS;
 
-/// What was seen of one run.
+/// The observations of one run.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Seen {
-    /// The approximate sum less the true one, [`SAMPLES`] times.
+    /// The approximate sum less the true one, at each of [`SAMPLES`] moments.
     pub(super) errors: Vec<i64>,
-    /// The most it was off, at any look.
+    /// The largest error at any look, in pages.
     pub(super) worst: u64,
-    /// The same of what a process is shown, which is never below 0 (Linux: `get_mm_counter`). In 6.12
-    /// that is field 24 of `/proc/PID/stat` and what the OOM killer compares; `statm` and `status` take
-    /// precise sums.
+    /// The largest error of the number that a process is shown, which is never below 0 (Linux:
+    /// `get_mm_counter`). In 6.12 that is field 24 of `/proc/PID/stat` and what the OOM killer
+    /// compares; `statm` and `status` take precise sums.
     pub(super) worst_shown: u64,
-    /// What was promised in the end.
+    /// The bound that the counter promised at the last look.
     pub(super) bound: Accuracy,
-    /// When it ended.
+    /// The virtual time at which the program ended.
     pub(super) length: Nanos,
-    /// Of all that was looked at, and of what the machine did.
+    /// The hash of all that the watcher looked at, and of what the machine did.
     pub(super) hash: u64,
 }
 
-/// One run of `program`, counted as `counting` says.
+/// Runs `program` once, with counters of the kind `counting`.
 ///
 /// # Panics
-/// With the seed, when a precise sum is not exact, or an approximate one further off than promised.
+/// With the seed, when a precise sum is not exact, or an approximate one is further off than its
+/// bound.
 pub(super) fn run(profile: &Profile, program: Program, counting: Counting, seed: u64) -> Seen {
     let options = SimOptions {
         seed,

@@ -1,10 +1,10 @@
 //! Nothing but counting: every CPU adds to one counter, and does nothing else.
 //!
 //! It shows which cache lines a variant moves when nothing hides them. All additions go in one
-//! direction, as those of resident pages do while memory is being filled. At full speed, CPUs wait
-//! for the busiest line, and whoever does not wait meanwhile has the other lines to itself; so a
-//! variant may move fewer lines than it would if additions came as they do in a workload. Therefore
-//! the same is measured at the pace of page faults.
+//! direction, as those of resident pages do while memory is being filled. At full speed, most CPUs
+//! wait for the busiest line, and a CPU that does not wait has the other lines to itself meanwhile;
+//! so a variant may move fewer lines than it would if additions came as they do in a workload.
+//! Therefore the same is also measured at the pace of page faults.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -20,7 +20,7 @@ use rand::RngExt;
 
 use crate::metric::Metric;
 
-/// What is measured.
+/// The metrics of both paces.
 pub(super) mod metrics {
     use crate::metric::{Metric, Unit};
 
@@ -36,43 +36,44 @@ pub(super) mod metrics {
         Metric::lower("paced_lines_per_1000_adds", Unit::Count);
 }
 
-/// How fast CPUs add.
+/// The pace at which CPUs add.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pace {
-    /// One addition after the other.
+    /// One addition directly after the other.
     Full,
-    /// With the work of a page fault in between.
+    /// The work of a page fault before each addition.
     Faults,
 }
 
-/// Both, in the order of the results.
+/// Both paces, in the order of the results.
 pub(super) const PACES: [Pace; 2] = [Pace::Full, Pace::Faults];
 
-/// Additions of each CPU before anything is measured: several batches of every variant. By then
-/// every CPU is known to a tree that keeps account of who adds.
+/// The additions per CPU before anything is measured: several batches of every variant. By then, a
+/// tree that keeps account of the CPUs that add knows every CPU.
 const WARM_UP_ADDS: u64 = 4 << 10;
 
-/// Additions of each CPU that are measured: the flat counter folds ten times on 384 CPUs.
+/// The additions per CPU that are measured: on 384 CPUs, the flat counter folds ten times.
 const ADDS: u64 = 8 << 10;
 
-/// CPUs have so much of a batch behind them at the start, so that batches do not end together.
+/// The end of a random range. Each CPU draws a number below it, thinks for as many nanoseconds, and
+/// makes as many additions without the work of a fault, so that batches do not end together.
 const HEAD_START_MAX: u32 = 1 << 10;
 
-/// What one run gave.
+/// The results of one run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Counted {
     pub(super) pace: Pace,
-    /// Additions that were measured.
+    /// The number of additions that were measured.
     adds: u64,
-    /// How long they took.
+    /// The virtual time that they took.
     span: Nanos,
-    /// Cache lines that moved meanwhile, indexed by `Distance as usize`.
+    /// The cache lines that moved in that time, indexed by `Distance as usize`.
     lines: [u64; 5],
-    /// Of everything the run did.
+    /// The hash of everything that the run did.
     pub(super) hash: u64,
 }
 
-/// A moment of the run.
+/// The counts at one moment of the run.
 #[derive(Clone, Copy)]
 struct Mark {
     adds: u64,
@@ -81,7 +82,7 @@ struct Mark {
 }
 
 impl Counted {
-    /// One run on all CPUs. Panics, with the seed, when an addition is lost.
+    /// Runs once on all CPUs. Panics, with the seed, when an addition is lost.
     pub(super) fn measure(profile: &Profile, counting: Counting, pace: Pace, seed: u64) -> Self {
         let options = SimOptions {
             seed,
@@ -107,12 +108,12 @@ impl Counted {
         }
     }
 
-    /// Lines that moved so far, per 1000 additions.
+    /// The lines that moved over `distance`, per 1000 additions.
     pub(super) fn per_1000(&self, distance: Distance) -> f64 {
         1000.0 * self.lines[distance as usize] as f64 / self.adds as f64
     }
 
-    /// Lines that moved between CPUs, per 1000 additions.
+    /// The lines that moved between CPUs, per 1000 additions.
     pub(super) fn all_per_1000(&self) -> f64 {
         FAR.iter().map(|distance| self.per_1000(*distance)).sum()
     }
@@ -134,7 +135,7 @@ impl Counted {
     }
 }
 
-/// Distances between two CPUs.
+/// The distances between two different CPUs.
 pub(super) const FAR: [Distance; 4] = [
     Distance::Core,
     Distance::Llc,
@@ -142,8 +143,8 @@ pub(super) const FAR: [Distance; 4] = [
     Distance::Remote,
 ];
 
-/// Adds until every CPU could have made its additions; the marks are the ends of the measured
-/// part. All CPUs go on until then.
+/// Adds on all CPUs until there are enough additions for every CPU to have made its share. Returns
+/// the marks at both ends of the measured part.
 fn add_on_all_cpus(sim: &Sim, counters: &Rc<AnyCounters<Sim>>, pace: Pace) -> [Mark; 2] {
     let cpus = u64::from(sim.topology().cpus());
     let ends = [WARM_UP_ADDS, WARM_UP_ADDS + ADDS].map(|adds| adds * cpus);

@@ -7,7 +7,7 @@ use crate::report::value::{human, human_ratio};
 use crate::report::{Report, Row, VerdictRow};
 use crate::workload::page_fault::Mode;
 
-/// What the runs of `report` say.
+/// The paragraph on the runs of `report`.
 pub(super) fn of(report: &Report, measured: &[Measured]) -> String {
     [
         one_task(report),
@@ -35,7 +35,7 @@ fn one_task(report: &Report) -> String {
     )
 }
 
-/// How far each variant gets from flat, whatever the number of tasks.
+/// The sentence on how far each variant gets from flat, with any number of tasks.
 fn many_tasks(report: &Report) -> String {
     let said = |design: &str| {
         let rates = report
@@ -117,7 +117,7 @@ fn shown(report: &Report, design: &str, metric: &Metric) -> String {
     row.map_or_else(String::new, |row| human(row.estimate.median, metric.unit))
 }
 
-/// B over flat.
+/// The comparison of `b` with flat on one metric.
 fn compared<'a>(report: &'a Report, b: &str, metric: &Metric) -> Option<&'a VerdictRow> {
     let mut rows = report.verdicts.iter();
     rows.find(|row| row.b == b && row.metric.name == metric.name)

@@ -4,7 +4,8 @@
 //! speed. Here every variant runs it, with one task and with many, and a second scene does nothing
 //! but count, on all CPUs, to show which cache lines move when nothing hides them.
 //!
-//! `scene`: the benchmark. `counting`: the second scene. `finding`: what follows from both.
+//! `scene`: the benchmark. `counting`: the second scene. `finding`: the paragraph that follows from
+//! both.
 
 mod counting;
 mod finding;
@@ -15,17 +16,18 @@ use plimsoll_sim::profile::{Card, Profile};
 
 use self::counting::{Counted, FAR, Pace, metrics};
 use self::scene::{Measured, PARTS, Scene, name, rate};
-use super::{Effort, Experiment, Options};
+use super::Experiment;
 use crate::compare::Comparison;
 use crate::designs::{self, Named};
 use crate::error::Error;
 use crate::metric::{Metric, Unit};
+use crate::options::{Effort, Options};
 use crate::progress::Progress;
 use crate::report::value::{human, human_ratio};
 use crate::report::{Report, Table, VerdictRow};
 use crate::workload::page_fault::Mode;
 
-/// In the catalog.
+/// The experiment's entry in the catalog.
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "rss-cost",
     title: "what does it cost to count resident pages?",
@@ -35,10 +37,10 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 /// The machine of the thread.
 const MACHINE: &str = "epyc-9654-2s";
 
-/// The one compared against.
+/// The variant that the others are compared with.
 const BASELINE: Counting = Counting::Flat;
 
-/// The numbers of tasks of which it is shown where time goes.
+/// The numbers of tasks for which a table shows where time goes.
 const SHOWN_TASKS: [u32; 3] = [1, 24, 384];
 
 fn run(options: &Options, progress: &Progress) -> Result<Vec<Report>, Error> {
@@ -50,7 +52,7 @@ fn run(options: &Options, progress: &Progress) -> Result<Vec<Report>, Error> {
     let (runs, measured) = Comparison::run_keeping(&designs, options, progress, |case| {
         scene.measure(&profile, &case.design.design, case.seed)
     })?;
-    let mut report = Report::new("rss-cost", MACHINE, card, &runs);
+    let mut report = Report::new("rss-cost", MACHINE, card, runs.seeds(), runs.hash());
     report.rows = runs.rows(published);
     report.verdicts = runs.verdicts(0);
     for mode in scene::MODES {
@@ -64,7 +66,7 @@ fn run(options: &Options, progress: &Progress) -> Result<Vec<Report>, Error> {
     Ok(vec![report])
 }
 
-/// The baseline first, then the others; all else as in Linux.
+/// The baseline first, then the other ways to count; all else is unpatched Linux.
 fn designs() -> Result<Vec<Named>, Error> {
     let others = Counting::ALL
         .into_iter()
@@ -77,8 +79,8 @@ fn designs() -> Result<Vec<Named>, Error> {
     [BASELINE].into_iter().chain(others).map(named).collect()
 }
 
-/// The thread's averages of 100 s with one task, SMT off. Of more tasks it says that the
-/// difference is noise.
+/// The thread's averages over 100 s with one task, SMT off. About more tasks the thread says only
+/// that the difference is noise.
 fn published(design: &str, metric: &Metric) -> Option<f64> {
     let (processes, threads) = match design {
         "flat" => (614_783.0, 612_788.0),
@@ -97,7 +99,7 @@ fn texts(columns: &[&str]) -> Vec<String> {
     columns.iter().map(|&column| column.to_owned()).collect()
 }
 
-/// Where the time of the tasks of `mode` goes.
+/// A table of where the time of the tasks of `mode` goes.
 fn times(mode: Mode, designs: &[Named], measured: &[Measured]) -> Table {
     let mut rows = Vec::new();
     for tasks in SHOWN_TASKS {
@@ -131,7 +133,7 @@ fn times(mode: Mode, designs: &[Named], measured: &[Measured]) -> Table {
     }
 }
 
-/// Two digits that matter, and nothing where nothing is.
+/// Two decimals, or `0` for a value that rounds to none.
 fn percent(value: f64) -> String {
     if value.abs() < 0.005 {
         "0".to_owned()
@@ -175,7 +177,7 @@ fn lines(designs: &[Named], measured: &[Measured]) -> Table {
     }
 }
 
-/// The headline at each end of the costs' ranges.
+/// The headline at the low and at the high end of the costs' ranges.
 fn cards(designs: Vec<Named>, options: &Options, progress: &Progress) -> Result<Table, Error> {
     let trees = designs.into_iter();
     let trees: Vec<Named> = trees.filter(|design| design.name != "shared").collect();

@@ -1,4 +1,4 @@
-//! The workload of the rss-cost experiment, and what is measured of it.
+//! The workload of the rss-cost experiment and its metrics.
 
 use std::rc::Rc;
 
@@ -9,10 +9,10 @@ use plimsoll_mm::space::rss::Rss;
 use plimsoll_sim::Sim;
 use plimsoll_sim::profile::Profile;
 
-use super::Effort;
 use super::counting::{Counted, PACES};
 use crate::compare::{Sample, fold_hashes};
 use crate::metric::{Metric, Unit};
+use crate::options::Effort;
 use crate::room::Room;
 use crate::workload::UNMAPPING;
 use crate::workload::page_fault::{Done, Mark, Mode, PageFault};
@@ -20,7 +20,7 @@ use crate::workload::page_fault::{Done, Mark, Mode, PageFault};
 /// Both ways to run the benchmark.
 pub(super) const MODES: [Mode; 2] = [Mode::Processes, Mode::Threads];
 
-/// As metrics spell it.
+/// The name in metrics.
 pub(super) const fn name(mode: Mode) -> &'static str {
     match mode {
         Mode::Processes => "processes",
@@ -28,30 +28,30 @@ pub(super) const fn name(mode: Mode) -> &'static str {
     }
 }
 
-/// How many tasks, with how much memory.
+/// The numbers of tasks, and the memory of each task.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scene {
     tasks: &'static [u32],
-    /// Memory per task and round.
+    /// The bytes that each task touches in a round.
     bytes: fn(tasks: u32) -> u64,
 }
 
-/// The benchmark's 128 MiB. Many tasks get a quarter, so that their rounds end within the run;
-/// page lists then hold more of a round, so zone locks are taken even less.
+/// The benchmark's 128 MiB. Many tasks get a quarter of that, so that their rounds end within the
+/// run; page lists then hold more of a round, so CPUs take zone locks even less often.
 const fn bytes(tasks: u32) -> u64 {
     if tasks <= 24 { 128 << 20 } else { 32 << 20 }
 }
 
-/// What one run of one design gave besides its sample.
+/// The results of one run of one design besides its sample.
 #[derive(Clone, Debug)]
 pub(super) struct Measured {
-    /// Where time went, by mode and number of tasks.
+    /// The parts of the tasks' time, by mode and number of tasks.
     pub(super) times: Vec<(Mode, u32, Times)>,
-    /// Nothing but counting, at each pace.
+    /// The results of nothing but counting, at each pace.
     pub(super) counting: [Counted; PACES.len()],
 }
 
-/// What tasks did with their time while they were measured. All but `total` are parts of it.
+/// The time of tasks while they were measured, in ns: `total`, and its parts.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Times {
     pub(super) total: f64,
@@ -75,7 +75,7 @@ impl Scene {
         Self { tasks, bytes }
     }
 
-    /// Every number of tasks in both modes, then nothing but counting.
+    /// Runs every number of tasks in both modes, then nothing but counting.
     pub(super) fn measure(
         &self,
         profile: &Profile,
@@ -109,7 +109,7 @@ impl Scene {
     }
 }
 
-/// Faults per second of all tasks.
+/// The faults per second of all tasks together.
 pub(super) fn rate(mode: Mode, tasks: u32) -> Metric {
     let name = format!("faults_per_s_{}_{tasks}", name(mode));
     Metric::higher("faults_per_s", Unit::PerSecond).named(name)
@@ -165,7 +165,7 @@ impl Times {
     }
 }
 
-/// Where time goes. Work first, then waiting for locks, then what is left.
+/// The names of the parts: work first, then waiting for locks, then what is left.
 pub(super) const PARTS: [&str; 10] = [
     "fault",
     "unmap",

@@ -1,11 +1,11 @@
 //! `reproduce rss-memory`: what do a process's four counters cost before they have counted?
 //!
-//! Bytes of one owner, and the time to make and end one, on machines of 2 to 4096 CPUs: two
-//! sockets, last-level caches of 16 CPUs. Times are real ones of this computer; a seed is a
-//! repetition. *Warm*, an owner gets the memory of the one before, as a process does from a slab
-//! cache. *Cold*, 64 are made and none has been given back.
+//! The experiment measures the bytes of one owner, and the time to make and end one, on machines of
+//! 2 to 4096 CPUs with two sockets and last-level caches of 16 CPUs. Times are real ones of this
+//! computer; a seed is a repetition. *Warm*, an owner gets the memory of the one before, as a
+//! process does from a slab cache. *Cold*, 64 owners are made and none has been given back.
 //!
-//! `owners`: how they are made and measured.
+//! `owners`: makes owners and measures them.
 
 mod owners;
 
@@ -15,23 +15,24 @@ use std::num::NonZeroUsize;
 use plimsoll_mm::counter::Counting;
 use plimsoll_sim::profile::Card;
 
-use super::{Determinism, Experiment, Options};
+use super::Experiment;
 use crate::compare::{Comparison, Sample, fold_hashes};
 use crate::error::Error;
 use crate::metric::{Metric, Unit};
+use crate::options::{Determinism, Options};
 use crate::progress::Progress;
 use crate::report::value::{human, human_estimate, human_ratio};
 use crate::report::{Report, Table};
 use crate::stats::{self, Estimate};
 
-/// In the catalog.
+/// The experiment's entry in the catalog.
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "rss-memory",
     title: "what do a process's counters cost in bytes, and to make and end?",
     run,
 };
 
-/// CPUs of the machines, and the published tree's items of one counter on each.
+/// The CPUs of each machine, and the items that the published tree has there for one counter.
 const MACHINES: [(u32, u32); 10] = [
     (2, 1),
     (8, 7),
@@ -45,15 +46,15 @@ const MACHINES: [(u32, u32); 10] = [
     (4096, 585),
 ];
 
-/// CPUs of the thread's machine.
+/// The CPUs of the thread's machine.
 const HEADLINE: u32 = 384;
 
-/// An owner of counters, which prints as its design.
+/// An owner of counters; prints as its design.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Owner {
-    /// As it is made.
+    /// An owner as it is made.
     New(Counting),
-    /// Ours, of a process that runs on many CPUs.
+    /// An owner of our counters whose process has run on many CPUs.
     Grown,
 }
 
@@ -86,11 +87,11 @@ fn cold(cpus: u32) -> Metric {
 fn run(options: &Options, progress: &Progress) -> Result<Vec<Report>, Error> {
     progress.start("rss-memory");
     if options.determinism == Determinism::Check {
-        // Of bytes alone: no two times are equal.
+        // Only bytes are checked, because no two times are equal.
         Comparison::run(&OWNERS, options, progress, |case| bytes_of(case.design))?;
     }
     let timed = Options {
-        // One at a time, or one would slow the other down.
+        // One case runs at a time, because two would slow each other down.
         jobs: NonZeroUsize::MIN,
         determinism: Determinism::Trust,
         ..options.clone()
@@ -99,9 +100,15 @@ fn run(options: &Options, progress: &Progress) -> Result<Vec<Report>, Error> {
         costs_of(case.design, options)
     })?;
     let card = options.card.unwrap_or(Card::Mid);
-    let mut report = Report::new("rss-memory", "this computer", card, &runs);
+    let mut report = Report::new(
+        "rss-memory",
+        "this computer",
+        card,
+        runs.seeds(),
+        runs.hash(),
+    );
     report.rows = runs.rows(published);
-    // Thirty columns would hide what matters; a table has the other cold ones.
+    // Thirty columns would hide what matters, so a table has the other cold times.
     let shown = cold(HEADLINE);
     report
         .rows
@@ -117,7 +124,7 @@ fn run(options: &Options, progress: &Progress) -> Result<Vec<Report>, Error> {
     Ok(vec![report])
 }
 
-/// The bytes on every machine.
+/// The bytes of an owner on every machine.
 fn bytes_of(owner: Owner) -> Sample {
     let sizes = MACHINES.map(|(cpus, _)| (cpus, owners::bytes(owner, cpus).expect(HAS_MEMORY)));
     Sample {
@@ -128,7 +135,7 @@ fn bytes_of(owner: Owner) -> Sample {
     }
 }
 
-/// Bytes and times on every machine. The hash is of the bytes alone.
+/// The bytes and times of an owner on every machine. The hash covers the bytes alone.
 fn costs_of(owner: Owner, options: &Options) -> Sample {
     let mut sample = bytes_of(owner);
     for (cpus, _) in MACHINES {
@@ -141,7 +148,7 @@ fn costs_of(owner: Owner, options: &Options) -> Sample {
 
 const HAS_MEMORY: &str = "this computer has memory for 64 owners of counters";
 
-/// Those of the tree's thread: a line of 64 bytes for each item of each of four counters, and a
+/// The bytes in the tree's thread: a line of 64 bytes for each item of each of four counters, and a
 /// word for each CPU and counter.
 fn published(design: &str, metric: &Metric) -> Option<f64> {
     let of = |(cpus, items): &(u32, u32)| {
@@ -245,7 +252,7 @@ fn finding(runs: &Comparison) -> String {
     )
 }
 
-/// On which machines an owner costs more than one of the published tree.
+/// The machines on which an owner costs more than one of the published tree, in words.
 fn dearer(runs: &Comparison, owner: usize) -> String {
     let on = |metric: fn(u32) -> Metric| {
         let machines = MACHINES.iter().filter(|(cpus, _)| {
@@ -278,7 +285,7 @@ impl fmt::Display for Owner {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::Effort;
+    use crate::options::Effort;
 
     fn size(owner: usize, cpus: u32) -> usize {
         owners::bytes(OWNERS[owner], cpus).expect("memory for one owner")
@@ -290,7 +297,7 @@ mod tests {
             let published = published("tree", &bytes(cpus)).expect("a size");
             assert_eq!(size(TREE, cpus) as f64, published + 64.0, "{cpus} CPUs");
         }
-        // The thread: 9.5 KB of items on 256 CPUs, 18.7 on 512, and 32 bytes for each CPU.
+        // The thread says: 9.5 KB of items on 256 CPUs, 18.7 on 512, and 32 bytes for each CPU.
         assert_eq!(published("tree", &bytes(256)), Some(9472.0 + 8192.0));
         assert_eq!(published("tree", &bytes(512)), Some(18688.0 + 16384.0));
     }

@@ -1,4 +1,4 @@
-//! Owners of four counters on a machine of any size: their bytes, and how long they take to make.
+//! Owners of four counters on a machine of any size: their bytes, and the time to make one.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -13,18 +13,18 @@ use plimsoll_mm::topology::{CpuPlace, Topology};
 use plimsoll_mm::units::{CpuId, NodeId};
 
 use super::Owner;
-use crate::experiment::Effort;
+use crate::options::Effort;
 
-/// Counters of an owner: resident pages of a process, by kind.
+/// The number of counters of an owner: resident pages of a process, by kind.
 const WIDTH: usize = 4;
 
-/// CPUs of a last-level cache.
+/// The CPUs that share a last-level cache.
 const LLC: u32 = 16;
 
-/// Owners made one after the other without giving one back.
+/// The number of owners that are made one after the other without giving one back.
 const COLD: usize = 64;
 
-/// Four counters of an owner.
+/// The four counters of an owner.
 enum Made {
     Shared(Shared<Host>),
     Flat(Flat<Host>),
@@ -32,7 +32,7 @@ enum Made {
     OneSided(OneSidedTree<Host>),
 }
 
-/// Where owners are made.
+/// A machine on which owners are made.
 struct Nursery {
     host: Host,
     owner: Owner,
@@ -43,7 +43,7 @@ struct Nursery {
 /// The bytes of one owner on a machine of `cpus` CPUs.
 ///
 /// # Errors
-/// When the computer has no memory for it.
+/// When this computer has no memory for it.
 pub(super) fn bytes(owner: Owner, cpus: u32) -> Result<usize, InitError> {
     let nursery = Nursery::new(owner, cpus)?;
     let _on = nursery.host.enter(CpuId(0));
@@ -51,18 +51,18 @@ pub(super) fn bytes(owner: Owner, cpus: u32) -> Result<usize, InitError> {
     Ok(made.bytes())
 }
 
-/// How long one owner takes on a machine of `cpus` CPUs, in ns of this computer: to make and end
-/// one in the memory of the one before, and to make one where none has been given back.
+/// The time of one owner on a machine of `cpus` CPUs, in ns of this computer: to make and end one
+/// in the memory of the one before, and to make one where none has been given back.
 ///
 /// # Errors
-/// When the computer has no memory for it.
+/// When this computer has no memory for it.
 pub(super) fn times(owner: Owner, cpus: u32, effort: Effort) -> Result<(f64, f64), InitError> {
     let rounds = match effort {
         Effort::Full => 4,
         Effort::Quick => 1,
     };
     let (mut warm_ns, mut cold_ns) = (f64::INFINITY, f64::INFINITY);
-    // The quickest: whatever else the computer does only ever adds.
+    // The quickest round counts, because any other load of the computer only adds time.
     for _ in 0..rounds {
         let nursery = Nursery::new(owner, cpus)?;
         let _on = nursery.host.enter(CpuId(0));
@@ -89,7 +89,7 @@ impl Nursery {
         })
     }
 
-    /// Fresh memory for the items of a tree, if its owner supplies it.
+    /// Fresh memory for the items of a tree, if owners of this kind need it.
     fn items(&self) -> Result<Option<Items<Host>>, InitError> {
         let lines = match self.owner {
             Owner::New(Counting::Tree) => Tree::<Host>::items_lines(&self.shape, WIDTH),
@@ -124,7 +124,7 @@ impl Nursery {
         })
     }
 
-    /// Ends an owner; its items, if any, are for the next.
+    /// Ends an owner, and returns its items, if any, for the next owner.
     fn end(&self, made: Made) -> Option<Items<Host>> {
         match made {
             Made::Shared(_) => None,
@@ -137,8 +137,8 @@ impl Nursery {
         }
     }
 
-    /// Makes owners one after the other, then ends them all. The items of one, and the mean time
-    /// to make one, in ns.
+    /// Makes owners one after the other, then ends them all. Returns the items of one, and the mean
+    /// time to make one, in ns.
     fn fill(&self) -> Result<(Option<Items<Host>>, f64), InitError> {
         let mut made = Vec::with_capacity(COLD);
         let start = Instant::now();
@@ -150,7 +150,8 @@ impl Nursery {
         Ok((items.flatten(), cold_ns))
     }
 
-    /// Makes and ends owners for a while, a few times. The mean time of one in the quickest, in ns.
+    /// Makes and ends owners for a while, a few times. Returns the mean time per owner of the
+    /// quickest while, in ns.
     fn turn_over(&self, mut items: Option<Items<Host>>) -> Result<f64, InitError> {
         const BATCHES: u32 = 4;
         const WHILE: Duration = Duration::from_micros(300);
@@ -184,7 +185,7 @@ impl Made {
     }
 }
 
-/// Two sockets of half the CPUs each; no core has two threads.
+/// A machine of two sockets with half the CPUs each; no core has two threads.
 fn two_sockets(cpus: u32) -> Topology {
     let per_socket = cpus.div_ceil(2);
     let place = |cpu: u32| {

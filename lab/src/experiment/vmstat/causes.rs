@@ -1,4 +1,4 @@
-//! One cause at a time: what each change does alone, and what the patch's gain is due to.
+//! One cause at a time: the effect of each change alone, and what the patch's gain is due to.
 
 use super::crowding::Crowding;
 use super::regime::Regime;
@@ -7,7 +7,7 @@ use crate::report::value::human_ratio;
 use crate::report::{Table, VerdictRow};
 use crate::stats::{Comparison, Verdict};
 
-/// What each change does to the contentions at `free_pcppages_bulk`, against Linux.
+/// The effect of each change on the contentions at `free_pcppages_bulk`, against Linux.
 #[derive(Clone, Debug)]
 pub(super) struct Causes {
     changes: Vec<Change>,
@@ -127,8 +127,8 @@ impl Causes {
         sentences.join(" ")
     }
 
-    /// Which single cause explains the patch: one that lowers contentions per page given back, its
-    /// interval excluding 1.
+    /// The sentence on which single cause explains the patch: one that lowers contentions per page
+    /// given back, with an interval that excludes 1.
     fn due_to(&self) -> String {
         let singles = [
             ("the longer interval", "slowed+shepherd-at-once"),
@@ -137,7 +137,7 @@ impl Causes {
         let lowering: Vec<_> = singles
             .iter()
             .filter_map(|(cause, design)| Some((cause, self.design(design)?)))
-            // At equal work: firing less often and doing less is no gain.
+            // Causes are compared at equal work, because to fire less often and do less is no gain.
             .filter(|(_, change)| change.per_decayed.verdict == Verdict::Lower)
             .collect();
         let patch = self.design(PATCH).map(|patch| patch.contentions.verdict);

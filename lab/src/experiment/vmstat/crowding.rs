@@ -1,7 +1,7 @@
-//! Who fires together, by tick rate: what the timer wheel makes of each schedule.
+//! The CPUs that fire together, by tick rate: what the timer wheel makes of each schedule.
 //!
-//! All CPUs are busy here, so every timer fires on time, and allocate a little, so that none
-//! goes dormant: this shows the schedule alone.
+//! All CPUs are busy here, so every timer fires on time, and they allocate a little, so that none
+//! goes dormant. So this shows the schedule alone.
 
 use plimsoll_mm::machine::Machine;
 use plimsoll_mm::units::{Hz, Nanos};
@@ -10,7 +10,7 @@ use plimsoll_sim::profile::Profile;
 use super::{SCHEDULES, named};
 use crate::compare::run_checked;
 use crate::error::Error;
-use crate::experiment::{Effort, Options};
+use crate::options::{Effort, Options};
 use crate::progress::Progress;
 use crate::report::Table;
 use crate::room::{self, Cause, Room};
@@ -30,7 +30,7 @@ pub(super) struct Crowding {
 struct Crowd {
     schedule: &'static str,
     hz: u32,
-    /// Most CPUs starting within a tick, 1 ms, 4 ms and 32 ms.
+    /// The most CPUs that start within a tick, 1 ms, 4 ms and 32 ms.
     most: [usize; 4],
 }
 
@@ -71,8 +71,8 @@ fn crowd(profile: &Profile, design: plimsoll_mm::design::Design, seed: u64) -> [
     const SECOND: u64 = Nanos::SECOND.0;
     let end = Nanos(7 * SECOND);
     let room = Room::new(profile, design, seed);
-    // Never idle: a few pages, some work on them, again and again. Their number varies, so that
-    // every refresh finds differentials to fold.
+    // No CPU is ever idle: each takes a few pages and works on them, again and again. The number of
+    // pages varies, so that every refresh finds differentials to fold.
     let worker = StressVm {
         bytes: 32 * 4096,
         use_ns_per_page: 500_000,
@@ -81,7 +81,7 @@ fn crowd(profile: &Profile, design: plimsoll_mm::design::Design, seed: u64) -> [
     worker.start(&room, room.sim.topology().ids(), end);
     room.sim.run_until(end);
     let (_, log) = room.finish();
-    // The first firings come from the shepherd, all at once; they are not the schedule's.
+    // The shepherd queues the first firings, all at once, so they are left out.
     let settled = Nanos(7 * SECOND / 2);
     let starts = || log.starts(settled, Some(Cause::Schedule));
     let ms = |ms| room::crowd(starts(), Nanos::from_ms(ms));

@@ -2,11 +2,12 @@
 //!
 //! The thread measured one patch on one machine: 872 contentions at `free_pcppages_bulk` became
 //! 117. The patch does two things at once, and the premise it starts from ("all CPUs fire
-//! together") holds only in groups. So the causes are taken apart: phase, interval, timer wheel,
-//! shepherd; each against Linux with everything else equal.
+//! together") holds only in groups. So the experiment takes the causes apart: phase, interval,
+//! timer wheel, shepherd; it compares each with Linux, with everything else equal.
 //!
-//! `scene`: the workload and what is measured. `causes`: one cause at a time, and the finding.
-//! `crowding`: who fires together, by tick rate. `regime`: how long a drain must be to matter.
+//! `scene`: the workload and its metrics. `causes`: one cause at a time, and the finding.
+//! `crowding`: which CPUs fire together, by tick rate. `regime`: how long a drain must be to
+//! matter.
 
 mod causes;
 mod crowding;
@@ -16,29 +17,31 @@ mod scene;
 use plimsoll_sim::profile::{Card, Profile};
 
 use self::scene::{Scene, metrics};
-use super::{Effort, Experiment, Options};
+use super::Experiment;
 use crate::compare::Comparison;
 use crate::designs::{self, Named};
 use crate::error::Error;
 use crate::metric::Metric;
+use crate::options::{Effort, Options};
 use crate::progress::Progress;
 use crate::report::{Report, Table, VerdictRow};
 use crate::stats;
 
-/// In the catalog.
+/// The experiment's entry in the catalog.
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "vmstat",
     title: "what does staggering the per-CPU vmstat work gain, and why?",
     run,
 };
 
-/// Linux, as every cause is compared with. Frees were batched when the thread measured.
+/// The design of Linux, with which every cause is compared. Frees were batched when the thread
+/// measured.
 pub(super) const BASELINE: &str = "round-jiffies+shepherd-at-once";
 /// The patch as posted.
 pub(super) const PATCH: &str = "stretched+shepherd-at-once";
 
-/// The machine whose schedules are mapped by tick rate and drain length. The map scales the price
-/// of a page itself, so a second machine that differs only in prices would repeat it.
+/// The machine whose schedules are mapped by tick rate and drain length. The map itself scales the
+/// price of a page, so a second machine that differs only in prices would repeat it.
 const MAPPED: &str = "grace-72+kasan";
 
 const SCHEDULES: [&str; 6] = [
@@ -71,7 +74,7 @@ fn report(machine: &str, options: &Options, progress: &Progress) -> Result<Repor
     let runs = Comparison::run(&designs, options, progress, |case| {
         scene.measure(&profile, &case.design.design, case.seed)
     })?;
-    let mut report = Report::new("vmstat", machine, card, &runs);
+    let mut report = Report::new("vmstat", machine, card, runs.seeds(), runs.hash());
     report.rows = runs.rows(|design, metric| published(machine, design, metric));
     report.verdicts = runs.verdicts(0);
     let causes = causes::Causes::of(&report.verdicts);
@@ -107,7 +110,7 @@ fn designs() -> Result<Vec<Named>, Error> {
         .collect()
 }
 
-/// A design of this experiment: frees are batched in all of them, as when the thread measured.
+/// A design of this experiment. All of them batch frees, as Linux did when the thread measured.
 fn named(name: &str) -> Result<Named, Error> {
     let design = designs::find(&format!("patched+{name}"))?.design;
     Ok(Named {
@@ -116,8 +119,8 @@ fn named(name: &str) -> Result<Named, Error> {
     })
 }
 
-/// What the thread reported, on a 72-CPU arm64 machine with KASAN. Its posted maxima were
-/// swapped; these are as its author corrected them.
+/// The thread's figures, from a 72-CPU arm64 machine with KASAN. The maxima as posted were swapped;
+/// these are as the author corrected them.
 fn published(machine: &str, design: &str, metric: &Metric) -> Option<f64> {
     if machine != "grace-72+kasan" {
         return None;
@@ -135,7 +138,7 @@ fn published(machine: &str, design: &str, metric: &Metric) -> Option<f64> {
     }
 }
 
-/// How much single runs differ: a published count is one such run.
+/// A table of how much single runs differ, because a published count is one such run.
 fn spread(runs: &Comparison, designs: &[Named]) -> Table {
     let row = |(nth, design): (usize, &Named)| {
         let values: Vec<f64> = runs
@@ -167,7 +170,8 @@ fn spread(runs: &Comparison, designs: &[Named]) -> Table {
     }
 }
 
-/// Whether the verdicts survive if every cost is at the end of its range. `mid` has run already.
+/// A table of whether the verdicts survive if every cost is at the end of its range. `mid` has run
+/// already.
 fn cards(
     machine: &str,
     scene: &Scene,

@@ -1,9 +1,9 @@
-//! The regime map: how long one CPU's drain must be before a schedule matters, and where
+//! The regime map: how long one CPU's drain must be before the schedule matters, and where
 //! contention jumps.
 //!
-//! Each CPU bursts once and is busy without memory from then on, so that timers fire on time and
-//! every firing finds a full drain. The price of a
-//! page under the zone lock is raised step by step; the drain it makes is measured, not assumed.
+//! Each CPU takes memory in one burst, and from then on is busy with only a few pages, so that
+//! timers fire on time and every firing finds a full drain. The scene raises the price of a page
+//! under the zone lock step by step, and measures the length of the drain that results.
 
 use std::rc::Rc;
 
@@ -17,8 +17,8 @@ use rand::RngExt;
 use super::named;
 use crate::compare::run_checked;
 use crate::error::Error;
-use crate::experiment::{Effort, Options};
 use crate::metric::Unit;
+use crate::options::{Effort, Options};
 use crate::progress::Progress;
 use crate::report::Table;
 use crate::report::value::human;
@@ -33,20 +33,20 @@ const SCHEDULES: [&str; 5] = [
     "phased-wheel",
     "phased",
 ];
-/// Percent of the profile's price of a page freed under the zone lock.
+/// Prices of a page that is freed under the zone lock, in percent of the profile's.
 const PRICES: [u32; 6] = [100, 300, 1000, 3000, 10_000, 30_000];
 
 /// All CPUs burst within this time, far enough apart that bursts hardly meet.
 const BURSTS_WITHIN: Nanos = Nanos::from_ms(500);
 
-/// When the first scheduled firings have come.
+/// The time by which the first scheduled firings have come.
 const SETTLED: Nanos = Nanos::from_ms(2600);
 
 /// Contentions of decays by drain length and schedule.
 #[derive(Clone, Debug)]
 pub(super) struct Regime {
     cells: Vec<Cell>,
-    /// From one CPU's phase to the next one's.
+    /// The time from one CPU's phase to the next one's.
     phase_gap_ns: f64,
 }
 
@@ -54,7 +54,7 @@ pub(super) struct Regime {
 struct Cell {
     price: u32,
     schedule: &'static str,
-    /// Median over the seeds of the mean drain of one firing.
+    /// The mean drain of one firing, as the median over the seeds.
     drain_ns: f64,
     contentions: f64,
     wait_ns: f64,
@@ -102,10 +102,10 @@ pub(super) fn measure(
     })
 }
 
-/// The mean drain of a firing, contentions of decays, and their waits.
+/// One run: the mean drain of a firing, the contentions of decays, and the total of their waits.
 fn run(profile: &Profile, design: plimsoll_mm::design::Design, seed: u64, end: Nanos) -> [f64; 3] {
     let room = Room::new(profile, design, seed);
-    // What one burst of 64 MiB leaves on the lists is a full drain for each second that follows.
+    // One burst of 64 MiB leaves a full drain on the lists for each second that follows.
     let mm = &room.mm;
     for cpu in room.sim.topology().ids() {
         let mm = Rc::clone(mm);
@@ -114,8 +114,8 @@ fn run(profile: &Profile, design: plimsoll_mm::design::Design, seed: u64, end: N
             let mut mapping = Mapping::new(&mm);
             mapping.fault(sim, Pages::from_bytes(64 << 20).index());
             mapping.unmap(sim);
-            // Busy from now on, with a few pages whose number changes: that leaves differentials,
-            // so that no CPU goes dormant.
+            // The CPU is busy from now on, with a few pages whose number changes. That leaves
+            // differentials, so that no CPU goes dormant.
             while sim.now() < end {
                 sim.spend(Work::Think, 50_000_000);
                 mapping.unmap(sim);
@@ -124,7 +124,7 @@ fn run(profile: &Profile, design: plimsoll_mm::design::Design, seed: u64, end: N
             }
         });
     }
-    // Bursts and first kicks are over by then; only scheduled firings are counted.
+    // Bursts and first kicks are over by then, so only scheduled firings count.
     room.sim.run_until(SETTLED);
     let decay = |stats: &Stats| stats.site(LockClass::Zone, Site::Decay).clone();
     let before = decay(&room.sim.stats());
@@ -174,7 +174,7 @@ impl Regime {
         }
     }
 
-    /// Where contention of exact phases jumps, if the map reaches that far.
+    /// The sentence on where contention with exact phases jumps, if the map reaches that far.
     pub(super) fn sentence(&self) -> String {
         let of = |schedule: &'static str| {
             self.cells

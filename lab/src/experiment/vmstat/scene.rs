@@ -1,9 +1,9 @@
-//! The workload of the vmstat experiment, and what is measured of it.
+//! The workload of the vmstat experiment and its metrics.
 //!
 //! `stress-ng --vm` in bursts: two thirds of the CPUs map, write and unmap 64 MiB, then rest for
 //! seconds. What a burst freed stays on the page lists, and decay gives it back second by second.
-//! All CPUs run daemons that wake every few milliseconds, so that deferrable timers get to fire;
-//! they exchange a few pages so seldom on the last third that these CPUs go dormant and come back.
+//! On all CPUs, daemons wake every few milliseconds, so that deferrable timers get to fire. On the
+//! remaining third they exchange a few pages so seldom that these CPUs go dormant and come back.
 
 use plimsoll_mm::design::Design;
 use plimsoll_mm::machine::Machine;
@@ -12,18 +12,18 @@ use plimsoll_mm::units::{CpuId, Nanos};
 use plimsoll_sim::profile::Profile;
 use plimsoll_sim::{LockStats, Stats};
 
-use super::Effort;
 use crate::compare::Sample;
 use crate::metric::Metric;
+use crate::options::Effort;
 use crate::room::{Log, Room, crowd, crowd_on_one_tick};
 use crate::workload::daemons::Daemons;
 use crate::workload::stress_vm::{Pause, StressVm};
 
-/// What is measured of each run.
+/// The metrics of each run.
 pub(super) mod metrics {
     use crate::metric::{Metric, Unit};
 
-    /// Waits for the zone lock in `free_pcppages_bulk`, all of them.
+    /// All waits for the zone lock in `free_pcppages_bulk`.
     pub(in crate::experiment::vmstat) const CONTENTIONS: Metric =
         Metric::lower("contentions", Unit::Count);
     pub(super) const PERF_CONTENTIONS: Metric = Metric::lower("perf_contentions", Unit::Count);
@@ -47,11 +47,11 @@ pub(super) mod metrics {
     pub(super) const CROWD_32: Metric = Metric::lower("cpus_starting_within_32ms_max", Unit::Cpus);
 }
 
-/// How long and how hard.
+/// The length of a run, and of its first part.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scene {
     length: Nanos,
-    /// Until then page lists fill and schedules settle; crowding is counted from here on.
+    /// The time until which page lists fill and schedules settle; crowding is counted from then on.
     settled: Nanos,
 }
 
@@ -67,7 +67,7 @@ impl Scene {
         }
     }
 
-    /// One run.
+    /// Runs the workload once on one seed.
     pub(super) fn measure(&self, profile: &Profile, design: &Design, seed: u64) -> Sample {
         let room = Room::new(profile, *design, seed);
         self.populate(&room);
@@ -93,7 +93,8 @@ impl Scene {
                 every: Nanos::from_ms(4),
                 work: Nanos(50_000),
                 pages: 8,
-                // Every 0.4 s, or every 4 s: then the CPU goes dormant in between.
+                // They exchange pages every 0.4 s, or every 4 s, so that the CPU goes dormant in
+                // between.
                 exchange_one_in: if bursting(&cpu) { 100 } else { 1000 },
             };
             daemons.start(room, [cpu], self.length);

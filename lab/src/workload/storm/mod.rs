@@ -1,12 +1,12 @@
-//! A machine out of memory: allocators that stall, a victim, and how its memory comes back.
+//! A machine out of memory: allocators stall, a victim is killed, and its memory comes back.
 //!
-//! Processes have memory, with counters as spread over CPUs as it was touched. Hogs grow on several
-//! threads, allocators take memory in bursts, until nothing is left. Then whatever happens follows from
-//! the page allocator's own last resort: nothing but the start is scripted. The run is over when
-//! every allocator has what it wanted or has died; then everybody leaves, and each page must be back.
+//! Processes have memory, and their counters are spread over the CPUs that touched it. Hogs grow on
+//! several threads and allocators take memory in bursts, until nothing is left. Only the start is
+//! scripted: all else follows from the page allocator's own last resort. The run is over when every
+//! allocator has what it wanted or has died; then all processes leave, and each page must be back.
 //!
-//! `population`: who there is. `town`: these on a machine, what a kill makes them do, the reaper.
-//! `stalls`: what each stalled allocation waited for.
+//! `population`: the processes. `town`: a machine with these processes, what a kill makes them do,
+//! and the reaper. `stalls`: what each stalled allocation waited for.
 
 mod population;
 mod stalls;
@@ -35,58 +35,61 @@ use crate::room::Room;
 /// A machine that will be out of memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Storm {
-    /// Who there is.
+    /// The number of processes of each kind.
     pub headcount: Headcount,
-    /// Pages that can still be had when the storm begins.
+    /// The pages that can still be had when the storm begins.
     pub room: Pages,
-    /// So many bursts each allocator wants.
+    /// The number of bursts that each allocator wants.
     pub bursts: u32,
-    /// How hogs that are told to die do so.
+    /// The way in which hogs die that are told to.
     pub ending: Ending,
 }
 
-/// How a hog ends.
+/// The way in which a hog dies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// Its threads notice, and the last one empties its memory.
+    /// Its threads notice that they are to die, and the last one empties its memory.
     AtOnce,
-    /// The same, and a daemon on another CPU hears of every kill and calls `process_mrelease`.
+    /// As [`Ending::AtOnce`], and a daemon on another CPU hears of every kill and calls
+    /// `process_mrelease`.
     Helped,
-    /// One thread of each waits for a device that answers so long after the storm began.
+    /// One thread of each hog waits for a device that answers at this time after the start of the
+    /// storm.
     Stuck(Nanos),
 }
 
-/// What came of it.
+/// The result of a storm.
 #[derive(Clone, Debug)]
 pub struct Weathered {
-    /// Allocations of allocators for which the last resort was asked, and that then had their page.
+    /// The stalls of allocators that asked the last resort and ended with a page.
     pub stalls: Vec<Stall>,
-    /// Everybody who was told to die.
+    /// The deaths of all processes that were told to die.
     pub deaths: Vec<Death>,
-    /// What was known of them then.
+    /// The state of the processes at each kill.
     pub kills: Vec<Kill>,
-    /// Allocators that were not killed.
+    /// The number of allocators that were not killed.
     pub survivors: usize,
-    /// Of everything the run did.
+    /// The hash of everything that the run did.
     pub hash: u64,
 }
 
-/// Where mappings begin.
+/// The page at which a process's first mapping begins.
 const START: Vpn = Vpn(1 << 20);
-/// Mappings of hogs are so far apart.
+/// The pages from the start of one mapping of a hog to the start of the next.
 const APART: u64 = 1 << 24;
-/// Pages that are touched before a hog looks whether it is to die.
+/// The pages that a hog touches before it checks whether it is to die.
 const STEP: u64 = 32;
-/// Pages of a burst of an allocator.
+/// The pages of an allocator's burst.
 const BURST: u64 = 64;
-/// From one burst of an allocator to the next, on average.
+/// The mean time from one burst of an allocator to the next.
 const THINK: Nanos = Nanos::from_ms(2);
 
 impl Storm {
-    /// Lets it come over the machine of `profile`.
+    /// Lets the storm come over the machine of `profile`.
     ///
     /// # Panics
-    /// When a page, a count or a process is left in the end, with the seed: our bug, never the user's.
+    /// When a page, a count or a process is left in the end, with the seed; our bug, never the
+    /// user's.
     #[must_use]
     pub fn run(&self, profile: &Profile, design: &Design, seed: u64) -> Weathered {
         let population = self.headcount.draw(profile.topology.cpus(), seed);
@@ -100,7 +103,7 @@ impl Storm {
         self.end(town, free_at_first - taken)
     }
 
-    /// Everybody who runs does so.
+    /// Starts all threads that run, and the threads of hogs that are stuck.
     fn start(&self, town: &Rc<Town>) {
         let sim = &town.room.sim;
         let begin = sim.stats().now;
@@ -143,13 +146,14 @@ impl Storm {
             .filter(|(_, citizen)| citizen.person.role == Role::Allocator)
             .map(|(id, citizen)| (citizen.person.home, told(id).map(|death| death.told)))
             .collect();
-        // Who was told to die while it waited had its page from the reserves, or none.
+        // An allocator that was told to die while it waited had its page from the reserves, or
+        // none.
         let had_page = |stall: &Stall| {
             let dies = allocators.get(&stall.cpu);
             dies.is_some_and(|told| told.is_none_or(|told| stall.span.end <= told))
         };
         let mut stalls = stalls::stalls(&notes, &deaths);
-        // What is found by draining lists is no matter of life and death.
+        // A stall that ended without the last resort needed no kill, so it is left out.
         stalls.retain(|stall| stall.asked > 0 && had_page(stall));
         let room = town.end();
         assert_eq!(free_pages(&room), free_before, "a page is lost");
@@ -164,7 +168,7 @@ impl Storm {
     }
 }
 
-/// Everybody maps what it may want, and touches what it has.
+/// Lets every process map what it may want, and touch what it has.
 fn settle(town: &Rc<Town>, bursts: u32) {
     let sim = &town.room.sim;
     let cpus = sim.topology().cpus() as usize;
@@ -215,7 +219,7 @@ fn settle(town: &Rc<Town>, bursts: u32) {
     sim.run();
 }
 
-/// A thread of a hog: touches page after page until it is told to die.
+/// The thread of a hog: touches page after page until the hog is told to die.
 fn grow(sim: &Sim, town: &Town, id: u32, thread: u64) {
     let citizen = &town.citizens[id as usize];
     let start = START.0 + thread * APART;
@@ -256,14 +260,14 @@ fn allocate(sim: &Sim, town: &Town, id: u32, bursts: u32) {
     }
 }
 
-/// Nobody is refused memory but who is to die.
+/// Checks that a process that is refused memory is to die.
 fn assert_dies(sim: &Sim, town: &Town, id: u32, error: &FaultError) {
     let is_dying = town.is_killed(sim, id);
     assert!(is_dying, "process {id} is refused memory: {error}");
 }
 
-/// Takes memory until so much can be had above the min watermarks, half of it on each node. How many
-/// pages.
+/// Takes memory until `leave` pages can be had above the min watermarks, the same share of them in
+/// each normal zone. Returns the number of pages taken.
 fn fill(room: &Room, leave: Pages) -> u64 {
     let block = Request::new(Order::MAX).urgent(Urgency::Reserve);
     let zones = room.mm.pages().view(&room.sim);
@@ -273,7 +277,7 @@ fn fill(room: &Room, leave: Pages) -> u64 {
     for zone in &zones {
         let keep = match zone.kind {
             ZoneKind::Normal => min_mark(zone) + u64::from(share),
-            // Lower zones have what the kernel has; none of it is to be had.
+            // The kernel has all memory of the lower zones, so none of it is to be had.
             _ => 0,
         };
         let has = u64::from(zone.free.0) + u64::from(zone.listed.0);
@@ -287,12 +291,12 @@ fn fill(room: &Room, leave: Pages) -> u64 {
     taken
 }
 
-/// Pages of a zone that nobody gets who may wait.
+/// The pages of a zone that an allocation does not get if it may wait.
 fn min_mark(zone: &ZoneView) -> u64 {
     u64::from(zone.watermarks.min.0)
 }
 
-/// Pages that are in free blocks or on page lists.
+/// The pages that are in free blocks or on page lists.
 fn free_pages(room: &Room) -> u64 {
     let zones = room.mm.pages().view(&room.sim).into_iter();
     zones
@@ -308,7 +312,7 @@ mod tests {
 
     use super::*;
 
-    /// Eight CPUs: two of a hog, three allocators, and three for who waits or helps.
+    /// Eight CPUs: two for a hog, three for allocators, and one each for reaper, helper and device.
     fn small(ending: Ending) -> Storm {
         Storm {
             headcount: Headcount {

@@ -1,6 +1,7 @@
-//! Who is there when memory runs out, and on which CPUs.
+//! The processes on a machine that runs out of memory, and their CPUs.
 //!
-//! Only the seed is drawn from, so every design meets the same processes on the same CPUs.
+//! All choices are drawn from the seed alone, so every design meets the same processes on the same
+//! CPUs.
 
 use std::ops::RangeInclusive;
 
@@ -10,23 +11,24 @@ use rand::seq::SliceRandom;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
 
-/// A sleeper has run on so many CPUs at most.
+/// The most CPUs on which a process has touched its memory.
 const RAN_ON_MAX: u64 = 4;
 
-/// How many there are of each kind.
+/// The number of processes of each kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Headcount {
-    /// Processes that have touched their memory and sleep.
+    /// The number of processes that have touched their memory and sleep.
     pub sleepers: u32,
-    /// Pages each sleeper has.
+    /// The range of the pages that each sleeper has.
     pub pages: RangeInclusive<u64>,
-    /// Processes that have memory like sleepers and go on to take more, each on a CPU of its own.
+    /// The number of processes that have memory like sleepers and go on to take more, each on a CPU
+    /// of its own.
     pub allocators: u32,
-    /// Threads of each hog, each on a CPU of its own.
+    /// The number of threads of each hog, each on a CPU of its own.
     pub hogs: Vec<u32>,
 }
 
-/// What a process does once the storm begins.
+/// The behaviour of a process once the storm begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     Sleeper,
@@ -34,33 +36,33 @@ pub(super) enum Role {
     Hog,
 }
 
-/// One process.
+/// A process, by what it has and where it runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Person {
     pub(super) role: Role,
-    /// Where it was started, and runs when it is woken.
+    /// The CPU on which it was started, and on which it runs when it is woken.
     pub(super) home: CpuId,
-    /// What it has touched, and where.
+    /// The pages that it has touched, each number with its CPU.
     pub(super) touched: Vec<(CpuId, u64)>,
-    /// CPUs of its threads that run.
+    /// The CPUs of its threads that run.
     pub(super) threads: Vec<CpuId>,
 }
 
-/// Everybody, and CPUs that nobody who allocates is on.
+/// All processes, and three CPUs on which no process allocates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Population {
     pub(super) people: Vec<Person>,
     pub(super) reaper: CpuId,
     pub(super) helper: CpuId,
-    /// Where a thread is that is stuck.
+    /// The CPU of a thread that is stuck.
     pub(super) device: CpuId,
 }
 
 impl Headcount {
-    /// All processes, in the order in which they were made.
+    /// Draws all processes and their CPUs.
     ///
     /// # Panics
-    /// With more threads that run than the machine has CPUs.
+    /// When the threads that run need more CPUs than the machine has.
     pub(super) fn draw(&self, cpus: u32, seed: u64) -> Population {
         let rng = &mut Xoshiro256PlusPlus::seed_from_u64(seed);
         let mut free: Vec<CpuId> = (0..cpus).map(CpuId).collect();
@@ -95,7 +97,7 @@ impl Headcount {
                 threads: allocates.then_some(home).into_iter().collect(),
             });
         }
-        // Whoever is special may be anywhere in the list.
+        // Shuffles, so that a hog or an allocator may be anywhere in the list.
         people.shuffle(rng);
         Population {
             people,
@@ -105,7 +107,7 @@ impl Headcount {
         }
     }
 
-    /// A share on its home, as much on each of some other CPUs.
+    /// Divides its pages between its home and some other CPUs, about the same share on each.
     fn touch(&self, home: CpuId, cpus: u32, rng: &mut Xoshiro256PlusPlus) -> Vec<(CpuId, u64)> {
         let pages = rng.random_range(self.pages.clone());
         let on = rng.random_range(1..=RAN_ON_MAX).min(pages);

@@ -1,4 +1,4 @@
-//! From what was seen in a storm to what each stall was made of.
+//! Turns the notes of a storm into stalls, and each stall into its parts.
 //!
 //! ```text
 //! a stall   attempts ─ looks ─ select ─ looks ─ pause ──────────────── attempts ─ page
@@ -6,14 +6,14 @@
 //!                                         to exit ┘           └ retry
 //! ```
 //!
-//! Every nanosecond of a stall is in exactly one part: while its task runs, in what it does; while it
-//! pauses, in what the machine was doing meanwhile.
+//! Every nanosecond of a stall is in exactly one part: while its task runs, that of what the task
+//! does; while the task pauses, that of what the machine does meanwhile.
 
 use std::ops::Range;
 
 use plimsoll_mm::units::CpuId;
 
-/// What happened when, in nanoseconds, and where.
+/// An event of a storm, with its time in nanoseconds and its CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Note {
     pub(super) at: u64,
@@ -21,24 +21,24 @@ pub(super) struct Note {
     pub(super) what: What,
 }
 
-/// What happened.
+/// The kind of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum What {
-    /// No zone has anything for an allocation; it has a page, or failed.
+    /// An allocation finds nothing in any zone, until it has a page or has failed.
     Stall(Edge),
-    /// The last resort is asked.
+    /// An allocation asks the last resort.
     Ask(Edge),
-    /// A victim is looked for.
+    /// The last resort selects a victim.
     Select(Edge),
-    /// A task lets others run.
+    /// A task sleeps so that others can run.
     Pause(Edge),
     /// This process was told to die.
     Kill(u32),
-    /// Somebody begins to empty the memory of a victim.
+    /// A task begins to empty the memory of this victim.
     Empty(u32),
-    /// Pages of a victim have gone back.
+    /// Pages of this victim have gone back.
     Back(u32),
-    /// All that can be had of a victim is free.
+    /// All memory that can be had of this victim is free.
     Free(u32),
 }
 
@@ -48,20 +48,20 @@ pub(super) enum Edge {
     End,
 }
 
-/// What a stall is made of.
+/// A part of a stall.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Part {
-    /// Running: the zones are asked in vain, lists are drained, reclaimers asked.
+    /// Running: the allocation asks the zones in vain, drains lists, and asks reclaimers.
     Attempts,
     /// Running: the last resort looks for memory at the high mark, before and after it selects, and
     /// kills.
     Looks,
-    /// Running or pausing while a victim is looked for.
+    /// Running or pausing while a victim is being selected.
     Select,
-    /// Pausing though nobody selects and nobody is dying: the lock was busy.
+    /// Pausing while no task selects and no process is dying: the lock was busy.
     Busy,
-    /// Pausing while a victim was told to die and nobody empties its memory yet.
+    /// Pausing while a victim has been told to die and no task empties its memory yet.
     ToExit,
     /// Pausing while a victim's memory is being emptied and nothing of it is back yet.
     Emptying,
@@ -81,7 +81,7 @@ impl Part {
         Self::Retry,
     ];
 
-    /// As metrics spell it.
+    /// The name in metrics.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -99,46 +99,46 @@ impl Part {
 /// One allocation that found nothing, until it had a page or failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stall {
-    /// Where.
+    /// The CPU of the allocation.
     pub cpu: CpuId,
-    /// From when to when, in nanoseconds.
+    /// Its beginning and its end, in nanoseconds.
     pub span: Range<u64>,
-    /// How often it asked the last resort.
+    /// The number of times that it asked the last resort.
     pub asked: usize,
-    /// Its parts, numbered as [`Part`].
+    /// The nanoseconds in each part, indexed by [`Part`].
     pub parts: [u64; Part::ALL.len()],
 }
 
 impl Stall {
-    /// How long it was.
+    /// The length in nanoseconds.
     #[must_use]
     pub const fn ns(&self) -> u64 {
         self.span.end - self.span.start
     }
 }
 
-/// One process that was told to die, in nanoseconds.
+/// The death of one process that was told to die; times are in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Death {
-    /// Who.
+    /// The process.
     pub process: u32,
-    /// When it was told.
+    /// The time at which it was told to die.
     pub told: u64,
-    /// When somebody began to empty its memory.
+    /// The time at which a task began to empty its memory.
     pub emptying: Option<u64>,
-    /// When pages of it went back.
+    /// The time at which the first of its pages went back.
     pub back: Option<u64>,
-    /// When all that could be had of it was free.
+    /// The time at which all that could be had of it was free.
     pub free: Option<u64>,
 }
 
-/// All deaths, in the order in which they were told.
+/// All deaths, in the order in which the processes were told to die.
 pub(super) fn deaths(notes: &[Note]) -> Vec<Death> {
     let mut deaths: Vec<Death> = Vec::new();
     for note in sorted(notes) {
         let mut of = |process: u32, set: fn(&mut Death) -> &mut Option<u64>| {
             let death = deaths.iter_mut().find(|death| death.process == process);
-            // Only who was told to die is emptied during a storm.
+            // During a storm, only processes that were told to die are emptied.
             if let Some(death) = death {
                 set(death).get_or_insert(note.at);
             }
@@ -191,12 +191,12 @@ pub(super) fn stalls(notes: &[Note], deaths: &[Death]) -> Vec<Stall> {
     stalls.iter().map(of).collect()
 }
 
-/// What is needed to say what a stall was doing at any moment.
+/// The spans and deaths that tell which part a stall is in at any moment.
 struct Story<'a> {
     asks: Vec<Range<u64>>,
     selects: Vec<Range<u64>>,
     pauses: Vec<Range<u64>>,
-    /// Those of everybody.
+    /// The selections on all CPUs.
     selecting: &'a [(CpuId, Range<u64>)],
     deaths: &'a [Death],
     since: u64,
@@ -230,7 +230,7 @@ impl Story<'_> {
         parts
     }
 
-    /// What it is at from `at` to the next cut.
+    /// The part of the stall from `at` to the next cut.
     fn part(&self, at: u64) -> Part {
         let is_in = |spans: &[Range<u64>]| spans.iter().any(|span| span.contains(&at));
         if is_in(&self.pauses) {
@@ -276,7 +276,8 @@ fn edge(what: What, kind: fn(Edge) -> What) -> Option<Edge> {
         .find(|edge| kind(*edge) == what)
 }
 
-/// From each beginning to the next end on the same CPU; what has not ended is left out.
+/// The spans of one kind: each end closes the latest open beginning on its CPU. A span that has not
+/// ended is left out.
 fn spans(notes: &[Note], edge: impl Fn(What) -> Option<Edge>) -> Vec<(CpuId, Range<u64>)> {
     let mut open: Vec<(CpuId, u64)> = Vec::new();
     let mut spans = Vec::new();
@@ -295,8 +296,8 @@ fn spans(notes: &[Note], edge: impl Fn(What) -> Option<Edge>) -> Vec<(CpuId, Ran
     spans
 }
 
-/// In order of time; CPUs run ahead of each other, so they come almost so. Notes of one CPU keep their
-/// order.
+/// The notes in order of time. They were taken almost in that order, because CPUs run ahead of each
+/// other. Notes of one CPU keep their order.
 fn sorted(notes: &[Note]) -> Vec<Note> {
     let mut sorted = notes.to_vec();
     sorted.sort_by_key(|note| note.at);
@@ -327,7 +328,7 @@ mod tests {
             note(61, 0, What::Pause(Begin)),
             note(70, 5, What::Empty(7)),
             note(75, 5, What::Back(7)),
-            // It runs ahead of the others.
+            // CPU 5 runs ahead of the others.
             note(99, 5, What::Free(7)),
             note(80, 1, What::Pause(End)),
             note(80, 0, What::Pause(End)),

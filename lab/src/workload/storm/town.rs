@@ -1,5 +1,5 @@
-//! A machine with processes on which memory runs out: who owns them, what a kill makes them do, and
-//! the reaper.
+//! A machine with processes on which memory runs out: the owner of the processes, what a kill makes
+//! them do, and the reaper.
 
 use std::cell::{Cell, RefCell};
 use std::mem;
@@ -10,11 +10,12 @@ use plimsoll_mm::design::Design;
 use plimsoll_mm::event::{Event, Phase};
 use plimsoll_mm::machine::Machine;
 use plimsoll_mm::oom::{
-    How, Kind, Look, Next, NodeSet, OomKiller, OutOfMemory, Owner, Patience, Process, Rules,
-    Signals, State, release,
+    How, Kind, Look, Next, OomKiller, OutOfMemory, Owner, Patience, Process, Rules, Signals, State,
+    release,
 };
 use plimsoll_mm::site::Work;
 use plimsoll_mm::space::{AddressSpace, Flag, Memory, Spaces};
+use plimsoll_mm::topology::NodeSet;
 use plimsoll_mm::units::{CpuId, Jiffies, Nanos, ProcessId};
 use plimsoll_sim::profile::Profile;
 use plimsoll_sim::{Sim, SimOptions, last_resort};
@@ -24,11 +25,12 @@ use super::population::{Person, Population};
 use super::stalls::{Edge, Note, What};
 use crate::room::Room;
 
-/// What another look at a process takes when all its lines are near: measured where the first takes 180
-/// to 190 ns, with 1000 processes.
+/// The nanoseconds of a further look at a process, when all its lines are near. Measured where the
+/// first look takes 180 to 190 ns, with 1000 processes.
 const LOOK_AGAIN_NS: u32 = 25;
 
-/// See the file's header.
+/// The town is the machine of a storm: its processes are the citizens, and their owner is the
+/// mayor.
 pub(super) struct Town {
     pub(super) room: Room,
     spaces: Spaces<Sim>,
@@ -42,54 +44,54 @@ pub(super) struct Town {
     pub(super) seen: Rc<Seen>,
 }
 
-/// A process with what its owner knows of it.
+/// A process, with what its owner knows of it.
 pub(super) struct Citizen {
     pub(super) person: Person,
     pub(super) space: Arc<AddressSpace<Sim>>,
-    /// Pages it has touched and not lost.
+    /// The pages that it has touched and not lost.
     pub(super) held: Cell<u64>,
-    /// Threads that have not left.
+    /// The number of threads that have not ended.
     pub(super) threads: Cell<usize>,
-    /// Whether its thread sleeps so that a signal wakes it.
+    /// Whether its thread sleeps in such a way that a signal wakes it.
     pub(super) sleeps: Cell<bool>,
     dies: Cell<bool>,
     leaves: Cell<bool>,
 }
 
-/// What was seen.
+/// The events since [`Town::watch`].
 #[derive(Default)]
 pub(super) struct Seen {
     pub(super) notes: RefCell<Vec<Note>>,
     pub(super) kills: RefCell<Vec<Kill>>,
-    /// Whose memory each CPU empties.
+    /// The process whose memory each CPU empties.
     emptying: RefCell<Vec<Option<u32>>>,
-    /// Whom this selection has looked at.
+    /// For each process, whether this selection has looked at it.
     looked: RefCell<Vec<bool>>,
 }
 
-/// What was true when somebody was told to die, by what each had touched.
+/// The state of the processes when one was told to die, by the pages that each had touched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kill {
-    /// Who.
+    /// The process that was told to die.
     pub process: u32,
-    /// Pages it had.
+    /// The pages it had.
     pub pages: u64,
-    /// Pages of whoever had most and was not dying.
+    /// The most pages of any process that was not dying yet, this one included.
     pub most: u64,
 }
 
-/// What the OOM killer asks for.
+/// The calls of the OOM killer: it kills a process, and it has the reaper started.
 struct Calls(RefCell<Weak<Town>>);
 
-/// Who owns the processes.
+/// The owner of the processes.
 struct Mayor {
     town: RefCell<Weak<Town>>,
-    /// For whom each CPU allocates.
+    /// The process for which each CPU allocates.
     current: RefCell<Vec<Option<Arc<Process<Sim>>>>>,
 }
 
 impl Town {
-    /// Everybody is there, and has nothing yet.
+    /// A town in which every process exists and has nothing yet.
     #[expect(
         clippy::arc_with_non_send_sync,
         reason = "on real machines it is both; a simulated one has one thread"
@@ -170,7 +172,7 @@ impl Town {
         town
     }
 
-    /// From now on what happens is noted.
+    /// Notes what happens from now on.
     pub(super) fn watch(&self) {
         let seen = Rc::clone(&self.seen);
         self.room
@@ -186,7 +188,7 @@ impl Town {
         self.seen.note(sim.this_cpu(), sim.now(), what);
     }
 
-    /// From now on this CPU allocates for process `id`.
+    /// Makes this CPU allocate for process `id` from now on.
     pub(super) fn becomes(&self, sim: &Sim, id: u32) {
         let current = Some(Arc::clone(&self.processes[id as usize]));
         self.oom.owner().current.borrow_mut()[sim.this_cpu().index()] = current;
@@ -196,7 +198,8 @@ impl Town {
         self.processes[id as usize].is(sim, State::Killed)
     }
 
-    /// A thread of process `id` is over. The last one of who was told to die empties its memory.
+    /// Ends a thread of process `id`. The last thread of a process that was told to die empties its
+    /// memory.
     pub(super) fn thread_ends(&self, sim: &Sim, id: u32) {
         let threads = &self.citizens[id as usize].threads;
         threads.set(threads.get() - 1);
@@ -205,7 +208,7 @@ impl Town {
         }
     }
 
-    /// Process `id` leaves its memory, unless it has.
+    /// Process `id` leaves its memory, unless it has already.
     pub(super) fn leave(&self, sim: &Sim, id: u32) {
         let citizen = &self.citizens[id as usize];
         if citizen.leaves.replace(true) {
@@ -219,7 +222,8 @@ impl Town {
         });
     }
 
-    /// Does `work`, which empties the memory of process `id`.
+    /// Does `work`, which empties the memory of process `id`, and notes when it begins and what it
+    /// frees.
     fn empties(&self, sim: &Sim, id: u32, work: impl FnOnce()) {
         let cpu = sim.this_cpu();
         self.note(sim, What::Empty(id));
@@ -231,7 +235,8 @@ impl Town {
         }
     }
 
-    /// The reaper, in a task that ends when nothing waits for it.
+    /// Starts the reaper in a task that ends when no victim waits for it; does nothing if the task
+    /// runs.
     fn start_reaper(self: &Rc<Self>, sim: &Sim, at: Nanos) {
         if self.reaper_runs.replace(true) {
             return;
@@ -254,27 +259,28 @@ impl Town {
         });
     }
 
-    /// A daemon hears of the kill and calls `process_mrelease`.
+    /// Starts a daemon that hears of the kill of process `id` and calls `process_mrelease`.
     fn start_helper(self: &Rc<Self>, sim: &Sim, id: u32) {
         let town = Rc::clone(self);
         sim.spawn(self.population.helper, move |sim| {
             town.empties(sim, id, || {
                 let (process, all) = (&town.processes[id as usize], town.processes.iter());
-                // It may be too late, or the rest is the exit's.
+                // The result does not matter: the call may come too late, or leave the rest to the
+                // exit.
                 let _ = release(town.memory(sim), Some(process), all, 0, || false);
             });
         });
     }
 
-    /// CPUs of whoever runs besides processes.
+    /// The processes, and the CPUs on which reaper, helper and device run.
     pub(super) const fn population(&self) -> &Population {
         &self.population
     }
 
-    /// Everybody who is left leaves, and all is given back.
+    /// Lets all processes leave that have not, and gives everything back.
     ///
     /// # Panics
-    /// When anything of anybody is left.
+    /// When anything of a process is left.
     pub(super) fn end(self: Rc<Self>) -> Room {
         let last = Rc::clone(&self);
         self.room.sim.spawn(CpuId(0), move |sim| {
@@ -305,7 +311,7 @@ impl Town {
 }
 
 impl Citizen {
-    /// Has nothing yet.
+    /// A citizen that has nothing yet.
     #[expect(
         clippy::arc_with_non_send_sync,
         reason = "on real machines it is both; a simulated one has one thread"
@@ -405,7 +411,7 @@ impl Owner<Sim> for Mayor {
         self.current.borrow()[sim.this_cpu().index()].clone()
     }
 
-    /// A sleep of one jiffy, as the timer wheel rounds it: the current one does not count (Linux:
+    /// Sleeps for one jiffy, as the timer wheel rounds it: the current jiffy does not count (Linux:
     /// `schedule_timeout_killable(1)`).
     fn pause(&self, sim: &Sim) {
         let town = self.town.borrow().upgrade().expect("it is there");
@@ -416,7 +422,7 @@ impl Owner<Sim> for Mayor {
         town.note(sim, What::Pause(Edge::End));
     }
 
-    /// Asked once for each look at a process, which is what the look is paid for here.
+    /// The OOM killer asks this once for each look at a process, so the look is charged here.
     fn nodes(&self, sim: &Sim, process: &Process<Sim>) -> NodeSet {
         let town = self.town.borrow().upgrade().expect("it is there");
         let id = process.id().0 as usize;

@@ -11,21 +11,21 @@ use super::layout::{Contents, Victim};
 use super::stage::Stage;
 use crate::room::Room;
 
-/// Pairs of CPUs, on the first of which an app fills memory, is killed and leaves, while the second
-/// reaps it.
+/// Pairs of CPUs. On the first CPU of a pair, an app fills memory, is killed and leaves, while the
+/// second CPU reaps it.
 #[derive(Clone, Copy, Debug)]
 pub struct KilledApps {
-    /// How many pairs.
+    /// The number of pairs.
     pub pairs: u32,
-    /// Small mappings of each app.
+    /// The number of small mappings of each app.
     pub mappings: u32,
 }
 
-/// How often an app that left to its reaper is looked at.
+/// The interval at which an app that has left checks whether its reaper is done.
 const LOOK_EVERY: Nanos = Nanos(10_000);
 
 impl KilledApps {
-    /// Starts them, spread evenly over the machine; no app starts after `until`.
+    /// Starts the pairs, spread evenly over the machine; no app starts after `until`.
     pub fn start(self, room: &Room, until: Nanos) {
         let cpus = u64::from(room.sim.topology().cpus());
         for pair in 0..u64::from(self.pairs) {
@@ -48,12 +48,12 @@ impl KilledApps {
     }
 }
 
-/// Leaves here while it is reaped there; returns when all is gone.
+/// The app leaves on this CPU while it is reaped on `reaper`; returns when all is gone.
 fn kill(sim: &Sim, stage: Rc<Stage>, reaper: CpuId) {
     let reaped = Rc::clone(&stage);
     sim.spawn(reaper, move |sim| reaped.reap(sim));
     stage.exit(sim);
-    // The reaper lets go when it has done what it finds.
+    // The reaper drops its reference when it has done all that it finds to do.
     while Rc::strong_count(&stage) > 1 {
         sim.sleep(LOOK_EVERY);
     }

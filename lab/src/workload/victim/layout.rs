@@ -1,41 +1,43 @@
-//! What a victim has mapped: a list of mappings, each with what of it is resident and in swap.
+//! The mappings of a victim: a list in which each has its numbers of resident and swapped pages.
 //!
-//! Only seeds are drawn from, so a layout is the same on every machine and under every design.
+//! A layout is drawn from the seed alone, so it is the same on every machine and under every
+//! design.
 
 use plimsoll_mm::units::Vpn;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-/// What is killed.
+/// The process that is killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Victim {
-    /// In the manner of an Android app: one large heap, then `mappings` small mappings of all kinds
+    /// A process like an Android app: one large heap, then `mappings` small mappings of all kinds
     /// close together, a part of it in swap.
     ///
     /// * The heap is anonymous memory of 16 pages for each small mapping, all touched.
-    /// * A small mapping is 1 to 256 pages long, the logarithm evenly spread, with 1 to 16 unmapped
-    ///   pages behind it.
+    /// * A small mapping is 1 to 256 pages long, the logarithm evenly distributed, with 1 to 16
+    ///   unmapped pages in front of it.
     /// * 53 % are anonymous (allocators), 35 % private files (code and its data), 10 % shared
     ///   (graphics, caches), 2 % stacks of 256 pages of which 16 are touched.
-    /// * Of others, the first half to all is touched, evenly spread; of touched pages of a private
-    ///   file the first quarter is written to.
+    /// * Of any other small mapping, the first pages are touched: from half to all of them, evenly
+    ///   distributed. Of the touched pages of a private file, the first quarter is written to.
     /// * A fifth of the heap and of the anonymous mappings is in swap.
     ///
-    /// No count of a real app is published with the measurements; these are ours, chosen before any
-    /// run and not fitted.
+    /// The published measurements give no such figures of a real app; these are ours, chosen before
+    /// any run and not fitted.
     App {
-        /// Small mappings.
+        /// The number of small mappings.
         mappings: u32,
     },
     /// One mapping of anonymous memory, all of it resident.
     One {
-        /// Its pages.
+        /// The number of its pages.
         pages: u64,
     },
-    /// In the manner of a database: anonymous memory in 8 mappings of somewhat different sizes, all
-    /// resident, on every node as much, as each is touched by threads of one node.
+    /// A process like a database: anonymous memory in 8 mappings of somewhat different sizes, all
+    /// resident. The threads of one node touch a mapping, and every node has as many pages as any
+    /// other.
     Server {
-        /// Pages of all mappings together.
+        /// The pages of all mappings together.
         pages: u64,
         /// Whether it uses huge pages.
         huge: bool,
@@ -47,24 +49,25 @@ pub enum Victim {
 pub struct Part {
     /// Its first page.
     pub start: Vpn,
-    /// How long it is.
+    /// Its length in pages.
     pub pages: u64,
-    /// What it is.
+    /// The kind of memory.
     pub kind: Kind,
-    /// So many pages from its start on are touched.
+    /// The number of pages, from its start on, that are touched.
     pub touched: u64,
-    /// So many of them are written to.
+    /// The number of pages, from its start on, that are written to.
     pub written: u64,
-    /// So many of them are moved to swap.
+    /// The number of pages, from its start on, that are moved to swap.
     pub swapped: u64,
-    /// Threads of which node touch it, modulo the nodes of the machine.
+    /// The node whose threads touch it, modulo the nodes of the machine; 0 is the node of the last
+    /// user.
     pub node: u32,
 }
 
-/// What is mapped.
+/// The kind of memory that is mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Anonymous memory, of huge pages where they fit or not.
+    /// Anonymous memory, in huge pages where they are used and fit.
     Anonymous {
         /// Whether huge pages are used.
         huge: bool,
@@ -75,24 +78,25 @@ pub enum Kind {
     Shared,
 }
 
-/// How much a victim has.
+/// The pages of a victim, by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Contents {
-    /// Mappings.
+    /// The number of mappings.
     pub mappings: u64,
-    /// Pages in memory that nobody else has.
+    /// Pages in memory that no other process has.
     pub private: u64,
-    /// Pages in memory of files.
+    /// Pages of files that are in memory.
     pub file: u64,
-    /// Pages in memory that are shared.
+    /// Shared pages that are in memory.
     pub shared: u64,
     /// Pages in swap.
     pub swapped: u64,
 }
 
-/// Where the first mapping begins, give or take a page table: a victim's first table may be split.
+/// The lowest page at which the first mapping may begin; it begins less than a page table higher,
+/// so the first table may be used in part only.
 const FIRST: u64 = 1 << 16;
-/// Pages that a page table maps.
+/// The pages that a page table maps.
 const TABLE: u64 = 512;
 /// The logarithm of the longest small mapping of an app.
 const SMALL_LOG2: f64 = 8.0;
@@ -100,12 +104,12 @@ const SMALL_LOG2: f64 = 8.0;
 const HEAP_PER_MAPPING: u64 = 16;
 const STACK: u64 = 256;
 const STACK_TOUCHED: u64 = 16;
-/// One in so many anonymous mappings of an app, and so much of its heap, is in swap.
+/// One of this many anonymous mappings of an app is in swap, and as large a share of its heap.
 const SWAPPED_ONE_IN: u64 = 5;
 const SERVER_MAPPINGS: u64 = 8;
 
 impl Victim {
-    /// Its mappings under `seed`, from the lowest on.
+    /// Its mappings under `seed`, the lowest first.
     #[must_use]
     pub fn layout(self, seed: u64) -> Vec<Part> {
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
@@ -119,7 +123,7 @@ impl Victim {
 }
 
 impl Part {
-    /// Anonymous memory, all of it touched.
+    /// A mapping of anonymous memory, all of it touched.
     const fn resident(start: u64, pages: u64, huge: bool) -> Self {
         Self {
             start: Vpn(start),
@@ -134,7 +138,7 @@ impl Part {
 }
 
 impl Contents {
-    /// All of `parts` together.
+    /// The contents of all `parts` together.
     #[must_use]
     pub fn of(parts: &[Part]) -> Self {
         let mut all = Self::default();
@@ -228,7 +232,8 @@ fn server(pages: u64, huge: bool, mut at: u64, rng: &mut Xoshiro256PlusPlus) -> 
     let mut parts = Vec::new();
     for nth in 0..SERVER_MAPPINGS {
         let rest = SERVER_MAPPINGS - 1 - nth;
-        // In pairs of different nodes, so that both nodes have as much.
+        // Mappings come in pairs of equal length on different nodes, so that both nodes have as
+        // much.
         let pair = |rng: &mut Xoshiro256PlusPlus| even - rng.random_range(0..even / 4);
         let len = match (rest, nth % 2) {
             (0 | 1, 0) => left / 2,

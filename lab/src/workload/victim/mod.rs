@@ -1,8 +1,9 @@
-//! A process that is killed while others help to empty its address space.
+//! A process that is killed while helpers empty its address space.
 //!
-//! `layout`: what it has mapped, drawn from a seed. `race`: the last user leaves on one CPU, helpers
-//! start on others, until the last page, page table and mapping is gone. `killed_apps`: the same over
-//! and over. `others`: who has the rest of memory. `stage`: the address space and what belongs to it.
+//! `layout`: its mappings, drawn from a seed. `race`: the last user leaves on one CPU and helpers
+//! start on others, until the last page, page table and mapping is gone. `killed_apps`: such kills
+//! over and over. `others`: the processes that have the rest of memory. `stage`: the address space
+//! and what belongs to it.
 
 mod killed_apps;
 mod layout;

@@ -1,4 +1,4 @@
-//! Others than the victim, who have all memory there is.
+//! The processes beside the victim, which have all memory there is.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -9,17 +9,19 @@ use plimsoll_mm::units::{CpuId, Order, Pfn};
 
 use crate::room::Room;
 
-/// Blocks that are in use.
+/// The blocks that other processes use.
 #[derive(Default)]
 pub(super) struct Others {
     blocks: Vec<(Pfn, Order)>,
 }
 
-/// Smaller blocks are left: they would pass through the lists of the CPU, which are to be as the victim left them.
+/// The order of the smallest blocks that are taken. Smaller ones would pass through the page lists
+/// of the CPU, which are to stay as the victim left them.
 const SMALLEST: u8 = 4;
 
 impl Others {
-    /// Takes all blocks that may be had without waiting, on `cpu`: until each zone is at its low mark.
+    /// Takes all blocks that can be had without waiting, on `cpu`, until each zone is at its low
+    /// mark.
     pub(super) fn take_all(room: &Room, cpu: CpuId) -> Self {
         let blocks: Rc<RefCell<Vec<(Pfn, Order)>>> = Rc::default();
         let (taken, mm) = (Rc::clone(&blocks), Rc::clone(&room.mm));
@@ -38,7 +40,7 @@ impl Others {
         }
     }
 
-    /// Gives all of them back.
+    /// Gives all blocks back.
     pub(super) fn give_back(self, room: &Room) {
         for (block, order) in self.blocks {
             let freed = room.mm.pages().free(&room.sim, block, order);

@@ -1,8 +1,9 @@
-//! A victim is killed: its last user empties it on one CPU, helpers on others, all at once.
+//! A victim is killed: its last user empties it on one CPU while helpers do so on others.
 //!
-//! The kill is time 0. Whoever takes part starts within [`START_WITHIN`] of it, drawn from the seed:
-//! what it takes to be woken. The race is over when the last page, page table and mapping is gone.
-//! Every run checks that this is so: each page is back, no counter is off, no slot of swap is taken.
+//! The kill is at time 0. Each task starts within [`START_WITHIN`] of it, at a time drawn from the
+//! seed, which stands for the time it takes to wake up. The race is over when the last page, page
+//! table and mapping is gone. Every run checks this: each page is back, no counter is off, no slot
+//! of swap is taken.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -25,47 +26,48 @@ use super::stage::Stage;
 use crate::phases::{PhaseRecorder, PhaseTree};
 use crate::room::Room;
 
-/// Everybody has started by then, counted from the kill.
+/// The time from the kill by which all tasks have started.
 pub const START_WITHIN: Nanos = Nanos(50_000);
 
-/// From the last page touched to the kill.
+/// The time from the last touched page to the kill.
 const REST: Nanos = Nanos::from_ms(1);
 
-/// Who takes part, and where.
+/// The victim of a race, and the CPUs of the tasks that empty it.
 #[derive(Clone, Debug)]
 pub struct Race {
-    /// Who is killed.
+    /// The process that is killed.
     pub victim: Victim,
-    /// Where its last user leaves.
+    /// The CPU on which its last user leaves.
     pub exit: CpuId,
-    /// Where helpers are.
+    /// The CPUs of the helpers.
     pub helpers: Vec<CpuId>,
-    /// What they are.
+    /// The kind of these helpers.
     pub help: Help,
-    /// How much memory the machine has left at the kill.
+    /// The memory that the machine has left at the kill.
     pub left: MemoryLeft,
 }
 
-/// How much memory a machine has left.
+/// The memory that a machine has left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemoryLeft {
-    /// All that the victim does not use. Lists of pages are as long as its faults have made them, so the
-    /// CPU that it ran on may free most of its pages without a zone lock.
+    /// All that the victim does not use. Lists of pages are as long as its faults have made them,
+    /// so the CPU that it ran on may free most of its pages without a zone lock.
     Plenty,
-    /// None, as when somebody is killed for it: every zone is at its low mark, and lists are short.
+    /// None, as when a process is killed for memory: every zone is at its low mark, and lists are
+    /// short.
     None,
 }
 
-/// What a helper is.
+/// The kind of a helper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Help {
     /// The OOM reaper, queued at once (Linux waits for two seconds; the thread's test did not).
     Reaper,
-    /// Somebody who calls `process_mrelease`.
+    /// A task that calls `process_mrelease`.
     Asked,
 }
 
-/// Who spent time.
+/// The tasks that spent a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Who {
     /// The last user.
@@ -74,33 +76,33 @@ pub enum Who {
     Helpers,
 }
 
-/// Locks of one class during a race.
+/// The use of the locks of one class during a race.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LockUse {
-    /// Waits of all.
+    /// The waits of all tasks together.
     pub wait: Nanos,
-    /// Those who had to wait.
+    /// The number of acquisitions that had to wait.
     pub contentions: u64,
-    /// Holds of all.
+    /// The holds of all tasks together.
     pub hold: Nanos,
 }
 
-/// What came of it.
+/// The result of a race.
 #[derive(Clone, Debug)]
 pub struct Raced {
-    /// From the kill until all memory was free.
+    /// The time from the kill until all memory was free.
     pub wall: Nanos,
-    /// Who did what for how long.
+    /// The phases of all tasks, and how long they took.
     pub tree: PhaseTree,
-    /// What was mapped.
+    /// The mappings and pages of the victim.
     pub contents: Contents,
     /// Pages that are on lists of CPUs when all is free: free, but not in their zones yet.
     pub listed: u64,
-    /// Work of giving these back to their zones, which somebody has to do later.
+    /// The work of giving these back to their zones, which some CPU has to do later.
     pub owed: Nanos,
-    /// Of everything the run did, the making of the victim included.
+    /// The hash of everything that the run did, the making of the victim included.
     pub hash: u64,
-    /// Work of all CPUs, as far as it has a price of its own: all but waiting, taking locks that are
+    /// The work of all CPUs that has a price of its own: all but waiting, taking locks that are
     /// free, and moving cache lines.
     pub worked: Nanos,
     help: Help,
@@ -109,7 +111,7 @@ pub struct Raced {
     waits: [(Nanos, Nanos); 2],
 }
 
-/// When the kill was, and when all was free.
+/// The time of the kill, and the time at which all was free.
 #[derive(Default)]
 struct Times {
     killed_at: Cell<Nanos>,
@@ -120,7 +122,7 @@ impl Race {
     /// Makes the victim, kills it, and waits until it is gone.
     ///
     /// # Panics
-    /// When something of it is left, with the seed: our bug, never the user's.
+    /// When something of it is left, with the seed; our bug, never the user's.
     #[must_use]
     pub fn run(&self, profile: &Profile, design: &Design, seed: u64) -> Raced {
         let room = Room::new(profile, *design, seed);
@@ -166,12 +168,12 @@ impl Race {
         }
     }
 
-    /// Kills, and lets everybody start.
+    /// Kills the victim and starts all tasks.
     fn start(&self, room: &Room, stage: &Rc<Stage>, seed: u64) -> Rc<Times> {
         let kill = room.sim.stats().now + REST;
         let times: Rc<Times> = Rc::default();
         times.killed_at.set(kill);
-        // Not the stream of the layout.
+        // This stream is not that of the layout.
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(!seed);
         let mut enter = |cpu: CpuId, work: fn(&Stage, &Sim, Help)| {
             let (stage, help, times) = (Rc::clone(stage), self.help, Rc::clone(&times));
@@ -194,7 +196,8 @@ impl Race {
 }
 
 impl Times {
-    /// Somebody has done what there was for them to do.
+    /// Notes that a task has done its work. Memory is free at the first such time at which the
+    /// space has ended.
     fn note_end(&self, sim: &Sim, stage: &Stage) {
         let now = sim.now();
         if stage.space.has(sim, Flag::Ended) {
@@ -227,7 +230,7 @@ impl Help {
 }
 
 impl Raced {
-    /// Time on CPUs: without sleep, with waiting for spinlocks.
+    /// The time on CPUs: without sleep, but with waiting for spinlocks.
     #[must_use]
     pub fn ran(&self, who: Who) -> Nanos {
         let root = self.root(who);
@@ -235,38 +238,38 @@ impl Raced {
         Nanos(self.tree.time(root, root).0.saturating_sub(asleep.0))
     }
 
-    /// Time from the call for the lock of a page table until it was had, contended or not: what a
-    /// profile shows (Linux: `__pte_offset_map_lock`).
+    /// The time from the call for the lock of a page table until the caller has it, contended or
+    /// not: what a profile shows (Linux: `__pte_offset_map_lock`).
     #[must_use]
     pub fn table_lock(&self, who: Who) -> Nanos {
         self.tree.time(self.root(who), Phase::TableLock)
     }
 
-    /// The part of it that somebody else held the lock.
+    /// The part of [`Raced::table_lock`] in which another task held the lock.
     #[must_use]
     pub fn table_wait(&self, who: Who) -> Nanos {
         self.waits[who as usize].0
     }
 
-    /// Time in taking away reverse mappings.
+    /// The time spent on removing reverse mappings.
     #[must_use]
     pub fn rmap(&self, who: Who) -> Nanos {
         self.tree.time(self.root(who), Phase::Rmap)
     }
 
-    /// Time in forgetting mappings.
+    /// The time spent on forgetting mappings.
     #[must_use]
     pub fn forgetting(&self, who: Who) -> Nanos {
         self.tree.time(self.root(who), Phase::ForgetMappings)
     }
 
-    /// Time asleep, waiting for the mmap_lock.
+    /// The time asleep while waiting for the mmap_lock.
     #[must_use]
     pub fn asleep(&self, who: Who) -> Nanos {
         self.waits[who as usize].1
     }
 
-    /// Locks of `class`, all call sites.
+    /// The use of the locks of `class`, at all call sites.
     #[must_use]
     pub fn lock(&self, class: LockClass) -> LockUse {
         self.locks[class as usize]
@@ -280,7 +283,7 @@ impl Raced {
     }
 }
 
-/// Pages that are in free blocks or on page lists.
+/// The pages that are in free blocks or on page lists.
 fn free_pages(room: &Room) -> u64 {
     let zones = room.mm.pages().view(&room.sim).into_iter();
     zones
@@ -288,13 +291,13 @@ fn free_pages(room: &Room) -> u64 {
         .sum()
 }
 
-/// Pages that are on page lists.
+/// The pages that are on page lists.
 fn listed_pages(room: &Room) -> u64 {
     let zones = room.mm.pages().view(&room.sim).into_iter();
     zones.map(|zone| u64::from(zone.listed.0)).sum()
 }
 
-/// Gives back what lists keep, on `cpu`; how much work that is.
+/// Gives back on `cpu` what lists keep, and returns how much work that is.
 fn drain(room: &Room, cpu: CpuId) -> Nanos {
     let before = room.sim.stats();
     let mm = Rc::clone(&room.mm);
@@ -305,13 +308,13 @@ fn drain(room: &Room, cpu: CpuId) -> Nanos {
     worked(&before, &room.sim.stats())
 }
 
-/// Work with a price of its own between two moments.
+/// The work with a price of its own between two moments.
 fn worked(before: &Stats, after: &Stats) -> Nanos {
     let sum = |stats: &Stats| stats.work_ns.iter().sum::<u64>();
     Nanos(sum(after) - sum(before))
 }
 
-/// What was waited and held between two moments, by class.
+/// The waits and holds between two moments, by class.
 fn locks(before: &Stats, after: &Stats) -> Vec<LockUse> {
     let used = |class: &LockClass| {
         let (before, after) = (before.class(*class), after.class(*class));
@@ -324,7 +327,7 @@ fn locks(before: &Stats, after: &Stats) -> Vec<LockUse> {
     LockClass::ALL.iter().map(used).collect()
 }
 
-/// Waits for page tables and for the mappings at `site`.
+/// The waits at `site` between two moments: for page tables, and for the mappings.
 fn waits(before: &Stats, after: &Stats, site: Site) -> (Nanos, Nanos) {
     let wait = |class| {
         let [before, after] = [before, after].map(|stats| stats.site(class, site).wait_total.0);
@@ -393,7 +396,7 @@ mod tests {
         let victim = Victim::One { pages: 9000 };
         let of = |left| raced_with(left, victim, Reaping::Ascending, 0);
         let (plenty, none) = (of(MemoryLeft::Plenty), of(MemoryLeft::None));
-        // Lists would keep thousands, and what they keep is work that is left.
+        // Lists would otherwise keep thousands of pages, and returning these is work that is left.
         assert!(
             none.listed < plenty.listed / 4,
             "{} {}",
@@ -417,7 +420,7 @@ mod tests {
             help: Help::Asked,
             left: MemoryLeft::Plenty,
         };
-        // What is checked is checked by the race: counters of nodes, and free pages.
+        // The race itself checks the counters of nodes and the free pages.
         let raced = race.run(&profile, &Design::OURS, 1);
         assert!(raced.ran(Who::Helpers) > Nanos(0));
     }

@@ -14,7 +14,7 @@ use plimsoll_sim::Sim;
 
 use super::layout::{Contents, Kind, Part};
 
-/// See the file's header.
+/// The stage of a race: the victim's address space with all that belongs to it.
 pub(super) struct Stage {
     mm: Rc<Manager<Sim>>,
     spaces: Spaces<Sim>,
@@ -23,7 +23,7 @@ pub(super) struct Stage {
 }
 
 impl Stage {
-    /// An address space with nothing mapped, and slots of swap for a victim that has `contents`.
+    /// A stage with nothing mapped, and with slots of swap for a victim that has `contents`.
     pub(super) fn new(
         sim: &Sim,
         mm: &Rc<Manager<Sim>>,
@@ -46,8 +46,8 @@ impl Stage {
         Memory::new(sim, &self.mm, &self.spaces)
     }
 
-    /// Maps and touches `parts`: on a CPU of each node what threads of that node touch, on `home`
-    /// what those of its node do.
+    /// Maps and touches `parts`, each on a CPU of its node; on the node of `home`, that CPU is
+    /// `home`.
     pub(super) fn build(self: &Rc<Self>, sim: &Sim, home: CpuId, parts: Vec<Part>) {
         let topology = sim.topology();
         let parts: Rc<[Part]> = parts.into();
@@ -57,7 +57,7 @@ impl Stage {
                 .filter(near)
                 .or_else(|| topology.ids().find(near));
             let Some(cpu) = cpu else { continue };
-            // Nodes are numbered from that of the last user on.
+            // Parts number the nodes from that of the last user on.
             let nth = (node + topology.nodes() - topology.place(home).node.0) % topology.nodes();
             let (stage, parts, nodes) = (Rc::clone(self), Rc::clone(&parts), topology.nodes());
             sim.spawn(cpu, move |sim| {
@@ -123,23 +123,23 @@ impl Stage {
         }
     }
 
-    /// The last user was killed, and leaves.
+    /// Kills the last user, which then leaves.
     pub(super) fn exit(&self, sim: &Sim) {
         self.space.raise(sim, Flag::Killed);
         let exited = self.space.exit(self.memory(sim));
         exited.expect("a victim ends once");
     }
 
-    /// The OOM reaper helps.
+    /// Lets the OOM reaper help.
     pub(super) fn reap(&self, sim: &Sim) {
-        // However far it comes, the last user does the rest.
+        // The last user does whatever the reaper does not get to.
         let _ = self.space.try_reap(self.memory(sim));
     }
 
-    /// Nothing is left, and every count is right.
+    /// Checks that nothing is left and every count is right.
     ///
     /// # Panics
-    /// When something is.
+    /// When something is left, or a count is wrong.
     pub(super) fn end(self, sim: &Sim) {
         assert!(self.space.has(sim, Flag::Ended), "it has not ended");
         assert_eq!(self.space.table_pages(sim), 0, "a page table is left");

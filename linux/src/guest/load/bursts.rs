@@ -1,4 +1,5 @@
-//! Bursts: much memory comes and goes at once, then nothing happens for a while, so that `high` decays.
+//! Bursts: each CPU allocates and frees much memory at once, then is idle for a while, so that
+//! `high` decays.
 
 use std::io;
 

@@ -1,4 +1,4 @@
-//! Each CPU changes a few counters each period, so that its vmstat work never rests.
+//! Each CPU changes a few counters in each period, so that its vmstat work never becomes dormant.
 
 use std::io;
 
@@ -6,7 +6,8 @@ use super::{Guest, Load, Parameter, Values};
 use crate::guest::crew::Crew;
 use crate::guest::op::Op;
 
-/// Periods after which a worker unmaps all it has: no whole number of seconds for any usual period.
+/// Number of periods after which a worker unmaps everything it has mapped. 37 periods of any usual
+/// length are not a whole number of seconds.
 const PERIODS_KEPT: u64 = 37;
 
 pub(super) const LOAD: Load = Load {
@@ -34,7 +35,7 @@ fn run(guest: &Guest, values: &Values) -> io::Result<()> {
 fn programs(guest: &Guest, values: &Values) -> Vec<Vec<Op>> {
     let period_us = values.number("period") * 1000;
     let periods = values.number("seconds") * 1_000_000 / period_us;
-    // Every CPU, the first too: its vmstat work is to run like that of the others.
+    // Every CPU gets a worker, CPU 0 too, so that its vmstat work runs like that of the others.
     let program = |cpu: u32| {
         let late_us = if values.text("spread") == "yes" {
             u64::from(cpu) * period_us / u64::from(guest.cpus)
@@ -42,7 +43,7 @@ fn programs(guest: &Guest, values: &Values) -> Vec<Vec<Op>> {
             0
         };
         let mut program = vec![Op::Cpu(cpu)];
-        // CPUs do not unmap in the same period either.
+        // The count begins at the CPU's number, so that CPUs do not all unmap in the same period.
         for (period, kept) in (0..periods).zip(u64::from(cpu)..) {
             program.push(Op::Until(late_us + period * period_us));
             if kept % PERIODS_KEPT == PERIODS_KEPT - 1 {

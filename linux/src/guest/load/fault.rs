@@ -1,4 +1,5 @@
-//! Faults: every CPU maps, touches and unmaps, together, in turn, or freed by the CPU beside it.
+//! Faults: every CPU maps, touches and unmaps pages: all CPUs together, one after the other, or
+//! with pages that the neighbouring CPU frees.
 
 use std::io;
 
@@ -48,7 +49,8 @@ fn run(guest: &Guest, values: &Values) -> io::Result<()> {
     Ok(())
 }
 
-/// Workers that unmap on the CPU that `elsewhere` names, if it names one.
+/// Returns workers that unmap on the CPU that `elsewhere` returns for theirs, or on their own if it
+/// returns none.
 fn ready(
     guest: &Guest,
     values: &Values,

@@ -1,4 +1,4 @@
-//! Files: memory of other migrate types, and page cache under pressure.
+//! Files: allocations of other migrate types, and page cache under pressure.
 
 use std::fs;
 use std::io;
@@ -7,13 +7,13 @@ use super::{Guest, Load, Parameter, Values, mark};
 use crate::guest::crew::Crew;
 use crate::guest::op::Op;
 
-/// A block device that reads as zeros and keeps nothing until something is written to it: what is read
-/// from it is page cache that can be reclaimed at once.
+/// A block device that reads as zeros and stores nothing before something is written to it. What a
+/// load reads from it is page cache that can be reclaimed at once.
 const ZRAM: &str = "/dev/zram0";
 const ZRAM_SIZE: &str = "/sys/block/zram0/disksize";
 /// Pages of a huge page.
 const HUGE_PAGES: usize = 512;
-/// kB of a page.
+/// Size of a page, in kB.
 const PAGE_KB: usize = 4;
 
 pub(super) const LOAD: Load = Load {
@@ -52,7 +52,8 @@ fn run(guest: &Guest, values: &Values) -> io::Result<()> {
     mark("page cache under pressure")?;
     fs::write(ZRAM_SIZE, format!("{}M", values.number("cache").max(1)))?;
     let pages = values.count("cache") * 256 / guest.workers().count();
-    // Each reads a part of its own: pages that another has read would be in the cache already.
+    // Each CPU reads a part of its own, because pages that another CPU has read would be in the
+    // cache already.
     let program = |cpu: u32| {
         let nth = guest.workers().take_while(|&other| other < cpu).count();
         vec![Op::ReadPart {
@@ -61,7 +62,7 @@ fn run(guest: &Guest, values: &Values) -> io::Result<()> {
             pages,
         }]
     };
-    // The readers are ready before memory is short: they are to read, not to start.
+    // The readers start before memory becomes short, so that only their reads meet the shortage.
     let readers = Crew::ready(&guest.programs(program))?;
     let hog = [
         Op::Cpu(0),
@@ -76,7 +77,7 @@ fn run(guest: &Guest, values: &Values) -> io::Result<()> {
     hog.kill()
 }
 
-/// What one round after the other does with its files.
+/// Returns the steps of all rounds for one CPU.
 fn files(cpu: u32, values: &Values) -> Vec<Op> {
     let mut program = Vec::new();
     let pages = values.count("pages");
@@ -91,7 +92,8 @@ fn files(cpu: u32, values: &Values) -> Vec<Op> {
     program
 }
 
-/// Pages that leave only so much free, in whole huge pages.
+/// Returns the number of pages, in whole huge pages, that leave `left` MiB free beyond what the
+/// kernel may keep.
 fn hog_pages(values: &Values) -> io::Result<usize> {
     let free_kb = free_kb(&fs::read_to_string("/proc/meminfo")?)?;
     let min_kb = fs::read_to_string("/proc/sys/vm/min_free_kbytes")?;
@@ -106,10 +108,11 @@ fn hog_pages(values: &Values) -> io::Result<usize> {
     Ok(pages / HUGE_PAGES * HUGE_PAGES)
 }
 
-/// What the kernel may keep at most: the min watermark with the largest boost. Short of that it kills
-/// instead of reclaiming, because there is no page cache yet when the memory is taken. A boost is up to
-/// one and a half times the high watermark, which is one and a half times the min watermark. Huge pages
-/// raise the latter to some 60 MiB.
+/// Returns the largest amount that the kernel may keep: the min watermark with the largest boost.
+/// With less than that left, the kernel would kill instead of reclaim, because there is no page
+/// cache yet when the memory is taken. A boost is at most one and a half times the high watermark,
+/// which is one and a half times the min watermark. Huge pages raise the min watermark to some 60
+/// MiB.
 fn kept_kb(min_kb: usize) -> usize {
     min_kb + min_kb * 9 / 4
 }

@@ -1,7 +1,7 @@
-//! A program that hops over the CPUs, maps on one and unmaps on another, and reads after each step
-//! how many resident pages the kernel says it has.
+//! A program that hops over the CPUs: it maps on one and unmaps on another. After each step it
+//! reads how many resident pages the kernel reports for it.
 //!
-//! The readings are a text of the recording, `hop`, a line each:
+//! The readings are a text of the recording, `hop`, with one line each:
 //!
 //! ```text
 //! # kind CPUs size seed
@@ -11,12 +11,14 @@
 //! P anon file shown smaps own statm    readings that are precise, from time to time
 //! ```
 //!
-//! No text of the kernel says what each CPU keeps of a counter until it folds it into the shared word. So
-//! before it begins, the program touches pages on each CPU in turn, one by one, until `shown` grows: at that
-//! moment the CPU has folded all it kept. The first steps of the log unmap these pages.
+//! No text of the kernel says what each CPU still keeps of a counter before folding it into the
+//! shared word. So before the readings begin, the program touches pages on each CPU in turn, one by
+//! one, until `shown` grows: at that moment the CPU has folded all that it kept. The first steps of
+//! the log unmap these pages.
 //!
-//! `shown` is the cheap reading, the rss of `/proc/PID/stat`, in pages; `own` is the program's own count.
-//! Once the program is warm it allocates nothing but what it logs: its own heap would be counted too.
+//! `shown` is the cheap reading, the rss of `/proc/PID/stat`, in pages; `own` is the program's own
+//! count. After the warm-up the program allocates only what it logs, because its own heap would be
+//! counted too.
 
 use std::collections::VecDeque;
 use std::fs::{self, File, OpenOptions};
@@ -30,13 +32,13 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use super::{Guest, Load, Parameter, TEXTS, Values};
 use crate::guest::worker::{PAGE_BYTES, pin, touch};
 
-/// The most mappings that are kept: the table of them is made before the program is warm.
+/// The largest number of mappings that are kept; their table is allocated before the warm-up.
 const KEPT_MAX: u64 = 8192;
-/// Pages that one page table maps.
+/// Number of pages that one page table maps.
 const TABLE_PAGES: usize = 512;
-/// Times that the precise readings are taken during a run.
+/// Number of times that the precise readings are taken during a run.
 const PRECISE_READINGS: u64 = 40;
-/// Bytes of the log that are kept before they are written.
+/// Size of the buffer that holds the log before it is written, in bytes.
 const LOG_BYTES: usize = 1 << 16;
 
 pub(super) const LOAD: Load = Load {
@@ -68,7 +70,7 @@ pub(super) const LOAD: Load = Load {
 fn run(guest: &Guest, values: &Values) -> io::Result<()> {
     pin(0)?;
     let mut hopper = Hopper::new()?;
-    // Twice: the first time brings in the code and the stack of all this.
+    // The warm-up runs twice, because the first time brings in its own code and stack.
     for _ in 0..2 {
         hopper.warm_up(batch(guest.cpus))?;
     }
@@ -118,17 +120,18 @@ fn hop(hopper: &mut Hopper, guest: &Guest, values: &Values) -> io::Result<()> {
     Ok(())
 }
 
-/// Fills every CPU's part to the batch less one, up and then down: the furthest a reading can be off.
+/// Fills every CPU's part to one below the batch, first above and then below zero, which makes a
+/// reading as wrong as it can be.
 fn edge(hopper: &mut Hopper, guest: &Guest, values: &Values) -> io::Result<()> {
     let cpus = guest.cpus;
     let part = batch(cpus) - 1;
     let round = 6 * u64::from(cpus);
     for _ in 0..(values.number("steps") / round).max(1) {
-        // Each part to the edge, and back.
+        // Each part goes to the upper edge and back.
         (1..cpus).try_for_each(|cpu| hopper.map(cpu, part))?;
         hopper.precise()?;
         (1..cpus).try_for_each(|cpu| hopper.unmap_oldest(cpu))?;
-        // CPU 0 maps what the others unmap: each part to the other edge, and back.
+        // CPU 0 maps what the others unmap, so each part goes to the lower edge and back.
         (1..cpus).try_for_each(|_| hopper.map(0, part))?;
         (1..cpus).try_for_each(|cpu| hopper.unmap_oldest(cpu))?;
         hopper.precise()?;
@@ -138,7 +141,7 @@ fn edge(hopper: &mut Hopper, guest: &Guest, values: &Values) -> io::Result<()> {
     Ok(())
 }
 
-/// A mapping, of which the first pages were touched.
+/// A mapping whose first `pages` pages were touched.
 struct Kept {
     mapping: MmapMut,
     pages: usize,
@@ -159,7 +162,7 @@ impl Hopper {
     fn new() -> io::Result<Self> {
         fs::create_dir_all(TEXTS)?;
         let mut kept = VecDeque::new();
-        // A queue that has once been full has all its memory.
+        // A queue that was full once has allocated all its memory.
         let places = usize::try_from(KEPT_MAX).unwrap_or(usize::MAX);
         for _ in 0..places {
             let mapping = MmapMut::map_anon(PAGE_BYTES)?;
@@ -178,7 +181,7 @@ impl Hopper {
         })
     }
 
-    /// Does each thing once, so that a later step brings in nothing of the program itself.
+    /// Does everything once, so that a later step brings in nothing of the program itself.
     fn warm_up(&mut self, batch: usize) -> io::Result<()> {
         self.precise()?;
         self.fold(0, batch)?;
@@ -200,8 +203,8 @@ impl Hopper {
             .write(format_args!("{title}I all {anon} {file} {shown}\n"))
     }
 
-    /// Lets `cpu` fold what it keeps of the count of anonymous pages, which is less than `batch`, above
-    /// or below 0.
+    /// Makes `cpu` fold what it keeps of the count of anonymous pages. The amount is less than
+    /// `batch`, above or below 0.
     fn fold(&mut self, cpu: u32, batch: usize) -> io::Result<()> {
         pin(cpu)?;
         let most = 2 * batch;
@@ -246,7 +249,7 @@ impl Hopper {
             .write(format_args!("{cpu} -{pages} {offset} {shown}\n"))
     }
 
-    /// Logs what is precise: by counter, by page table, and by the program's own count.
+    /// Logs the precise readings: by counter, by page table, and by the program's own count.
     fn precise(&mut self) -> io::Result<()> {
         let (anon, file) = self.resident()?;
         let shown = self.shown()?;
@@ -259,14 +262,14 @@ impl Hopper {
         ))
     }
 
-    /// Anonymous pages, and those of files and shared memory: precise.
+    /// Returns the precise numbers of anonymous pages and of pages of files and shared memory.
     fn resident(&mut self) -> io::Result<(usize, usize)> {
         let text = read(&self.status, &mut self.buffer)?;
         let files = field(text, "\nRssFile:")? + field(text, "\nRssShmem:")?;
         Ok((field(text, "\nRssAnon:")?, files))
     }
 
-    /// The cheap reading.
+    /// Returns the cheap reading, in pages.
     fn shown(&mut self) -> io::Result<usize> {
         let text = read(&self.stat, &mut self.buffer)?;
         rss_of_stat(text).ok_or_else(|| io::Error::other("/proc/self/stat has no rss"))
@@ -277,12 +280,13 @@ impl Hopper {
     }
 }
 
-/// Pages that a CPU counts before it folds them (Linux: `percpu_counter_batch`).
+/// Returns the batch: when a CPU's part reaches this number of pages, the CPU folds it (Linux:
+/// `percpu_counter_batch`).
 fn batch(cpus: u32) -> usize {
     (2 * cpus).max(32) as usize
 }
 
-/// Where the first page of a mapping is in its page table.
+/// Returns the index of a mapping's first page in its page table.
 fn table_offset(mapping: &MmapMut) -> usize {
     (mapping.as_ptr().addr() / PAGE_BYTES) % TABLE_PAGES
 }
@@ -292,7 +296,7 @@ fn read<'a>(file: &File, buffer: &'a mut [u8]) -> io::Result<&'a str> {
     str::from_utf8(&buffer[..length]).map_err(io::Error::other)
 }
 
-/// A number of kB, as pages.
+/// Reads a number of kB and returns it in pages.
 fn field(text: &str, name: &str) -> io::Result<usize> {
     let rest = text.split_once(name).map(|(_, rest)| rest);
     let number = rest.and_then(|rest| rest.split_whitespace().next());
@@ -301,13 +305,14 @@ fn field(text: &str, name: &str) -> io::Result<usize> {
         .ok_or_else(|| io::Error::other("a reading lacks a line"))
 }
 
-/// Field 24 of `/proc/PID/stat`. The second field is a name in parentheses, which may hold blanks.
+/// Reads field 24 of `/proc/PID/stat`. The second field is a name in parentheses, which may hold
+/// blanks.
 fn rss_of_stat(text: &str) -> Option<usize> {
     let (_, after_name) = text.rsplit_once(") ")?;
     after_name.split(' ').nth(21)?.parse().ok()
 }
 
-/// The log: a buffer that never grows, and the file behind it.
+/// The log: a buffer that never grows, and the file that it is written to.
 struct Log {
     file: File,
     text: Vec<u8>,
@@ -316,7 +321,7 @@ struct Log {
 impl Log {
     fn create(file: &str) -> io::Result<Self> {
         let file = OpenOptions::new().create(true).append(true).open(file)?;
-        // Written once, so that all of it is resident.
+        // The buffer is filled once, so that all of it is resident.
         let mut text = vec![1; LOG_BYTES];
         text.clear();
         Ok(Self { file, text })

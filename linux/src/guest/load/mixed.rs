@@ -1,4 +1,4 @@
-//! A bit of everything, drawn at random: sizes, orders and CPUs.
+//! Random operations of many kinds, with random sizes, orders and CPUs.
 
 use std::io;
 
@@ -37,7 +37,7 @@ fn run(guest: &Guest, values: &Values) -> io::Result<()> {
 }
 
 fn random_program(guest: &Guest, cpu: u32, values: &Values) -> Vec<Op> {
-    // Neighbouring seeds give unrelated streams.
+    // The generator spreads a seed, so neighbouring seeds give unrelated sequences.
     let seed = values.number("seed").wrapping_add(u64::from(cpu) << 32);
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
     let mut mappings = 0_u32;
@@ -45,7 +45,8 @@ fn random_program(guest: &Guest, cpu: u32, values: &Values) -> Vec<Op> {
     for nth in 0..values.number("steps") {
         match random.random_range(0..100) {
             0..35 => {
-                // Small ones are as likely as large ones.
+                // Each power of two is equally likely as the upper bound, so small mappings are as
+                // likely as large ones.
                 let bits = values.count("largest").ilog2();
                 let most = 1 << random.random_range(0..=bits);
                 program.push(Op::Map(random.random_range(1..=most)));

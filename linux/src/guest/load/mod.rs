@@ -1,7 +1,8 @@
 //! The loads that run in a booted kernel while it is recorded.
 //!
-//! A load runs inside the guest as its own process, after `settle` has brought the per-CPU lists
-//! into a known state. Most loads are programs for workers (`guest/op.rs`), one worker per CPU.
+//! A load runs inside the guest as its own process. By default, most loads begin after `settle` has
+//! brought the per-CPU lists into a known state. Most are programs for workers (`guest/op.rs`),
+//! with one worker for each CPU.
 
 mod bursts;
 mod dirty;
@@ -22,28 +23,28 @@ use rustix::io::Errno;
 
 pub use parameter::{BadParameter, Kind, Parameter, Values};
 
-use super::init;
 use super::op::Op;
+use super::progress::say;
 use super::worker::pin;
 use crate::boot::Stage;
 
-/// A load that the guest brings along.
+/// A load that is part of this program.
 #[derive(Clone, Copy, Debug)]
 pub struct Load {
-    /// Its name.
+    /// The name by which a user asks for it.
     pub name: &'static str,
-    /// What it does, in one sentence.
+    /// One sentence that says what it does.
     pub about: &'static str,
-    /// Its parameters, besides `settle`.
+    /// Its parameters, except `settle`.
     pub parameters: &'static [Parameter],
-    /// Kernel modules it needs.
+    /// The kernel modules that it needs.
     pub modules: &'static [&'static str],
-    /// Whether the per-CPU lists are brought into a known state first by default.
+    /// Whether, by default, the per-CPU lists are brought into a known state before it begins.
     pub settles: bool,
     run: fn(&Guest, &Values) -> io::Result<()>,
 }
 
-/// Every load, in the order in which they are listed.
+/// Every load, in the order in which `plimsoll linux loads` lists them.
 pub const LOADS: &[Load] = &[
     fault::LOAD,
     bursts::LOAD,
@@ -55,7 +56,7 @@ pub const LOADS: &[Load] = &[
     population::LOAD,
 ];
 
-/// Whether lists are brought into a known state first.
+/// Says whether the per-CPU lists are brought into a known state before the load begins.
 const SETTLE: Parameter = Parameter::word(
     "settle",
     "whether the per-CPU lists are brought into a known state first",
@@ -64,13 +65,13 @@ const SETTLE: Parameter = Parameter::word(
 const SETTLE_NOT: Parameter = Parameter::word(SETTLE.name, SETTLE.about, &["no", "yes"]);
 
 impl Load {
-    /// The load of this name.
+    /// Returns the load with this name.
     #[must_use]
     pub fn named(name: &str) -> Option<&'static Self> {
         LOADS.iter().find(|load| load.name == name)
     }
 
-    /// All of its parameters.
+    /// Returns its parameters, including `settle`.
     #[must_use]
     pub fn all_parameters(&self) -> Vec<Parameter> {
         let settle = if self.settles { SETTLE } else { SETTLE_NOT };
@@ -79,23 +80,24 @@ impl Load {
         all
     }
 
-    /// Reads its parameters.
+    /// Reads the values of its parameters.
     ///
     /// # Errors
     ///
-    /// If one is unknown or has a value that is not allowed.
+    /// If a parameter is unknown or a value is not allowed.
     pub fn values(&self, texts: &[String]) -> Result<Values, BadParameter> {
         Values::parse(&self.all_parameters(), texts)
     }
 
-    /// Runs it on this computer, which must be a guest.
+    /// Runs the load on this computer, which must be a guest.
     ///
     /// # Errors
     ///
-    /// If the kernel refuses anything that is asked of it.
+    /// If the kernel refuses an operation.
     pub fn run(&self, values: &Values) -> io::Result<()> {
         let guest = Guest::here()?;
-        // What leads a load stays out of the way of the CPUs that work. Workers begin here too, and then move.
+        // The process that leads a load stays off the CPUs that work. Workers begin on CPU 0 too,
+        // and then move.
         pin(0)?;
         if values.text(SETTLE.name) == "yes" {
             settle::settle(&guest)?;
@@ -103,13 +105,13 @@ impl Load {
         mark(&format!("load {} begins", self.name))?;
         (self.run)(&guest, values)?;
         mark(&format!("load {} ends", self.name))?;
-        // What comes next is up to the recorder, and begins now.
-        init::say(&Stage::Reading);
+        // The load has ended; the recorder now begins to read the ring buffers.
+        say(&Stage::Reading);
         Ok(())
     }
 }
 
-/// The computer that a load runs on.
+/// The computer on which a load runs.
 #[derive(Clone, Copy, Debug)]
 struct Guest {
     cpus: u32,
@@ -124,41 +126,41 @@ impl Guest {
         Ok(Self { cpus: last + 1 })
     }
 
-    /// The CPUs that work: all but the first, which runs what leads the load and reads out, if
-    /// there are others.
+    /// Returns the CPUs that work: all but the first, on which the load's leader and the recorder
+    /// run. If there is only one CPU, it works.
     fn workers(self) -> impl Iterator<Item = u32> + Clone {
         u32::from(self.cpus > 1)..self.cpus
     }
 
-    /// The CPU that works beside `cpu`.
+    /// Returns the next CPU that works after `cpu`, or the first one after the last.
     fn neighbour(self, cpu: u32) -> u32 {
         let first = u32::from(self.cpus > 1);
         if cpu + 1 < self.cpus { cpu + 1 } else { first }
     }
 
-    /// One program for each CPU that works.
+    /// Returns one program for each CPU that works; `program` makes it for a CPU.
     fn programs(self, program: impl Fn(u32) -> Vec<Op>) -> Vec<Vec<Op>> {
         let pinned = |cpu| [vec![Op::Cpu(cpu)], program(cpu)].concat();
         self.workers().map(pinned).collect()
     }
 }
 
-/// Where a load leaves texts that the recording is to hold, one file each.
+/// The folder in which a load leaves texts for the recording, one file for each.
 pub(crate) const TEXTS: &str = "/run/plimsoll/texts";
 
-/// Leaves a text for the recording.
+/// Leaves a text for the recording, under `name`.
 fn leave(name: &str, text: &str) -> io::Result<()> {
     fs::create_dir_all(TEXTS)?;
     fs::write(format!("{TEXTS}/{name}"), text)
 }
 
-/// Writes a note between the events: into the ring buffers of the recorder that runs this load.
+/// Writes a note among the events: into the ring buffers of the recorder that runs this load.
 fn mark(text: &str) -> io::Result<()> {
     let marker = env::var_os("PLIMSOLL_MARKER");
     let marker = marker.ok_or_else(|| io::Error::other("no recorder runs this load"))?;
     match fs::write(marker, format!("plimsoll: {text}\n")) {
-        // What the kernel says if this CPU's buffer is full: the note is lost, and so are events, which the
-        // recorder counts and reports.
+        // The kernel returns this error if this CPU's buffer is full. The note is lost, and so are
+        // events, which the recorder counts and reports.
         Err(error) if error.raw_os_error() == Some(Errno::BADF.raw_os_error()) => Ok(()),
         written => written,
     }
@@ -176,7 +178,7 @@ mod tests {
             for (at, parameter) in parameters.iter().enumerate() {
                 assert!(parameters[..at].iter().all(|p| p.name != parameter.name));
             }
-            // A default that is not allowed would show here.
+            // This fails if a default is not an allowed value.
             let said = parameters
                 .iter()
                 .map(|p| format!("{}={}", p.name, p.default()));

@@ -1,4 +1,4 @@
-//! Parameters of a load, as `name=value`.
+//! The parameters of a load, which a user gives as `name=value`.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,22 +8,22 @@ use std::fmt;
 pub struct Parameter {
     /// Its name, left of the `=`.
     pub name: &'static str,
-    /// What it means, with its unit.
+    /// Its meaning and its unit.
     pub about: &'static str,
     /// The allowed values, and the default.
     pub kind: Kind,
 }
 
-/// What a parameter may be.
+/// The allowed values of a parameter, and its default.
 #[derive(Clone, Copy, Debug)]
 pub enum Kind {
     /// A whole number between two bounds, both included.
     Number {
-        /// What holds if nothing is said.
+        /// The value if none is given.
         default: u64,
-        /// The least that is allowed.
+        /// The smallest allowed value.
         min: u64,
-        /// The most that is allowed.
+        /// The largest allowed value.
         max: u64,
     },
     /// One of several words.
@@ -33,13 +33,13 @@ pub enum Kind {
     },
     /// Any text without blanks.
     Text {
-        /// What holds if nothing is said.
+        /// The value if none is given.
         default: &'static str,
     },
 }
 
 impl Parameter {
-    /// A whole number from `range`, which includes both bounds.
+    /// Makes a parameter that is a whole number in `range`, which includes both bounds.
     #[must_use]
     pub(crate) const fn number(
         name: &'static str,
@@ -52,7 +52,7 @@ impl Parameter {
         Self { name, about, kind }
     }
 
-    /// One of `choices`; the first is the usual one.
+    /// Makes a parameter that is one of `choices`; the first is the default.
     #[must_use]
     pub(crate) const fn word(
         name: &'static str,
@@ -63,7 +63,7 @@ impl Parameter {
         Self { name, about, kind }
     }
 
-    /// Any text without blanks.
+    /// Makes a parameter that is any text without blanks.
     #[must_use]
     pub(crate) const fn text(
         name: &'static str,
@@ -74,7 +74,7 @@ impl Parameter {
         Self { name, about, kind }
     }
 
-    /// What holds if nothing is said.
+    /// Returns the value that holds if none is given.
     #[must_use]
     pub fn default(&self) -> String {
         match self.kind {
@@ -100,7 +100,7 @@ impl Parameter {
     }
 }
 
-/// Why a parameter of a load is refused.
+/// The reason why a parameter of a load is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadParameter(pub(crate) String);
 
@@ -112,12 +112,12 @@ impl fmt::Display for BadParameter {
 
 impl std::error::Error for BadParameter {}
 
-/// The value of each parameter of a load, checked.
+/// The values of all parameters of a load, which have been checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Values(BTreeMap<&'static str, String>);
 
 impl Values {
-    /// Reads `name=value` texts; parameters that are not given have their defaults.
+    /// Reads `name=value` texts; parameters that are not given get their defaults.
     ///
     /// # Errors
     ///
@@ -151,24 +151,24 @@ impl Values {
         Ok(Self(said))
     }
 
-    /// The number of this name.
+    /// Returns the number with this name.
     ///
     /// # Panics
     ///
-    /// If the load has no parameter of this name, or it is no number.
+    /// If the load has no parameter of this name, or it is not a number.
     #[must_use]
     pub(crate) fn number(&self, name: &str) -> u64 {
         let number = self.text(name).parse();
         number.expect("a number was checked when it was read")
     }
 
-    /// The number of this name, as a count of things in memory.
+    /// Returns the number with this name as a `usize`.
     #[must_use]
     pub(crate) fn count(&self, name: &str) -> usize {
         usize::try_from(self.number(name)).unwrap_or(usize::MAX)
     }
 
-    /// The word or text of this name.
+    /// Returns the word or text with this name.
     ///
     /// # Panics
     ///

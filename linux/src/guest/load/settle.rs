@@ -1,8 +1,9 @@
-//! Brings the per-CPU lists into a known state, so that a replay knows where they began.
+//! Brings the per-CPU lists into a known state, so that a replay can begin with the same state.
 //!
-//! A list remembers more than the pages on it: `high`, and by how much frees move at once. With
-//! `percpu_pagelist_high_fraction` at its largest, `high` is the least it can be, and taking a CPU
-//! off empties its lists. A little work then settles the rest. CPU 0 cannot be taken off.
+//! Besides its pages, a list has `high` and the number of pages that frees move at once. With
+//! `percpu_pagelist_high_fraction` at its largest, `high` is as small as it can be, and taking a
+//! CPU offline empties its lists. A few allocations and frees then settle the rest. CPU 0 cannot be
+//! taken offline.
 
 use std::fs;
 use std::io;
@@ -12,13 +13,14 @@ use crate::guest::crew::Crew;
 use crate::guest::op::Op;
 
 const FRACTION: &str = "/proc/sys/vm/percpu_pagelist_high_fraction";
-/// Reading it makes each CPU add what it has counted to the counters of zones.
+/// Reading this file makes each CPU fold its differentials into the counters of zones.
 const STAT_REFRESH: &str = "/proc/sys/vm/stat_refresh";
-/// So large a fraction that `high` is four batches on every computer.
+/// A fraction so large that `high` is four batches on every computer.
 const LEAST_HIGH: &str = "1000000";
-/// Enough pages for several refills and spills at the least `high`.
+/// Pages that cause several refills and spills at the smallest `high`.
 const PAGES_BEFORE: usize = 300;
-/// Less than one batch: a refill, and all of it stays on the list.
+/// Pages that are fewer than one batch: they need one refill, and all stay on the list when they
+/// are freed.
 const PAGES_AFTER: usize = 40;
 
 pub(super) fn settle(guest: &Guest) -> io::Result<()> {
@@ -35,9 +37,11 @@ pub(super) fn settle(guest: &Guest) -> io::Result<()> {
     use_lists(guest, PAGES_AFTER)?;
     fs::write(FRACTION, "0")?;
     mark("high is free again")?;
-    // Each CPU has counted some free pages that the zone's counter does not show yet: now it does.
+    // Each CPU has counted some free pages that the zone's counter does not include yet; this read
+    // makes the CPUs fold them.
     let _ = fs::read(STAT_REFRESH)?;
-    // The note comes at once: what happens before it is part of the state that the text tells.
+    // The note follows immediately, because whatever happens before it is part of the state that
+    // this text describes.
     let zoneinfo = fs::read_to_string("/proc/zoneinfo")?;
     mark("settled")?;
     leave("zoneinfo settled", &zoneinfo)

@@ -1,9 +1,9 @@
-//! A process whose own heap is Plimsoll's: every `Box`, `Vec` and thread of it, and all that Plimsoll
-//! itself asks a heap for, is in pages that its allocator hands out. Tenants use up the rest, are
-//! killed when there is none, and exit or are reaped; the process goes on.
+//! A process whose own heap is Plimsoll's. All its boxes, vectors and threads, and all heap memory
+//! that Plimsoll itself needs, are in pages from Plimsoll's allocator. Tenants use up the rest.
+//! They are killed when no page is left, and exit or are reaped; the process goes on.
 //!
-//! `cargo run --release -p plimsoll-host --example own_heap -- 600` for ten minutes; otherwise until
-//! several tenants were killed and some of them reaped.
+//! `cargo run --release -p plimsoll-host --example own_heap -- 600` runs for ten minutes; without a
+//! number it runs until several tenants were killed and at least one was reaped.
 #![expect(clippy::print_stdout, reason = "printing is what it is for")]
 
 mod slab;
@@ -25,10 +25,10 @@ use tenants::{Machinery, PAGES, Tenant};
 #[global_allocator]
 static HEAP: OwnHeap = OwnHeap::new();
 
-/// So many tenants are killed at least, and so many of them reaped.
+/// The run goes on until at least this many tenants were killed, and this many of those reaped.
 const KILLS: u64 = 2;
 const REAPED: u64 = 1;
-/// CPUs that threads play.
+/// The number of CPUs that threads play.
 const CPUS: u32 = 4;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -45,11 +45,13 @@ fn live(time: Duration) -> Result<(), Box<dyn Error>> {
         pages: all.manager.pages(),
     });
     let (stop, until) = (AtomicBool::new(false), Instant::now() + time);
-    // Ends: tenants come until memory is short, and every second one that is killed waits to be reaped.
+    // The work ends: tenants take pages until memory is short, and about every second tenant that
+    // is killed waits to be reaped.
     let goes_on = || Instant::now() < until || all.kills() < KILLS || all.reaped() < REAPED;
     let rounds = thread::scope(|scope| -> Result<u64, Box<dyn Error>> {
         let reaper = scope.spawn(|| all.reap(&stop));
-        // Where others need the CPUs too, threads that wait for each other in order get nowhere.
+        // A run without a time, such as the test, has one thread of each kind: if other programs
+        // need the CPUs too, threads that take locks in the order of arrival hardly get on.
         let many = if time.is_zero() { 1 } else { 2 };
         let (mut tenants, mut workers) = (Vec::new(), Vec::new());
         for nth in 0..many {
@@ -75,8 +77,8 @@ fn live(time: Duration) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Everyday work of a process, checked: lists of any size that keep what was written to them, a map,
-/// strings, a thread now and then. How many rounds there were.
+/// Does the everyday work of a process and checks it: lists of any size, which must keep what was
+/// written to them, a map, strings, and now and then a thread. Returns the number of rounds.
 fn work(seed: u64, goes_on: impl Fn() -> bool) -> u64 {
     let mut random = Random(seed * 0x9e37_79b9 + 1);
     let (mut lists, mut map) = (Vec::new(), BTreeMap::new());
@@ -92,7 +94,7 @@ fn work(seed: u64, goes_on: impl Fn() -> bool) -> u64 {
         );
         let largest = if rounds % 64 == 0 { 60_000 } else { 600 };
         let (words, mut list) = (random.below(largest), Vec::new());
-        // Where memory is short it may say so, like any allocator.
+        // If memory is short, the heap may refuse, like any allocator.
         if list.try_reserve_exact(words).is_ok() {
             list.resize(words, random.next());
         }
@@ -122,7 +124,7 @@ fn report(all: &Machinery, rounds: u64) {
     println!("{kills} tenants were killed, {reaped} of them reaped");
     pages.drain_all_sync(host);
     let free = pages.view(host)[0].free;
-    // The list of views is in a page too, and is gone by now or not.
+    // The list of views was in a page of the heap too, which may or may not be back in the zone.
     let (used, all_pages) = (HEAP.used(), u64::from(PAGES.0));
     assert!(
         u64::from(free.0).abs_diff(all_pages - used) <= 4,
@@ -138,7 +140,7 @@ fn report(all: &Machinery, rounds: u64) {
     assert!(host.topology().cpus() == CPUS);
 }
 
-/// Xorshift: needs no heap.
+/// An xorshift generator, which needs no heap.
 struct Random(u64);
 
 impl Random {

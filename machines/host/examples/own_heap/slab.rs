@@ -1,9 +1,10 @@
-//! The process's heap: small blocks in pages of one size each, large ones as blocks of pages, all of
-//! them from a Plimsoll arena.
+//! The heap of the process: small blocks, in pages that each hold blocks of one size, and large
+//! blocks, which are blocks of pages. All pages come from a Plimsoll arena.
 //!
-//! A page of small blocks begins with a header; the free blocks of a page are a list through the blocks
-//! themselves. Pages with free blocks are a list for each size. Its lock is never held while pages are
-//! taken or given back: taking one may wait until somebody has died.
+//! A page of small blocks begins with a header, and its free blocks form a list through the blocks
+//! themselves. The pages with free blocks form a list for each size. The lock of that list is never
+//! held while pages are allocated or freed, because allocating one may wait until a tenant has
+//! died.
 #![expect(
     unsafe_code,
     reason = "a global allocator hands out memory by raw pointers"
@@ -25,38 +26,40 @@ use plimsoll_mm::page::{AllocError, Mobility, NoKill, PageAllocator, Request};
 use plimsoll_mm::units::{Order, Pages, Pfn};
 
 const PAGE: usize = 4096;
-/// Blocks of up to 8 pages are waited for, as in Linux: most programs cannot do without.
+/// The largest blocks for which the heap waits until there is memory: 8 pages, as in Linux, because
+/// most programs cannot do without.
 const TOO_SMALL_TO_FAIL: Order = Order::new(3).expect("8 pages are an order");
-/// For ten seconds or more.
+/// The number of tries for such a block; the pauses between them last ten seconds or more in all.
 const TRIES: u32 = 10_000;
-/// Sizes of small blocks: 16 bytes to 1 KiB.
+/// The number of sizes of small blocks: 16 bytes to 1 KiB, in powers of two.
 const SIZES: usize = 7;
 const SMALLEST: usize = 16;
 
-/// What pages come from.
+/// The source of the heap's pages.
 pub(crate) struct Source {
     pub(crate) arena: &'static Arena,
     pub(crate) host: &'static Host,
     pub(crate) pages: &'static PageAllocator<Host>,
 }
 
-/// See the file's header. Before it is started the system's allocator serves.
+/// The heap, see the description of this file. Until [`OwnHeap::start`], memory comes from the
+/// system's allocator.
 pub(crate) struct OwnHeap {
     source: OnceLock<Source>,
     sizes: [Size; SIZES],
-    /// Pages that blocks are in.
+    /// The number of pages in use by the heap.
     used: AtomicU64,
-    /// Requests there was no page for.
+    /// The number of requests that were refused for lack of pages.
     refused: AtomicU64,
 }
 
-/// All pages of blocks of one size that have some free.
+/// All pages with blocks of one size that have a free block.
 struct Size {
     locked: AtomicBool,
     first: UnsafeCell<*mut Header>,
 }
 
-// SAFETY: `first` and the pages behind it are touched by the holder of `locked` only.
+// SAFETY: only the holder of `locked` touches `first` and the pages behind it.
 unsafe impl Sync for Size {}
 
 /// The beginning of a page of small blocks.
@@ -69,7 +72,7 @@ struct Header {
     size: usize,
 }
 
-/// A free block.
+/// A free block, with the link to the next one.
 struct Free {
     next: *mut Self,
 }
@@ -89,25 +92,25 @@ impl OwnHeap {
         }
     }
 
-    /// From now on memory comes from `source`.
+    /// Makes memory come from `source` from now on.
     pub(crate) fn start(&self, source: Source) {
         let started = self.source.set(source);
         assert!(started.is_ok(), "a process has one heap");
     }
 
-    /// Pages that blocks are in.
+    /// Returns the number of pages in use by the heap.
     pub(crate) fn used(&self) -> u64 {
         self.used.load(Relaxed)
     }
 
-    /// Requests there was no page for.
+    /// Returns the number of requests that were refused for lack of pages.
     pub(crate) fn refused(&self) -> u64 {
         self.refused.load(Relaxed)
     }
 }
 
 impl Source {
-    /// The frame that `block` is in, if it is one of the arena.
+    /// Returns the frame that contains `block`; `None` if it is not in the arena.
     fn frame(&self, block: *mut u8) -> Option<Pfn> {
         let first = self.arena.page(Pfn(0)).addr().get();
         let frame = block.addr().checked_sub(first)? / PAGE;
@@ -116,17 +119,17 @@ impl Source {
     }
 
     fn take(&self, order: Order) -> Option<NonNull<u8>> {
-        // What cannot be moved: nobody knows who points to it.
+        // The pages cannot be moved, because no record says which pointers lead to them.
         let request = Request::new(order).of_mobility(Mobility::Unmovable);
         let tries = if order <= TOO_SMALL_TO_FAIL { TRIES } else { 1 };
         for _ in 0..tries {
             match self.pages.alloc(self.host, request) {
                 Ok(pfn) => return Some(self.arena.page(pfn)),
-                // Who is to die must not wait for its own death.
+                // A thread whose tenant must die must not wait for its own death.
                 Err(AllocError::OutOfMemory(tried)) if tried.no_kill == NoKill::Dying => break,
                 Err(_) => {}
             }
-            // Those who could be killed were, and are leaving still.
+            // Any tenant that could be killed has been, and is still exiting, so the thread waits.
             std::thread::sleep(Duration::from_millis(1));
         }
         None
@@ -139,13 +142,14 @@ impl Source {
     }
 }
 
-/// The order of the block of pages for `bytes`, or `None` if there is none so large.
+/// Returns the order of the block of pages for `bytes`; `None` if no block is so large.
 fn order_of(bytes: usize) -> Option<Order> {
     let pages = bytes.div_ceil(PAGE).next_power_of_two();
     Order::new(u8::try_from(pages.ilog2()).ok()?)
 }
 
-/// Which of the sizes serves, if one does. Blocks are aligned to their size.
+/// Returns the index of the size of small blocks that fits, if one does. Blocks are aligned to
+/// their size.
 fn size_of_block(layout: Layout) -> Option<usize> {
     let bytes = layout.size().max(layout.align()).max(SMALLEST);
     let size = (bytes.next_power_of_two() / SMALLEST).ilog2() as usize;
@@ -158,13 +162,14 @@ impl Size {
         while self.locked.swap(true, Acquire) {
             std::thread::yield_now();
         }
-        // SAFETY: `locked` was taken, so nobody else has a reference until it is cleared below.
+        // SAFETY: this thread took `locked`, so no other thread has a reference until it is cleared
+        // below.
         let result = f(unsafe { &mut *self.first.get() });
         self.locked.store(false, Release);
         result
     }
 
-    /// A block of a page that has a free one.
+    /// Takes a block out of a page that has a free one; `None` if no page has.
     fn take(&self) -> Option<NonNull<u8>> {
         self.with(|first| {
             let page = *first;
@@ -190,18 +195,20 @@ impl Size {
         self.with(|first| link(first, page));
     }
 
-    /// Takes a block back; the page, if that has become empty and others have free blocks.
+    /// Takes a block back. Returns its page if that is now empty and other pages have free blocks.
     fn give(&self, page: *mut Header, block: *mut Free) -> Option<*mut Header> {
         self.with(|first| {
-            // SAFETY: the page is live while one of its blocks is, and belongs to the lock's holder.
+            // SAFETY: the page is live while one of its blocks is, and belongs to the holder of the
+            // lock.
             let header = unsafe { &mut *page };
             let was_full = header.free.is_null();
-            // SAFETY: the caller gives the block up, so it is this page's to write to.
+            // SAFETY: the caller gives up the block, so its memory belongs to this page again.
             unsafe { block.write(Free { next: header.free }) };
             header.free = block;
             header.used -= 1;
             let is_empty = header.used == 0;
-            // A page that was full is in no list yet.
+            // A page that was full is on no list yet. It counts as alone, so it stays even if it is
+            // empty now.
             let alone = was_full || header.next.is_null() && header.prev.is_null();
             if was_full {
                 link(first, page);
@@ -215,22 +222,23 @@ impl Size {
     }
 }
 
-/// The header at `page`, if there is one.
+/// Returns the header at `page`, or `None` if `page` is null.
 ///
 /// # Safety
-/// The caller holds the lock of a list that `page` is in or comes to, has no other reference to the
-/// header, and drops this one before it makes another.
+/// The caller holds the lock of the list that `page` is in or is added to, has no other reference
+/// to the header, and drops this one before it makes another.
 unsafe fn header<'h>(page: *mut Header) -> Option<&'h mut Header> {
-    // SAFETY: pages of a list are live, and belong to the holder of its lock; the rest the caller says.
+    // SAFETY: pages of a list are live and belong to the holder of its lock; the caller guarantees
+    // the rest.
     unsafe { page.as_mut() }
 }
 
 fn link(first: &mut *mut Header, page: *mut Header) {
-    // SAFETY: the holder of the lock has both pages; each reference is used up in its statement.
+    // SAFETY: the holder of the lock owns both pages, and each reference ends with its statement.
     if let Some(next) = unsafe { header(*first) } {
         next.prev = page;
     }
-    // SAFETY: as above.
+    // SAFETY: the holder of the lock owns the page, and the reference ends with its statement.
     if let Some(header) = unsafe { header(page) } {
         (header.next, header.prev) = (*first, ptr::null_mut());
     }
@@ -239,17 +247,17 @@ fn link(first: &mut *mut Header, page: *mut Header) {
 
 fn unlink(first: &mut *mut Header, page: *mut Header) {
     let null = ptr::null_mut();
-    // SAFETY: the holder of the lock has the page; the reference is used up in this statement.
+    // SAFETY: the holder of the lock owns the page, and the reference ends with this statement.
     let links = unsafe { header(page) }.map(|header| {
         let (next, prev) = (&mut header.next, &mut header.prev);
         (mem::replace(next, null), mem::replace(prev, null))
     });
     let (next, prev) = links.unwrap_or((null, null));
-    // SAFETY: as above, of its neighbour.
+    // SAFETY: the neighbour is in the list too, and the reference ends with its statement.
     if let Some(next) = unsafe { header(next) } {
         next.prev = prev;
     }
-    // SAFETY: as above.
+    // SAFETY: the neighbour is in the list too, and the reference ends with its statement.
     match unsafe { header(prev) } {
         Some(prev) => prev.next = next,
         None => *first = next,
@@ -262,7 +270,8 @@ impl OwnHeap {
             if let Some(block) = self.sizes[size].take() {
                 return block.as_ptr();
             }
-            // With no lock held. Somebody may be faster: then there is a page more.
+            // No lock is held here, so another thread may add a page at the same time; then there
+            // is one more page than needed.
             let Some(page) = source.take(Order::ZERO) else {
                 self.refused.fetch_add(1, Relaxed);
                 return ptr::null_mut();
@@ -295,19 +304,20 @@ impl OwnHeap {
     }
 }
 
-/// Makes a fresh page one of free blocks.
+/// Turns a fresh page into a page of free blocks.
 fn fill(page: *mut Header, size: usize) {
     let bytes = SMALLEST << size;
     let mut free = ptr::null_mut();
     let firsts = (size_of::<Header>().next_multiple_of(bytes)..PAGE).step_by(bytes);
     for at in firsts.rev() {
         let block = page.cast::<u8>().wrapping_add(at).cast::<Free>();
-        // SAFETY: inside a page that was just taken, so it is nobody else's.
+        // SAFETY: the block is inside a page that was just allocated, so no other thread uses it.
         unsafe { block.write(Free { next: free }) };
         free = block;
     }
     let (next, prev) = (ptr::null_mut(), ptr::null_mut());
-    // SAFETY: as above; blocks begin behind the header.
+    // SAFETY: the page was just allocated, so no other thread uses it; its blocks begin after the
+    // header.
     unsafe {
         page.write(Header {
             next,
@@ -319,13 +329,13 @@ fn fill(page: *mut Header, size: usize) {
     }
 }
 
-// SAFETY: a block is inside frames that the allocator handed out to this heap, large and aligned
-// enough, and nobody else's until it comes back; it comes back to where it was taken from, which its
-// address tells. Nothing here unwinds: what is expected holds unless a block is freed twice.
+// SAFETY: a block is inside frames that the page allocator gave to this heap, is large and aligned
+// enough, and belongs to its user until it is given back; it returns to its origin, which its
+// address determines. Nothing here unwinds: the expectations hold unless a block is freed twice.
 unsafe impl GlobalAlloc for OwnHeap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let Some(source) = self.source.get() else {
-            // SAFETY: the same contract.
+            // SAFETY: the caller's guarantees are those that `System` needs.
             return unsafe { System.alloc(layout) };
         };
         match size_of_block(layout) {
@@ -337,7 +347,7 @@ unsafe impl GlobalAlloc for OwnHeap {
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         let source = self.source.get();
         let Some(source) = source.filter(|source| source.frame(block).is_some()) else {
-            // SAFETY: it is from before the start, so it is the system's.
+            // SAFETY: the block was allocated before the start, so it belongs to `System`.
             return unsafe { System.dealloc(block, layout) };
         };
         match size_of_block(layout) {

@@ -1,6 +1,8 @@
-//! Who uses memory up: tenants with address spaces, the OOM killer, and the reaper.
+//! The users of the memory that the heap leaves: tenants with address spaces, the OOM killer, and
+//! the reaper.
 //!
-//! What is called when memory is out takes none: lists have their room, and nothing is printed.
+//! Code that runs while memory is out must not allocate: its lists have their capacity already, and
+//! it prints nothing.
 
 use std::cell::Cell;
 use std::error::Error;
@@ -27,21 +29,22 @@ use crate::{CPUS, Random};
 
 /// 256 MiB, most of which is never touched: no tenant writes to its pages.
 pub(crate) const PAGES: Pages = Pages(1 << 16);
-/// Tenants there can be at once.
+/// The largest number of tenants at a time.
 const TENANTS: usize = 8;
 
-/// Everything the heap rests on. Made with the system's allocator, and there until the end.
+/// Everything that the heap depends on. It is made with the system's allocator and lives until the
+/// end.
 pub(crate) struct Machinery {
     pub(crate) arena: Arena,
     pub(crate) host: Host,
     pub(crate) manager: Manager<Host>,
     pub(crate) spaces: Spaces<Host>,
     pub(crate) oom: Arc<OutOfMemory<Host, Silent, House>>,
-    /// Tenants whose memory the reaper took.
+    /// The number of tenants whose memory the reaper took.
     reaped: AtomicU64,
 }
 
-/// Tenants look by themselves.
+/// Sends no signals, because tenants check for themselves whether they must die.
 pub(crate) struct Silent;
 
 impl Signals<Host> for Silent {
@@ -55,12 +58,13 @@ impl Signals<Host> for Silent {
 /// All tenants.
 pub(crate) struct House {
     all: Mutex<Vec<Arc<Process<Host>>>>,
-    /// By number, for who asks for itself while `all` is locked.
+    /// The tenants by number, so that a thread can find its own tenant while `all` is locked.
     by_id: [Mutex<Option<Arc<Process<Host>>>>; TENANTS],
 }
 
 thread_local! {
-    /// The tenant that this thread is. A number: what has to be dropped needs memory to be noted.
+    /// The number of the tenant that this thread plays. A value that must be dropped would not do,
+    /// because registering its destructor needs memory.
     static TENANT: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
@@ -109,12 +113,12 @@ impl Machinery {
         })
     }
 
-    /// Tenants that were told to die.
+    /// Returns the number of tenants that were killed.
     pub(crate) fn kills(&self) -> u64 {
         self.oom.killer().kills(&self.host)
     }
 
-    /// Tenants whose memory the reaper took.
+    /// Returns the number of tenants whose memory the reaper took.
     pub(crate) fn reaped(&self) -> u64 {
         self.reaped.load(Relaxed)
     }
@@ -123,7 +127,7 @@ impl Machinery {
         Memory::new(&self.host, &self.manager, &self.spaces)
     }
 
-    /// The reaper's thread.
+    /// Runs the reaper until `stop` is set and no victim is queued.
     pub(crate) fn reap(&self, stop: &AtomicBool) {
         let _entered = self.host.enter(CpuId(0));
         let reaper = self.oom.killer().reaper();
@@ -139,7 +143,7 @@ impl Machinery {
     }
 }
 
-/// A thread that is one tenant after the other.
+/// A thread that plays one tenant after another.
 pub(crate) struct Tenant {
     all: &'static Machinery,
     id: u32,
@@ -164,7 +168,7 @@ impl Tenant {
         TENANT.set(None);
     }
 
-    /// A new process with nothing in use; `None` if there is no memory for one right now.
+    /// Makes a process that uses no pages yet; `None` if there is no memory for one right now.
     fn arrive(&mut self) -> Option<Arc<Process<Host>>> {
         let space = Arc::new(AddressSpace::new(self.all.memory()).ok()?);
         let killer = self.all.oom.killer();
@@ -183,11 +187,12 @@ impl Tenant {
         Some(process)
     }
 
-    /// Uses ever more memory, and some of it again, until it is told to die or has enough.
+    /// Uses more and more memory, and unmaps or swaps out some of it, until the tenant must die or
+    /// has enough.
     fn grow(&mut self, process: &Arc<Process<Host>>, stop: &AtomicBool) {
         let (host, memory) = (&self.all.host, self.all.memory());
         let space = process.space(host).expect("it has not left");
-        // Of each 1024 about half are used.
+        // The end, in pages of address space, about half of which are used.
         let enough = 80_000 + self.random.below(100_000) as u64;
         let mut at = 0;
         while at < enough && !stop.load(Relaxed) && !process.is(host, State::Killed) {
@@ -202,7 +207,7 @@ impl Tenant {
             if space.map(memory, request).is_err() {
                 return;
             }
-            // Page by page, then together.
+            // The first eighth is touched page by page, and the rest together.
             let first = Vpn(at + pages / 8);
             let mut each = (at..first.0).map(|page| space.fault(memory, Vpn(page), Access::Write));
             if each.any(|faulted| faulted.is_err())
@@ -218,9 +223,9 @@ impl Tenant {
             }
             at += 1024;
         }
-        // Every second one that is told to die is stuck: the reaper has to take its memory.
+        // About every second tenant that must die is stuck, so the reaper must take its memory.
         let is_stuck = self.random.below(2) == 0 && process.is(host, State::Killed);
-        // Ends: the reaper raises the flag, whatever it came to.
+        // The loop ends: the reaper sets the flag, whatever the outcome.
         while is_stuck && !space.has(host, Flag::Skip) {
             thread::sleep(Duration::from_millis(1));
         }
@@ -238,7 +243,7 @@ impl Tenant {
         let place = all.iter().position(|it| Arc::ptr_eq(it, &process));
         let in_house = place.map(|place| all.swap_remove(place));
         drop(all);
-        // Of those that know it the last gives its memory back; the reaper may be another.
+        // The last owner of the process gives its memory back; the reaper may be that owner.
         for known in [listed, in_house, Some(process)].into_iter().flatten() {
             let retired = killer.retire(host, known);
             assert_eq!(retired, Ok(()), "its pages were counted right");

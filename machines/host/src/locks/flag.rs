@@ -3,46 +3,12 @@
 //! The owner never waits, so there is no queue: a busy flag sends it on its slow path. Others
 //! wait without order; they are rare (drains, looking on).
 
-use std::fmt;
-use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use plimsoll_mm::machine::CpuLock;
-use plimsoll_mm::site::Site;
+use super::raw::RawLock;
+use super::sync::AtomicBool;
 
-use super::guarded::Guarded;
-use super::{RawLock, spin_then_yield};
-use crate::Host;
-
-/// Cheap for its owner, blocking for others, around a value.
-pub struct OwnerLock<T>(Guarded<Flag, T>);
-
-impl<T> OwnerLock<T> {
-    /// An unlocked `value`.
-    pub fn new(value: T) -> Self {
-        Self(Guarded::new(value))
-    }
-}
-
-impl<T> CpuLock<Host, T> for OwnerLock<T> {
-    #[inline]
-    fn try_local<R>(&self, _machine: &Host, _site: Site, f: impl FnOnce(&mut T) -> R) -> Option<R> {
-        self.0.try_with(f)
-    }
-
-    #[inline]
-    fn with<R>(&self, _machine: &Host, _site: Site, f: impl FnOnce(&mut T) -> R) -> R {
-        self.0.with(spin_then_yield, f)
-    }
-}
-
-impl<T> fmt::Debug for OwnerLock<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("OwnerLock").finish_non_exhaustive()
-    }
-}
-
-/// The flag alone.
+/// A flag that is set while the lock is held.
 #[derive(Default)]
 #[repr(align(128))]
 pub(crate) struct Flag(AtomicBool);

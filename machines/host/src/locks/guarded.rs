@@ -9,8 +9,8 @@
 
 use std::cell::UnsafeCell;
 
-use super::RawLock;
 use super::flag::Flag;
+use super::raw::RawLock;
 use super::ticket::Ticket;
 
 /// A raw lock that has at most one holder at a time, whose release happens before the next

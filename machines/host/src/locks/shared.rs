@@ -1,12 +1,12 @@
 //! The lock that readers share: `parking_lot`'s behind a turnstile.
 //!
 //! `parking_lot`'s lock alone would not do: a writer that may be killed has to wait in slices, and
-//! loses its place after each. So whoever does not get in at once queues, and only the first of the
-//! queue waits for the lock itself, in slices or not. Nobody passes it: who finds somebody in the
-//! queue joins it.
+//! loses its place after each. So a thread that does not get in at once queues, and only the first of the
+//! queue waits for the lock itself, in slices or not. No thread passes it: a thread that finds the queue
+//! in use joins it.
 //!
-//! So it is first come, first served, for readers and writers, killable or not. Who comes at the
-//! same time as the first of the queue may still get in before.
+//! So it is first come, first served, for readers and writers, killable or not. A thread that comes at
+//! the same time as the first of the queue may still get in before it.
 
 use std::fmt;
 

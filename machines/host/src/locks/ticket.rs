@@ -4,63 +4,18 @@
 //! lock is free when they are equal. Both are in one cache line of their own: an uncontended
 //! acquisition moves that line and the value's, and waiters do not disturb the value's.
 
-use std::fmt;
-use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use plimsoll_mm::machine::Lock;
-use plimsoll_mm::site::Site;
+use super::raw::RawLock;
+use super::sync::AtomicU32;
 
-use super::guarded::Guarded;
-use super::{RawLock, spin_then_yield};
-use crate::Host;
-
-/// First come, first served, around a value.
-pub struct TicketLock<T>(Guarded<Ticket, T>);
-
-impl<T> TicketLock<T> {
-    /// An unlocked `value`.
-    pub fn new(value: T) -> Self {
-        Self(Guarded::new(value))
-    }
-
-    /// Waits for the lock by `relax`, which is not called if the lock is free, then runs `f`.
-    #[inline]
-    pub(crate) fn with_relax<R>(&self, relax: impl FnMut(u32), f: impl FnOnce(&mut T) -> R) -> R {
-        self.0.with(relax, f)
-    }
-}
-
-impl<T> Lock<Host, T> for TicketLock<T> {
-    #[inline]
-    fn with<R>(&self, _machine: &Host, _site: Site, f: impl FnOnce(&mut T) -> R) -> R {
-        self.0.with(spin_then_yield, f)
-    }
-
-    #[inline]
-    fn try_with<R>(&self, _machine: &Host, _site: Site, f: impl FnOnce(&mut T) -> R) -> Option<R> {
-        self.0.try_with(f)
-    }
-}
-
-impl<T> fmt::Debug for TicketLock<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TicketLock").finish_non_exhaustive()
-    }
-}
-
-/// The tickets alone.
+/// The two tickets of a lock.
 #[derive(Default)]
 #[repr(align(128))]
 pub(crate) struct Ticket {
-    next: AtomicU32,
-    serving: AtomicU32,
+    pub(super) next: AtomicU32,
+    pub(super) serving: AtomicU32,
 }
-
-const _: () = assert!(
-    size_of::<Ticket>() == 128,
-    "one lock, one pair of cache lines"
-);
 
 /// The right to be served; passed on when dropped.
 pub(crate) struct Turn<'a> {
@@ -106,54 +61,5 @@ impl Drop for Turn<'_> {
         self.lock
             .serving
             .store(self.ticket.wrapping_add(1), Release);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::Mutex;
-    use std::thread;
-
-    use super::*;
-
-    #[test]
-    fn waiters_are_served_in_the_order_they_came() {
-        let (lock, served) = (Ticket::default(), Mutex::new(Vec::new()));
-        thread::scope(|scope| {
-            let first = lock.acquire(spin_then_yield);
-            for waiter in 1..=4 {
-                let (lock, served) = (&lock, &served);
-                scope.spawn(move || {
-                    let _turn = lock.acquire(spin_then_yield);
-                    served
-                        .lock()
-                        .expect("nobody panics holding it")
-                        .push(waiter);
-                });
-                // The next waiter comes only when this one has its ticket.
-                while lock.next.load(Relaxed) != waiter + 1 {
-                    thread::yield_now();
-                }
-            }
-            drop(first);
-        });
-        assert_eq!(
-            *served.lock().expect("every thread has ended"),
-            [1, 2, 3, 4]
-        );
-    }
-
-    #[test]
-    fn tickets_wrap() {
-        let lock = Ticket {
-            next: AtomicU32::new(u32::MAX),
-            serving: AtomicU32::new(u32::MAX),
-        };
-        for _ in 0..3 {
-            let turn = lock.try_acquire().expect("the lock is free");
-            assert!(lock.try_acquire().is_none(), "it has a holder");
-            drop(turn);
-            drop(lock.acquire(|_| unreachable!("the lock is free")));
-        }
     }
 }

@@ -1,34 +1,34 @@
-//! A queue that threads pass one at a time, in the order they came.
+//! A queue that threads pass one at a time, in the order in which they came.
 //!
-//! Whoever is first in it is the only one that may go on; leaving lets the next one be first. A
-//! waiter sleeps until it is woken, or for a tick if it may be killed.
+//! Only the first thread in the queue may go on; when it leaves, the next one is first. A waiter
+//! sleeps until it is woken, or for a tick if it may be killed.
 //!
-//! The queue takes no memory: who waits may be on its way to give memory back. So there is room for
-//! some only; others look once a tick whether they can join.
+//! The queue takes no memory, because a waiter may be on its way to give memory back. So its length is
+//! limited; further threads look once a tick whether they can join.
 
-use std::sync::atomic::AtomicU32;
+use std::sync::PoisonError;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::thread::{self, Thread};
 use std::time::Duration;
+
+use super::sync::{self, AtomicU32, Mutex, MutexGuard, Thread};
 
 /// How long a waiter that may be killed sleeps before it looks again: one tick.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(1);
-/// How many are served in the order in which they came.
+/// Waiters that are served in the order in which they came, at most.
 const WAITERS_MAX: usize = 16;
 
-/// What somebody waits for.
+/// The access that a thread waits for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
     Read,
     Write,
 }
 
-/// See the file's header.
+/// A queue of waiters.
 #[derive(Default)]
 pub(crate) struct Turnstile {
     waiters: Mutex<Waiters>,
-    /// How many are in the queue, and how many of them to write: copies for who only looks.
+    /// The number of waiters, and below it of those that wait to write: copies to read without the mutex.
     waiting: AtomicU32,
     writers: AtomicU32,
 }
@@ -37,7 +37,7 @@ pub(crate) struct Turnstile {
 struct Waiters {
     /// In the order in which they came, from the first place on.
     queue: [Option<Waiter>; WAITERS_MAX],
-    /// The number of the next to come.
+    /// The number of the next thread that comes.
     next: u64,
 }
 
@@ -54,33 +54,34 @@ pub(crate) struct Place<'a> {
 }
 
 impl Turnstile {
-    /// Whether nobody waits. Stale at once: who comes meanwhile comes together with the caller.
+    /// Whether no thread waits. The answer may be outdated at once: a thread that comes meanwhile comes at the
+    /// same moment as the caller.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         // Relaxed: nothing is read because of it; the lock behind orders.
         self.waiting.load(Relaxed) == 0
     }
 
-    /// Whether somebody waits to write.
+    /// Whether a thread waits to write.
     #[inline]
     pub(crate) fn writer_waits(&self) -> bool {
         // Relaxed: a hint.
         self.writers.load(Relaxed) > 0
     }
 
-    /// Queues.
+    /// Joins the queue.
     pub(crate) fn join(&self, purpose: Purpose) -> Place<'_> {
         let place = self.join_unless(purpose, || false);
-        place.expect("only who may be killed gives up")
+        place.expect("only a thread that may be killed gives up")
     }
 
-    /// The same, but gives up once `killed`, should the queue be full.
+    /// Joins the queue, or gives up once `killed` if the queue is full.
     pub(crate) fn join_unless(
         &self,
         purpose: Purpose,
         killed: impl Fn() -> bool,
     ) -> Option<Place<'_>> {
-        // Ends when somebody in the queue has left. Those who wait for that come in any order.
+        // Ends when a waiter has left the queue. Threads that wait for that join in any order.
         loop {
             if let Some(number) = self.waiters().add(purpose, self) {
                 let turnstile = self;
@@ -89,7 +90,7 @@ impl Turnstile {
             if killed() {
                 return None;
             }
-            thread::sleep(LOOK_EVERY);
+            sync::sleep(LOOK_EVERY);
         }
     }
 
@@ -131,7 +132,7 @@ impl Waiters {
         *free = Some(Waiter {
             number,
             purpose,
-            thread: thread::current(),
+            thread: sync::current(),
         });
         turnstile.publish(self);
         Some(number)
@@ -151,17 +152,17 @@ impl Place<'_> {
     pub(crate) fn wait(&self) {
         // Ends when all before have left. Being woken for another reason only means a look more.
         while !self.is_first() {
-            thread::park();
+            sync::park();
         }
     }
 
-    /// The same, but gives up once `killed`. Returns whether it is first.
+    /// Waits to be first, or gives up once `killed`. Returns whether it is first.
     pub(crate) fn wait_unless(&self, killed: impl Fn() -> bool) -> bool {
         while !self.is_first() {
             if killed() {
                 return false;
             }
-            thread::park_timeout(LOOK_EVERY);
+            sync::park_timeout(LOOK_EVERY);
         }
         true
     }

@@ -1,8 +1,8 @@
 //! The prices of a lock between two CPUs, each the mean of the middle half of many timings.
 //!
-//! The middle half needs no watch: a thread that was interrupted spoils the timing at hand only.
-//! Its mean rather than the median, because some clocks tick in steps of 10 ns.
-//! Every wait for the other CPU has a limit.
+//! The middle half makes a [`Watch`](super::watch::Watch) unnecessary: a thread that is interrupted
+//! spoils only the timing at hand. The mean is used rather than the median, because some clocks
+//! tick in steps of 10 ns. Every wait for the other CPU has a limit.
 
 use std::cell::Cell;
 use std::sync::atomic::AtomicU64;
@@ -13,25 +13,27 @@ use super::contend::reading_ns;
 use super::{CannotMeasure, Pair, Price, Prices, middle, quantile};
 use crate::locks::TicketLock;
 
-/// The prices are taken in turns: virtual CPUs wander, and then all prices change.
+/// Number of rounds. Prices are taken in turns, because virtual CPUs wander, and then all prices
+/// change.
 const ROUNDS: u32 = 8;
 
-/// Timings of one price in one round.
+/// Number of timings of one price in one round.
 const TIMINGS: u64 = 2000;
 
-/// Steps per timing where one step is too short to time.
+/// Number of steps per timing where one step is too short to time.
 const STEPS: u32 = 64;
 
-/// A line's CPU has settled when it did nothing with it for so long.
+/// The time after which a CPU that has not used a line has settled.
 const SETTLE_NS: f64 = 400.0;
 
-/// How long a holder holds while the other waits; long enough for it to be waiting.
+/// The time for which a holder keeps the lock, long enough for the other CPU to be waiting.
 const HOLD_NS: f64 = 500.0;
 
 /// The longest wait for the other CPU.
 const PATIENCE_NS: f64 = 3e9;
 
-/// What `pair` pays for a lock. Takes a fraction of a second if the CPUs are free.
+/// Measures the prices that `pair` pays for a lock. Takes a fraction of a second if the CPUs are
+/// free.
 ///
 /// # Errors
 /// If a thread cannot be pinned, or the CPUs are too busy to meet.
@@ -39,7 +41,7 @@ pub fn prices(pair: Pair) -> Result<Prices, CannotMeasure> {
     prices_of(pair, ROUNDS)
 }
 
-/// As [`prices`] with so many rounds of timings; 2 take about a tenth of a second.
+/// [`prices`] with `rounds` rounds of timings; 2 rounds take about a tenth of a second.
 ///
 /// # Errors
 /// As [`prices`].
@@ -63,13 +65,13 @@ pub fn prices_of(pair: Pair, rounds: u32) -> Result<Prices, CannotMeasure> {
     })
 }
 
-/// A counter in cache lines of its own.
+/// A counter alone in its cache lines.
 #[derive(Default)]
 #[repr(align(128))]
 struct Line(AtomicU64);
 
 impl Line {
-    /// Waits until it holds `value`.
+    /// Waits until the line holds `value`.
     fn wait_for(&self, value: u64, rate: Rate) -> Result<(), CannotMeasure> {
         const LOOKS_PER_READING: u32 = 1 << 12;
         let mut patience_end = None;
@@ -93,7 +95,7 @@ impl Line {
     }
 }
 
-/// One line goes back and forth: half a round trip.
+/// Times a line that goes back and forth: half a round trip.
 fn transfer(pair: Pair, rate: Rate) -> Result<Vec<f64>, CannotMeasure> {
     let line = Line::default();
     let trips = TIMINGS * u64::from(STEPS);
@@ -123,12 +125,13 @@ fn transfer(pair: Pair, rate: Rate) -> Result<Vec<f64>, CannotMeasure> {
     timings
 }
 
-/// Both CPUs want the lock all the time: from the release by one to the first look by the other.
+/// Times the span from one CPU's release to the other's first look, while both want the lock all
+/// the time.
 ///
-/// Who waits looks at the clock between looks at the lock, as in `lock_waits`: without that, a
-/// hand-over is up to a fifth dearer.
+/// The waiter reads the clock between looks at the lock, as in `lock_waits`: without that, a
+/// hand-over takes up to a fifth longer.
 fn handover(pair: Pair, rate: Rate) -> Result<Vec<f64>, CannotMeasure> {
-    // When it was released last, and by whom.
+    // The time of the last release, and the CPU that released.
     let lock = TicketLock::new((0_u64, 0_u8));
     let side = |me: u8| {
         let mut timings = Vec::new();
@@ -158,7 +161,7 @@ fn handover(pair: Pair, rate: Rate) -> Result<Vec<f64>, CannotMeasure> {
     Ok([one, other].concat())
 }
 
-/// One CPU takes and releases a lock again and again.
+/// Times one CPU that takes and releases a lock again and again.
 fn own(pair: Pair, rate: Rate) -> Result<Vec<f64>, CannotMeasure> {
     let lock = TicketLock::new(0_u64);
     let side = || {
@@ -174,7 +177,7 @@ fn own(pair: Pair, rate: Rate) -> Result<Vec<f64>, CannotMeasure> {
     Ok(pair.run(side, || ())?.0)
 }
 
-/// One CPU takes its free lock now and then, timed as [`remote`] is.
+/// Times one CPU that takes its free lock now and then, as [`remote`] does.
 fn entry(pair: Pair, rate: Rate) -> Result<Vec<f64>, CannotMeasure> {
     let lock = TicketLock::new(0_u64);
     let side = || {
@@ -188,7 +191,7 @@ fn entry(pair: Pair, rate: Rate) -> Result<Vec<f64>, CannotMeasure> {
     Ok(pair.run(side, || ())?.0)
 }
 
-/// The CPUs take turns with a lock that is free whenever it is asked for.
+/// Times the CPUs in turns, with a lock that is free whenever it is asked for.
 fn remote(pair: Pair, rate: Rate) -> Result<Vec<f64>, CannotMeasure> {
     let (lock, turn) = (TicketLock::new(0_u64), Line::default());
     let side = |me: u64| {
@@ -212,7 +215,8 @@ fn settle(rate: Rate) {
     while ticks() < settled {}
 }
 
-/// From asking for a free lock to the first look at what it guards, and one reading of the clock.
+/// The time from asking for a free lock to the first look at its value, and one reading of the
+/// clock.
 fn time_entry(lock: &TicketLock<u64>, rate: Rate) -> f64 {
     let start = ticks_after_loads();
     let got = lock.with_relax(
@@ -227,7 +231,7 @@ fn time_entry(lock: &TicketLock<u64>, rate: Rate) -> f64 {
 
 fn price(mut timings: Vec<f64>) -> Result<Price, CannotMeasure> {
     if timings.is_empty() {
-        // The CPUs never waited for each other: one was always doing something else.
+        // The CPUs never waited for each other: each time one of them was busy with something else.
         return Err(CannotMeasure::TooBusy { kept_share: 0.0 });
     }
     timings.sort_unstable_by(f64::total_cmp);

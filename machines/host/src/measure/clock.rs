@@ -1,4 +1,4 @@
-//! A clock that is quick to read: the time-stamp counter on x86-64, elsewhere the system's.
+//! A clock that is quick to read: the time-stamp counter on x86-64, the system's clock elsewhere.
 #![cfg_attr(
     target_arch = "x86_64",
     expect(unsafe_code, reason = "the time-stamp counter is read by an intrinsic")
@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 pub(super) use imp::{ticks, ticks_after_loads};
 
-/// How long to compare the two clocks.
+/// The time for which the two clocks are compared.
 const COMPARED: Duration = Duration::from_millis(20);
 
-/// Readings of both clocks, of which the closest together counts.
+/// Number of readings of both clocks, of which the closest together counts.
 const READINGS: u32 = 32;
 
 /// The rate of [`ticks`].
@@ -21,7 +21,7 @@ pub(super) struct Rate {
 }
 
 impl Rate {
-    /// Compares with the system's clock.
+    /// Measures the rate against the system's clock.
     pub(super) fn measure() -> Self {
         let (start_ticks, start) = both_clocks();
         std::thread::sleep(COMPARED);
@@ -47,7 +47,7 @@ impl Rate {
     }
 }
 
-/// The two clocks at the same time: of several readings, the one with the least between them.
+/// A simultaneous reading of both clocks: of several, the one with the least time in between.
 fn both_clocks() -> (u64, Instant) {
     let reading = || {
         let before = ticks();
@@ -73,14 +73,14 @@ fn as_f64(ticks: u64) -> f64 {
 mod imp {
     use std::arch::x86_64::{__rdtscp, _rdtsc};
 
-    /// Now, in ticks.
+    /// The time now, in ticks.
     #[inline]
     pub(in crate::measure) fn ticks() -> u64 {
         // SAFETY: every x86-64 has the counter, and Linux leaves it readable.
         unsafe { _rdtsc() }
     }
 
-    /// As [`ticks`], once every load before it in the program has its value.
+    /// [`ticks`], read once every earlier load in the program has its value.
     #[inline]
     pub(in crate::measure) fn ticks_after_loads() -> u64 {
         let mut cpu = 0;
@@ -97,12 +97,12 @@ mod imp {
 
     static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 
-    /// Now, in ticks: nanoseconds since the first reading.
+    /// The time now, in ticks: nanoseconds since the first reading.
     pub(in crate::measure) fn ticks() -> u64 {
         u64::try_from(START.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
-    /// As [`ticks`]; the system's clock is read slowly enough for loads to be over.
+    /// [`ticks`]. The system's clock is read slowly enough for earlier loads to be over.
     pub(in crate::measure) fn ticks_after_loads() -> u64 {
         ticks()
     }

@@ -1,6 +1,6 @@
-//! Two threads that think, take one lock, hold it, release it, and again.
+//! Two threads that think, take one lock, hold it and release it, again and again.
 //!
-//! The lock is the host's own; only its way of waiting differs: it looks at the clock between
+//! The lock is the host's own. Only its way of waiting differs: the waiter reads the clock between
 //! looks at the lock, and never yields.
 
 use std::cell::Cell;
@@ -11,19 +11,19 @@ use super::watch::{Jumps, Span, Watch};
 use super::{CannotMeasure, Load, Pair, Waits, middle, quantile};
 use crate::locks::TicketLock;
 
-/// With fewer of the samples kept, those kept are not typical.
+/// The least share of samples to keep. If fewer are kept, they are not typical.
 const KEPT_SHARE_MIN: f64 = 0.2;
 
-/// Samples this near to a jump are dropped, besides hold times: caches are cold after it.
+/// Samples this near to a jump are dropped, beyond the hold time: after a jump caches are cold.
 const MARGIN_NS: f64 = 2000.0;
 
-/// More samples than this of one thread are not taken.
+/// The most samples taken by one thread.
 const SAMPLES_MAX: usize = 1 << 20;
 
 /// Runs `load` on both CPUs of `pair` for `duration`.
 ///
 /// # Errors
-/// If a thread cannot be pinned, or the CPUs were too busy with other things.
+/// If a thread cannot be pinned, or the CPUs are too busy with other work.
 pub fn lock_waits(pair: Pair, load: Load, duration: Duration) -> Result<Waits, CannotMeasure> {
     let rate = Rate::measure();
     let lock = TicketLock::new(0_u64);
@@ -43,8 +43,8 @@ pub fn lock_waits(pair: Pair, load: Load, duration: Duration) -> Result<Waits, C
     let margin = rate.ticks(MARGIN_NS + f64::from(load.hold_ns));
     let hold_ticks = rate.ticks(f64::from(load.hold_ns));
     let samples = [one.0, other.0].concat();
-    // Long waits must not be dropped more often than short ones: what has to be undisturbed is
-    // the same span for all, as long as the longest wait of two.
+    // Long waits must not be dropped more often than short ones. So the span that has to be
+    // undisturbed is the same for all: as long as the longest wait between two threads.
     let span = |sample: &Sample| Span {
         start: sample.start,
         end: sample.start + hold_ticks,
@@ -58,16 +58,16 @@ pub fn lock_waits(pair: Pair, load: Load, duration: Duration) -> Result<Waits, C
     summarize(&kept, samples.len(), |ticks| rate.ns(ticks), reading_ns)
 }
 
-/// One acquisition.
+/// One acquisition of the lock.
 #[derive(Clone, Copy, Debug)]
 struct Sample {
-    /// When the lock was asked for.
+    /// The time at which the lock was asked for.
     start: u64,
-    /// From then to the first look at what it guards.
+    /// The time from then to the first look at the value.
     wait: u64,
-    /// From then to just before the release.
+    /// The time from then to just before the release.
     hold: u64,
-    /// From when it was meant to be asked for to when it was.
+    /// The delay from the planned time of asking to the real one.
     late: u64,
     contended: bool,
 }
@@ -113,8 +113,8 @@ fn contend(lock: &TicketLock<u64>, load: Load, side: Side) -> (Vec<Sample>, Vec<
     (samples, watch.into_jumps())
 }
 
-/// What two readings of the clock take when nothing is between them. A clock that ticks in
-/// steps shows the true length on average only.
+/// The time between two readings of the clock with nothing in between. A clock that ticks in steps
+/// shows the true length only on average.
 pub(super) fn reading_ns(rate: Rate) -> f64 {
     const READINGS: u32 = 1024;
     let reading = |_| {

@@ -1,12 +1,13 @@
-//! Times a lock between two CPUs of this computer, to check simulated machines against.
+//! Times a lock between two CPUs of this computer, as a check of simulated machines.
 //!
-//! [`prices`] takes what a simulated machine is told; [`lock_waits`] what it then has to
-//! predict. Neither panics where it cannot measure: [`CannotMeasure`] says why.
+//! [`prices`] measures the prices that a simulated machine is given; [`lock_waits`] measures the
+//! waits that it then has to predict. Neither panics if it cannot measure: [`CannotMeasure`] says
+//! why.
 //!
-//! A computer that does something else meanwhile is no obstacle by itself. Each thread watches
-//! its own clock; where it jumps, the thread did not run, and samples of either thread near such
-//! a jump are dropped ([`Waits::kept_share`]). This takes clocks that agree between CPUs, as
-//! time-stamp counters of the last fifteen years do.
+//! Other work on the computer is no obstacle by itself. Each thread watches its own clock; where
+//! the clock jumps, the thread did not run, and samples of either thread near such a jump are
+//! dropped ([`Waits::kept_share`]). This requires clocks that agree between CPUs, as time-stamp
+//! counters of the last fifteen years do.
 
 mod calibrate;
 mod clock;
@@ -30,7 +31,7 @@ impl Pair {
     /// The first two CPUs that the calling thread may run on.
     ///
     /// # Errors
-    /// If there are not two, or a thread cannot be pinned to one of them.
+    /// If the thread may not run on two CPUs, or cannot be pinned to one of them.
     pub fn find() -> Result<Self, CannotMeasure> {
         let mask = CpuMask::of_this_thread();
         let &[first, second, ..] = mask.cpus() else {
@@ -51,7 +52,7 @@ impl Pair {
         self.0
     }
 
-    /// Runs both at the same time, each on its CPU.
+    /// Runs both closures at the same time, each on its CPU.
     fn run<A: Send, B: Send>(
         self,
         a: impl FnOnce() -> A + Send,
@@ -60,7 +61,8 @@ impl Pair {
         let missing = AtomicU32::new(2);
         thread::scope(|scope| {
             let other = scope.spawn(|| on_cpu(self.0[1], &missing, b));
-            // A thread of its own as well, so that the caller's affinity stays as it is.
+            // This one runs on a thread of its own as well, so that the caller's affinity stays as
+            // it is.
             let one = scope.spawn(|| on_cpu(self.0[0], &missing, a));
             let one = one.join().unwrap_or_else(|bug| panic::resume_unwind(bug));
             let other = other.join().unwrap_or_else(|bug| panic::resume_unwind(bug));
@@ -69,11 +71,11 @@ impl Pair {
     }
 }
 
-/// Pins the calling thread, waits for the other one and runs `f`. Runs it also if the other one
-/// could not be pinned: whatever waits for it has a limit.
+/// Pins the calling thread, waits for the other one and runs `f`. Returns an error without running
+/// `f` if the thread could not be pinned; every wait of the other thread for it has a limit.
 fn on_cpu<R>(cpu: u32, missing: &AtomicU32, f: impl FnOnce() -> R) -> Result<R, CannotMeasure> {
     let pinned = affinity::pin(&CpuMask::only(cpu));
-    // Release and Acquire: the usual pair of a barrier, though nothing is passed through it.
+    // Release and Acquire: the usual pair of a barrier, although it publishes nothing.
     missing.fetch_sub(1, Release);
     while missing.load(Acquire) != 0 {
         thread::yield_now();
@@ -82,85 +84,86 @@ fn on_cpu<R>(cpu: u32, missing: &AtomicU32, f: impl FnOnce() -> R) -> Result<R, 
     Ok(f())
 }
 
-/// What two threads do with one lock.
+/// The use that two threads make of one lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Load {
-    /// Mean time between a release and the next attempt, exponentially distributed.
+    /// The mean time between a release and the next attempt, exponentially distributed.
     pub think_ns: u32,
-    /// Time between an acquisition and its release, always the same.
+    /// The time between an acquisition and its release, always the same.
     pub hold_ns: u32,
 }
 
-/// How long acquisitions of a lock took: from asking to the first look at what it guards.
+/// The waits of acquisitions of a lock, from asking for it to the first look at its value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Waits {
-    /// Acquisitions that found the lock taken, of those kept; 0 to 1.
+    /// The share of kept acquisitions that found the lock taken, 0 to 1.
     pub contended_share: f64,
     /// The mean wait.
     pub mean_ns: f64,
     /// The median wait.
     pub p50_ns: f64,
-    /// Nine of ten waits are no longer.
+    /// The wait that nine of ten do not exceed.
     pub p90_ns: f64,
-    /// 99 of 100 waits are no longer.
+    /// The wait that 99 of 100 do not exceed.
     pub p99_ns: f64,
-    /// 999 of 1000 waits are no longer.
+    /// The wait that 999 of 1000 do not exceed.
     pub p999_ns: f64,
-    /// How long a hold really took, on average: its end is only seen at the next look.
+    /// The real length of a hold, on average: its end is noticed only at the next look at the
+    /// clock.
     pub hold_ns: f64,
-    /// How much longer than planned a think took, on average, for the same reason.
+    /// The time by which a think was longer than planned, on average, for the same reason.
     pub late_ns: f64,
-    /// How many acquisitions were kept.
+    /// Number of acquisitions that were kept.
     pub kept: usize,
-    /// Kept acquisitions of all; 0 to 1.
+    /// The share of acquisitions that were kept, 0 to 1.
     pub kept_share: f64,
 }
 
-/// What one step costs: the middle half of many timings.
+/// The price of one step: the middle half of many timings.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Price {
     /// The mean of the middle half.
     pub middle_ns: f64,
-    /// Where the middle half begins.
+    /// The start of the middle half.
     pub low_ns: f64,
-    /// Where it ends.
+    /// The end of the middle half.
     pub high_ns: f64,
-    /// How many timings there were.
+    /// Number of timings.
     pub timings: usize,
 }
 
-/// What two lines cost at least to move between cores, on anything built so far: the nearest
+/// The least time that moving two lines between cores takes, on any machine so far: the nearest
 /// cores in published tables are 20 ns apart.
 const TWO_LINES_NS: f64 = 30.0;
 
-/// What two CPUs pay for a lock.
+/// The prices that two CPUs pay for a lock.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Prices {
-    /// One cache line from one CPU to the other, one way.
+    /// Moving one cache line from one CPU to the other, one way.
     pub transfer: Price,
-    /// From a release to the first look of the waiter at what the lock guards.
+    /// The span from a release to the waiter's first look at the value.
     pub handover: Price,
     /// Taking and releasing a free lock that this CPU held last.
     pub own: Price,
-    /// Taking a free lock that this CPU held last, up to the first look. It takes longer than its
-    /// share of `own`: a look waits for everything before it.
+    /// Taking a free lock that this CPU held last, up to the first look at the value. It takes
+    /// longer than its share of `own`, because the look waits for everything before it.
     pub entry: Price,
-    /// Taking a free lock that the other CPU held last, up to the first look.
+    /// Taking a free lock that the other CPU held last, up to the first look at the value.
     pub remote: Price,
 }
 
 impl Prices {
-    /// Whether the two CPUs were mostly threads of one core, whatever the kernel says: then no
-    /// line moved for a remote lock.
+    /// Returns whether the two CPUs were mostly threads of one core, whatever the kernel reports:
+    /// then no line moved for a remote lock.
     #[must_use]
     pub fn look_like_one_core(&self) -> bool {
         self.remote.middle_ns < self.entry.middle_ns + TWO_LINES_NS
     }
 
-    /// How far apart prices taken at two times are: the largest ratio of two of one
-    /// price, 1 if all are the same.
+    /// The distance between two sets of prices: the largest ratio between the two values of any
+    /// price, 1 if all are equal.
     ///
-    /// A hypervisor moves its virtual CPUs between cores as it likes, and a measurement between
+    /// A hypervisor moves its virtual CPUs between cores as it likes. A measurement made between
     /// two sets of prices that differ belongs to neither.
     #[must_use]
     pub fn drift(&self, other: &Self) -> f64 {
@@ -170,7 +173,7 @@ impl Prices {
             (self.remote, other.remote),
         ];
         let ratio = |(a, b): (Price, Price)| {
-            // At least two ticks of the clock: what is below differs by no more than they do.
+            // At least two ticks of the clock: shorter times differ by no more than the ticks do.
             let (a, b) = (a.middle_ns.max(20.0), b.middle_ns.max(20.0));
             a.max(b) / a.min(b)
         };
@@ -178,21 +181,21 @@ impl Prices {
     }
 }
 
-/// Why there is no measurement here.
+/// The reason why this computer could not be measured.
 #[derive(Debug)]
 pub enum CannotMeasure {
     /// The calling thread may run on fewer than two CPUs.
     OneCpu,
-    /// A thread cannot be kept on a CPU.
+    /// A thread could not be pinned to a CPU.
     PinRefused {
-        /// Which.
+        /// The CPU.
         cpu: u32,
-        /// What the kernel said.
+        /// The kernel's error.
         why: io::Error,
     },
     /// Too few samples were undisturbed.
     TooBusy {
-        /// Kept samples of all; 0 to 1.
+        /// The share of samples that were kept, 0 to 1.
         kept_share: f64,
     },
     /// One CPU did not answer the other for seconds.
@@ -227,7 +230,7 @@ impl std::error::Error for CannotMeasure {
     }
 }
 
-/// The mean of the middle half of `sorted`; zero if there are none.
+/// The mean of the middle half of `sorted`; zero if `sorted` is empty.
 fn middle(sorted: &[f64]) -> f64 {
     let quarter = sorted.len() / 4;
     let half = &sorted[quarter..sorted.len() - quarter];
@@ -236,7 +239,8 @@ fn middle(sorted: &[f64]) -> f64 {
     half.iter().sum::<f64>() / count
 }
 
-/// The value that `share` of `sorted` do not exceed (nearest rank); zero if there are none.
+/// The value that a share `share` of `sorted` does not exceed (nearest rank); zero if `sorted` is
+/// empty.
 fn quantile(sorted: &[f64], share: f64) -> f64 {
     #[expect(
         clippy::cast_possible_truncation,

@@ -1,13 +1,14 @@
-//! When a thread did not run: where its clock jumps between two looks that follow each other.
+//! The times when a thread did not run: its clock jumps between two consecutive looks.
 //!
-//! A thread looks all the time while it waits, thinks and holds, so nothing else takes long.
+//! A thread looks all the time while it waits, thinks and holds, so that nothing else in between
+//! takes long.
 
 use std::cell::{Cell, RefCell};
 
 use super::clock::{self, Rate};
 
-/// A longer time between two looks is a jump; a line transfer is far shorter, an interrupt
-/// longer.
+/// The longest time between two looks that is not a jump. A line transfer is far shorter, an
+/// interrupt longer.
 const JUMP_NS: f64 = 600.0;
 
 /// A span of the clock, in ticks.
@@ -35,19 +36,19 @@ impl Watch {
         }
     }
 
-    /// Looks at the clock.
+    /// Reads the clock, and notes a jump since the last look.
     #[inline]
     pub(super) fn look(&self) -> u64 {
         self.note(clock::ticks())
     }
 
-    /// Looks at the clock once every load before it has its value.
+    /// Reads the clock once every earlier load has its value, and notes a jump since the last look.
     #[inline]
     pub(super) fn look_after_loads(&self) -> u64 {
         self.note(clock::ticks_after_loads())
     }
 
-    /// Looks until `end`.
+    /// Looks at the clock until it shows `end`.
     pub(super) fn pass(&self, end: u64) -> u64 {
         loop {
             let now = self.look();
@@ -74,7 +75,7 @@ impl Watch {
     }
 }
 
-/// The jumps of several threads as spans that do not touch, in order.
+/// The jumps of several threads, merged into spans that do not touch, in order.
 #[derive(Debug)]
 pub(super) struct Jumps(Vec<Span>);
 
@@ -91,7 +92,7 @@ impl Jumps {
         Self(merged)
     }
 
-    /// Whether a jump is less than `margin` from `span`.
+    /// Returns whether a jump is less than `margin` from `span`.
     pub(super) fn are_near(&self, span: Span, margin: u64) -> bool {
         let past = self
             .0

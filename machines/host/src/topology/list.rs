@@ -1,10 +1,11 @@
-//! What a file of Linux says: a number, or a list of CPUs such as `0-3,8,10-11`.
+//! Parsers for the contents of Linux' files: a number, or a list of CPUs such as `0-3,8,10-11`.
 
 use super::CPUS_MAX;
 
-/// The CPUs of a list, in its order. `None` if it is not one, or a CPU is beyond belief.
+/// The CPUs of a list, in its order. `None` if the text is not a list, or a CPU number is
+/// implausibly large.
 ///
-/// An empty list is one: a node may have memory and no CPU.
+/// An empty list is valid: a node may have memory and no CPU.
 pub(super) fn cpus(text: &str) -> Option<Vec<u32>> {
     let text = text.trim();
     if text.is_empty() {
@@ -22,12 +23,12 @@ pub(super) fn cpus(text: &str) -> Option<Vec<u32>> {
     Some(cpus)
 }
 
-/// An id; Linux says -1 for one that it does not know.
+/// An id. Linux writes −1 for an id that it does not know.
 pub(super) fn id(text: &str) -> Option<i64> {
     text.trim().parse().ok()
 }
 
-/// `parse` takes a sign; Linux writes none.
+/// Refuses a plus sign, which `parse` would accept but Linux never writes.
 fn digits(text: &str) -> Option<u32> {
     if text.starts_with('+') {
         None

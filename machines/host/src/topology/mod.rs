@@ -1,8 +1,8 @@
 //! The CPUs of this computer, from the files in which Linux describes them.
 //!
-//! `list` parses what is in a file, `sysfs` reads the files, `assemble` numbers what it found.
-//! Ids may have holes; a CPU that is possible but described nowhere (offline) gets a core and a
-//! cache of its own.
+//! `list` parses the contents of a file, `sysfs` reads the files, and `assemble` numbers what they
+//! describe. Ids may have holes. A CPU that is possible but not described, because it is offline,
+//! gets a core and a cache of its own.
 
 mod list;
 mod sysfs;
@@ -13,16 +13,16 @@ use std::{fmt, io, thread};
 use plimsoll_mm::topology::{CpuPlace, Topology};
 use plimsoll_mm::units::NodeId;
 
-/// Where Linux describes CPUs and nodes.
+/// The folder in which Linux describes CPUs and nodes.
 const SYS: &str = "/sys/devices/system";
 
-/// The most CPUs believed; Linux stops at 8192.
+/// The most CPUs accepted; Linux stops at 8192.
 const CPUS_MAX: u32 = 1 << 16;
 
 /// The CPUs of this computer.
 ///
 /// # Errors
-/// Which file is missing or not as expected.
+/// The error names the file that is missing or not as expected.
 pub fn read() -> Result<Topology, TopologyError> {
     read_from(Path::new(SYS))
 }
@@ -30,12 +30,12 @@ pub fn read() -> Result<Topology, TopologyError> {
 /// The CPUs described in a folder laid out as `/sys/devices/system`.
 ///
 /// # Errors
-/// Which file is missing or not as expected.
+/// The error names the file that is missing or not as expected.
 pub fn read_from(root: &Path) -> Result<Topology, TopologyError> {
     Ok(assemble(&sysfs::describe(root)?))
 }
 
-/// The CPUs of this computer, or as many equal ones as it has if it does not describe them.
+/// The CPUs of this computer; if Linux does not describe them, the same number of equal CPUs.
 #[must_use]
 pub fn read_or_flat() -> Topology {
     read().unwrap_or_else(|_undescribed| {
@@ -44,23 +44,23 @@ pub fn read_or_flat() -> Topology {
     })
 }
 
-/// Why the CPUs are not known.
+/// The reason why the CPUs are not known.
 #[derive(Debug)]
 pub enum TopologyError {
     /// A file could not be read.
     Read {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         why: io::Error,
     },
-    /// A file says something else than expected.
+    /// The contents of a file are not as expected.
     Parse {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// What it says.
+        /// Its contents.
         text: String,
-        /// What it should say.
+        /// The expected contents.
         expected: &'static str,
     },
 }
@@ -93,7 +93,7 @@ impl std::error::Error for TopologyError {
     }
 }
 
-/// What the files say of one CPU, in the kernel's numbers.
+/// The description of one CPU in the files, in the kernel's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Described {
     package: i64,
@@ -110,7 +110,8 @@ fn assemble(cpus: &[Option<Described>]) -> Topology {
     let (mut cores, mut llcs, mut sockets) = (Vec::new(), Vec::new(), Vec::new());
     let mut places = Vec::new();
     for (id, cpu) in (0..).zip(cpus) {
-        // Ids are at most `CPUS_MAX`, so negative ones mark what has no key of its own.
+        // Ids are at most `CPUS_MAX`, so negative keys can stand for CPUs without a key of their
+        // own.
         let alone: i64 = -1 - i64::from(id);
         let core_key = cpu.map_or((0, 0, alone), |cpu| (cpu.package, cpu.die, cpu.core));
         let llc_key = match *cpu {
@@ -119,7 +120,7 @@ fn assemble(cpus: &[Option<Described>]) -> Topology {
                 llc_first: Some(first),
                 ..
             }) => (0, i64::from(first)),
-            // Without a word on caches, a socket has one.
+            // If caches are not described, a socket is taken to have one cache.
             Some(Described { package, .. }) => (2, package),
         };
         let socket_key = cpu.map_or_else(|| first_package(cpus), |cpu| cpu.package);

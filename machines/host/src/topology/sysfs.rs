@@ -8,10 +8,10 @@ use std::{fs, io};
 
 use super::{Described, TopologyError, list};
 
-/// The most levels of caches looked at; Linux has no more folders than that anywhere.
+/// The most cache levels looked at. Linux has no more such folders anywhere.
 const CACHES_MAX: u32 = 16;
 
-/// What is said of every possible CPU, by id; `None` for one that is described nowhere.
+/// The description of every possible CPU, by id; `None` for a CPU that is not described.
 pub(super) fn describe(root: &Path) -> Result<Vec<Option<Described>>, TopologyError> {
     let path = root.join("cpu/possible");
     let possible = parse(
@@ -49,7 +49,7 @@ fn describe_cpu(folder: &Path) -> Result<Option<Described>, TopologyError> {
     }
     Ok(Some(Described {
         package: parse_file(&topology.join("physical_package_id"))?,
-        // Since Linux 5.2.
+        // This file exists since Linux 5.2.
         die: parse_file_if_any(&topology.join("die_id"))?.unwrap_or(0),
         core: parse_file(&topology.join("core_id"))?,
         llc_first: last_level_cache(&folder.join("cache"))?,
@@ -57,7 +57,7 @@ fn describe_cpu(folder: &Path) -> Result<Option<Described>, TopologyError> {
     }))
 }
 
-/// The first CPU of those that share the cache of the highest level.
+/// The first of the CPUs that share the cache of the highest level.
 fn last_level_cache(folder: &Path) -> Result<Option<u32>, TopologyError> {
     let mut highest = None;
     for index in 0..CACHES_MAX {

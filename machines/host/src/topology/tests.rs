@@ -1,4 +1,4 @@
-//! Folders as Linux would show them, and what is read from them.
+//! Folders as Linux would show them, and the topologies read from them.
 
 use std::{env, fs, process};
 

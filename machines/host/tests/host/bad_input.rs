@@ -1,7 +1,9 @@
 //! Every layout, knob and size that a caller can pass works or is refused by an error.
 //!
-//! Numbers are drawn from the whole of their types, the ends more often than the rest. With debug
-//! assertions an overflow stops the test; without them what is checked at the end does.
+//! With debug assertions an overflow stops the test at once; without them the checks at the end
+//! find it.
+
+use crate::support;
 
 use plimsoll_host::Host;
 use plimsoll_mm::design::{Design, HOLDS};
@@ -16,31 +18,13 @@ use plimsoll_mm::tunables::Knob;
 use plimsoll_mm::units::{CpuId, NodeId, Order, Pages, Pfn};
 use proptest::prelude::*;
 use proptest::{collection, option, sample};
-
-/// Any number, those at the ends and small ones often.
-fn any_u32() -> impl Strategy<Value = u32> {
-    prop_oneof![
-        any::<u32>(),
-        0..5000u32,
-        (0..5000u32).prop_map(|below| u32::MAX - below),
-        (0..32u32).prop_map(|bit| 1 << bit),
-    ]
-}
-
-fn any_u64() -> impl Strategy<Value = u64> {
-    prop_oneof![
-        any::<u64>(),
-        0..5000u64,
-        (0..5000u64).prop_map(|below| u64::MAX - below),
-        (0..64u32).prop_map(|bit| 1 << bit),
-    ]
-}
+use support::numbers::{any_u32, any_u64};
 
 fn kind() -> impl Strategy<Value = ZoneKind> {
     sample::select(ZoneKind::ALL.to_vec())
 }
 
-/// A zone anywhere, more often than not one that is refused.
+/// A zone anywhere; most such zones are refused.
 fn any_zone() -> impl Strategy<Value = ZoneLayout> {
     let holes = collection::vec(
         any_u32().prop_flat_map(|from| (Just(from), any_u32())),
@@ -59,7 +43,7 @@ fn any_zone() -> impl Strategy<Value = ZoneLayout> {
     })
 }
 
-/// Whether `zones` can be managed, in numbers that cannot overflow.
+/// Returns whether `zones` can be managed, computed in numbers that cannot overflow.
 fn is_possible(zones: &[ZoneLayout]) -> bool {
     let span = |zone: &ZoneLayout| {
         let start = u64::from(zone.start.0);
@@ -93,8 +77,8 @@ fn is_possible(zones: &[ZoneLayout]) -> bool {
     !zones.is_empty() && zones.iter().all(fits) && zones.iter().enumerate().all(apart)
 }
 
-/// Zones of a few thousand pages, one after the other or with room between, from low memory to the
-/// last frame there is; mostly possible.
+/// Zones of a few thousand pages, next to each other or with gaps in between, anywhere from low
+/// memory to the last possible frame. Most such layouts are possible.
 fn small_layout() -> impl Strategy<Value = Layout> {
     let zone = (
         kind(),
@@ -169,7 +153,7 @@ fn sizes() -> impl Strategy<Value = (Watermarks, Sizes)> {
     })
 }
 
-/// What is done to an allocator.
+/// An operation on an allocator.
 #[derive(Clone, Debug)]
 enum Step {
     Alloc(Request),
@@ -199,7 +183,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Blocks handed out, and who has them.
+/// An allocator and the blocks that it has handed out.
 struct Held<'a> {
     host: &'a Host,
     pages: &'a PageAllocator<Host>,
@@ -354,7 +338,7 @@ fn a_machine_with_more_cpus_is_not_the_one_that_the_allocator_was_made_with() {
 #[test]
 fn of_many_zones_each_finds_its_own_pages_and_gaps_belong_to_none() {
     const ZONES: u32 = 30;
-    // Not in the order of their frames.
+    // The zones are not in the order of their frames.
     let start = |nth: u32| 4096 * (nth * 7 % ZONES) + 1024;
     let zone = |nth| ZoneLayout {
         kind: ZoneKind::Normal,

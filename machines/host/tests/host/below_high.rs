@@ -1,6 +1,8 @@
-//! When a zone counts as below its high watermark, and whose watermarks are lowered, as in Linux.
+//! When a zone counts as below its high watermark, and which zones kswapd makes keep short lists,
+//! as in Linux.
 //!
-//! Seen by what a refill does: as long as a zone is below, no refill raises how much a CPU may keep.
+//! The tests look at refills: as long as a zone is below its high watermark, no refill raises the
+//! number of pages that a CPU may keep.
 
 use plimsoll_host::Host;
 use plimsoll_mm::design::Design;
@@ -13,7 +15,8 @@ use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{CpuId, NodeId, Order, Pages, Pfn};
 
 const PAGES: u32 = 64 * 1024;
-/// What the lower zone keeps from requests that the upper one could serve: a 256th of the latter.
+/// The pages that the lower zone keeps from requests that the upper one could serve: a 256th of the
+/// pages of the upper zone.
 const RESERVE: u32 = PAGES / 256;
 const MARKS: Watermarks = Watermarks {
     min: Pages(1000),
@@ -27,7 +30,7 @@ fn host() -> Host {
     Host::with_observer(Topology::flat(1), |_, _, _| {})
 }
 
-/// Two zones of a node, each with these watermarks.
+/// Makes an allocator with two zones of a node, each with the watermarks [`MARKS`].
 fn allocator(host: &Host) -> PageAllocator<Host> {
     let zone = |kind, start| ZoneLayout {
         kind,
@@ -43,7 +46,7 @@ fn allocator(host: &Host) -> PageAllocator<Host> {
     let sizes = Sizes {
         batch: Pages(8),
         high_min: Pages(32),
-        // More than a CPU can take, so that every refill has room to raise it.
+        // More than a CPU can take, so that every refill has room to raise `high`.
         high_max: Pages(2 * PAGES),
     };
     for zone in [LOWER, UPPER] {
@@ -58,7 +61,7 @@ fn free(host: &Host, pages: &PageAllocator<Host>, zone: u32) -> u32 {
     pages.view(host)[zone as usize].free.0
 }
 
-/// Only a request for the lower zone alone passes by its reserve.
+/// Returns a request for the lower zone alone; only such a request may use the zone's reserve.
 fn lower() -> Request {
     let request = Request::new(Order::ZERO).from_zone(LOWER);
     request.of_class(ZoneKind::Dma32)
@@ -68,7 +71,7 @@ fn upper() -> Request {
     Request::new(Order::ZERO).from_zone(UPPER)
 }
 
-/// Takes pages until at most `left` are free.
+/// Takes pages until at most `left` are free in `zone`. Returns the pages.
 fn take(
     host: &Host,
     pages: &PageAllocator<Host>,
@@ -83,7 +86,7 @@ fn take(
     taken
 }
 
-/// Gives pages back until more than `least` are free.
+/// Gives pages back until more than `least` are free in `zone`.
 fn give(host: &Host, pages: &PageAllocator<Host>, taken: &mut Vec<Pfn>, zone: u32, least: u32) {
     while free(host, pages, zone) <= least {
         let page = taken.pop().expect("enough were taken");
@@ -91,12 +94,12 @@ fn give(host: &Host, pages: &PageAllocator<Host>, taken: &mut Vec<Pfn>, zone: u3
     }
 }
 
-/// Whether the next refill raises how much the CPU may keep.
+/// Returns whether the next refill raises the number of pages that the CPU may keep.
 fn refill_raises(host: &Host, pages: &PageAllocator<Host>, request: Request, zone: u32) -> bool {
     let state = || pages.list_state(host, zone, CpuId(0)).expect("such a zone");
     let before = state().high;
     let listed = state().count().0;
-    // One more than is listed.
+    // Takes one page more than is listed.
     for _ in 0..=listed {
         pages.alloc(host, request).expect("above the min watermark");
     }
@@ -110,7 +113,8 @@ fn a_zone_is_below_high_until_it_is_above_what_it_keeps_for_itself_too() {
     let pages = allocator(&host);
     let mut taken = take(&host, &pages, lower(), LOWER, MARKS.high.0 - 500);
     assert!(!refill_raises(&host, &pages, lower(), LOWER));
-    // Above the high watermark, but not by the reserve: it is still below.
+    // The zone is above its high watermark, but not above that plus the reserve, so it still counts
+    // as below.
     give(&host, &pages, &mut taken, LOWER, MARKS.high.0 + RESERVE / 2);
     assert!(free(&host, &pages, LOWER) <= MARKS.high.0 + RESERVE);
     assert!(!refill_raises(&host, &pages, lower(), LOWER));
@@ -131,7 +135,8 @@ fn an_urgent_request_notes_that_a_zone_is_below_high_as_any_other() {
     let pages = allocator(&host);
     let urgent = upper().urgent(Urgency::Atomic);
     assert!(refill_raises(&host, &pages, urgent, UPPER));
-    // Above three eighths of the high watermark, to which the urgent may go in the slow path.
+    // The zone stays above three eighths of the high watermark, the limit of an urgent request in
+    // the slow path.
     take(&host, &pages, urgent, UPPER, MARKS.high.0 - 500);
     assert!(!refill_raises(&host, &pages, urgent, UPPER));
 }
@@ -170,7 +175,7 @@ fn a_page_from_a_list_shows_that_its_zone_is_below_high_if_the_caller_asks() {
     let pages = allocator(&host);
     let big = Request::new(Order::new(10).expect("the largest")).from_zone(UPPER);
     let single = pages.alloc(&host, upper()).expect("there is plenty");
-    // Blocks that bypass lists take the zone to above its high watermark.
+    // Blocks that bypass the lists take the zone down to just above its high watermark.
     take(&host, &pages, big, UPPER, MARKS.high.0 + 3000);
     let before = free(&host, &pages, UPPER);
     assert!(before > MARKS.high.0);
@@ -184,7 +189,7 @@ fn a_page_from_a_list_shows_that_its_zone_is_below_high_if_the_caller_asks() {
         .seed_sizes(&host, UPPER, high, sizes)
         .expect("it is there");
     pages.test_high(&host, upper());
-    // Now the mark is low again, and only a spill would find that out.
+    // Now the high watermark is low again, but only a spill would notice that.
     pages
         .seed_sizes(&host, UPPER, MARKS, sizes)
         .expect("it is there");
@@ -199,7 +204,7 @@ fn mark(host: &Host, pages: &PageAllocator<Host>, zone: u32, marks: Watermarks) 
         .expect("there is such a zone");
 }
 
-/// Watermarks that no zone here is above.
+/// Watermarks of which low and high are above the free pages of any zone here.
 const UNREACHED: Watermarks = Watermarks {
     min: Pages(1),
     low: Pages(2 * PAGES),
@@ -229,8 +234,8 @@ fn a_test_goes_on_to_lower_zones_until_one_may_give() {
     }
 }
 
-/// The counter lags by what the CPU has not folded: at a threshold of 6, a refill of 8 blocks folds 7 of
-/// them and holds back one.
+/// The counter lags behind by the CPU's differential: at a threshold of 6, a refill of 8 blocks
+/// folds 7 of them and leaves one in the differential.
 #[test]
 fn blocks_of_one_refill_are_counted_one_by_one() {
     for (high_below_start, raises) in [(8, true), (7, false)] {
@@ -251,7 +256,8 @@ fn blocks_of_one_refill_are_counted_one_by_one() {
     }
 }
 
-/// A node of zones of these kinds, with the watermarks and sizes of [`allocator`].
+/// Makes an allocator with zones of these kinds on these nodes, and with the watermarks and sizes
+/// of [`allocator`].
 fn allocator_of(host: &Host, kinds: &[(ZoneKind, u32)], grouping: Grouping) -> PageAllocator<Host> {
     let zone = |(at, &(kind, node)): (u32, &(ZoneKind, u32))| ZoneLayout {
         kind,
@@ -278,7 +284,8 @@ fn allocator_of(host: &Host, kinds: &[(ZoneKind, u32)], grouping: Grouping) -> P
     pages
 }
 
-/// Linux asks as for a movable page, from which a zone below movable memory keeps pages too.
+/// Linux checks the watermark as for a request of a movable page, and a zone below movable memory
+/// keeps a reserve from such requests, too.
 #[test]
 fn a_zone_is_below_high_until_it_is_above_what_it_keeps_from_movable_pages() {
     const KEPT: u32 = PAGES / 32;
@@ -305,7 +312,8 @@ fn free_pages_that_are_kept_for_atomic_requests_do_not_bring_a_zone_above_high()
     pages
         .alloc(&host, pair.urgent(Urgency::Atomic))
         .expect("it may go below the low watermark");
-    // Frees alone tell: an allocation would find by itself that the zone is below.
+    // Only frees are used here, because an allocation would find by itself that the zone is below
+    // its high watermark.
     let mut spills_raise = |least| {
         give(&host, &pages, &mut taken, 0, least);
         for page in taken.drain(taken.len() - 100..) {
@@ -315,7 +323,7 @@ fn free_pages_that_are_kept_for_atomic_requests_do_not_bring_a_zone_above_high()
         let state = pages.list_state(&host, 0, CpuId(0));
         state.expect("such a zone").high > Pages(32)
     };
-    // Most of the block of that pair is free and kept.
+    // Most of the page block that served the pair is free, and kept for atomic requests.
     assert!(!spills_raise(MARKS.high.0 + 100));
     assert!(spills_raise(MARKS.high.0 + 700));
 }
@@ -366,7 +374,7 @@ fn lists_are_short_where_kswapd_reclaims_and_nowhere_else() {
     assert_eq!(short(ZoneKind::Movable, Reclaiming::No), [false; 4]);
 }
 
-/// With a threshold of 6, a refill of 8 blocks folds 7 of them, and with one of 2, 6.
+/// With a threshold of 6, a refill of 8 blocks folds 7 of them; with a threshold of 2, it folds 6.
 #[test]
 fn a_cpu_holds_back_less_while_kswapd_is_awake_if_it_could_hide_the_min_watermark() {
     let raises = |distance: u32, told: &[Kswapd]| {
@@ -379,7 +387,8 @@ fn a_cpu_holds_back_less_while_kswapd_is_awake_if_it_could_hide_the_min_watermar
             low: Pages(1000 + distance),
             high,
         };
-        // The test is at the high watermark and the reserve, which is above the drift mark.
+        // The zone is tested against the high watermark plus the reserve, which is above the drift
+        // mark.
         mark(&host, &pages, LOWER, marks(Pages(start - 7 - RESERVE)));
         for &kswapd in told {
             pages.set_kswapd(&host, NodeId(0), kswapd);

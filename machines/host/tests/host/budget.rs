@@ -1,4 +1,4 @@
-//! Budgets against a model, what they say when there is no room, and who dies together.
+//! Budgets against a model, the errors of budgets without room, and which processes die together.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ fn host() -> Host {
     Host::with_topology(Topology::flat(2))
 }
 
-/// Budgets, each but the first under one before it.
+/// Makes budgets, of which each but the first is under an earlier one.
 fn tree(host: &Host, limits: &[(u64, usize)]) -> Vec<Shared> {
     let mut all: Vec<Shared> = Vec::new();
     for &(limit, parent) in limits {
@@ -31,7 +31,7 @@ fn tree(host: &Host, limits: &[(u64, usize)]) -> Vec<Shared> {
     all
 }
 
-/// What a child would write down: every budget's limit, parent, and pages.
+/// A naive model of budgets: the limit, parent and pages of each.
 struct Model {
     limits: Vec<u64>,
     parents: Vec<Option<usize>>,
@@ -75,7 +75,7 @@ impl Model {
 #[derive(Clone, Copy, Debug)]
 enum Op {
     Charge(usize, u64),
-    /// The how-manieth charge that is still held.
+    /// The charge to give back: an index into the charges that are still held, modulo their number.
     Uncharge(usize),
     Limit(usize, u64),
 }
@@ -176,7 +176,9 @@ fn uncharging_too_much_stops_a_debug_build_and_leaves_nothing_otherwise() {
     }
 }
 
-/// A root, three budgets one under the other, and one beside them; these are killed together.
+/// Makes a line of four budgets, a root and three below it, each under the one before, and one
+/// budget beside that line. The latter kills its processes together, and so does each budget of
+/// the line for which `together` says so.
 fn family(host: &Host, together: [bool; 4]) -> ([Shared; 4], Shared) {
     let made = |budget: Budget<Host>, nth: usize| {
         Arc::new(if together[nth] {

@@ -1,5 +1,5 @@
-//! How wrong an approximate sum can be: exactly as wrong as the shape says, which is more than the
-//! published comparison allows for.
+//! The error of an approximate sum can be exactly as large as the shape says, which is more than
+//! the published comparison allows for.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use plimsoll_mm::machine::Machine;
 use plimsoll_mm::topology::{CpuPlace, Topology};
 use plimsoll_mm::units::{CpuId, NodeId};
 
-/// Sockets of last-level caches of CPUs.
+/// Makes a topology of `sockets`, each with `llcs` last-level caches of `cpus` CPUs.
 fn topology(sockets: u32, llcs: u32, cpus: u32) -> Topology {
     let place = |cpu| CpuPlace {
         core: cpu,
@@ -33,8 +33,8 @@ fn add(host: &Host, counters: &impl Counters<Host>, cpu: u32, delta: i64) {
 }
 
 /// Makes every cell and item keep as much as it can: adds one bit after the other, highest first,
-/// on each CPU, and takes back what moves the root. So items of the top level fill up first; what
-/// then carries below them reaches the root.
+/// on each CPU, and takes back every addition that moves the root. Items of the top level fill up
+/// first; from then on a carry into them would reach the root, so it is taken back.
 fn fill<C: Counters<Host>>(host: &Host, counters: &C, at_root: impl Fn(&C) -> i64) {
     const TOP_BIT: u32 = 16;
     let cpus = host.topology().cpus();
@@ -54,7 +54,7 @@ fn fill<C: Counters<Host>>(host: &Host, counters: &C, at_root: impl Fn(&C) -> i6
     }
 }
 
-/// A grown one-sided tree.
+/// Makes a one-sided tree that has grown.
 fn grown(host: &Host, shape: Shape) -> OneSidedTree<Host> {
     let area = Arc::new(Area::new(host, 1).expect("one counter fits"));
     let tree = OneSidedTree::init_many(host, &area, &Arc::new(shape)).expect("made for the host");
@@ -119,7 +119,7 @@ fn the_published_tree_is_as_far_behind_as_its_shape_says() {
     }
 }
 
-/// How a full tree with a batch of 4 compares with its own value.
+/// Returns how a full counter with a batch of 4 compares with its own value.
 fn compared_with_itself(counting: Counting, cpus: u32) -> Ordering {
     let host = Host::with_topology(Topology::flat(cpus));
     let _entered = host.enter(CpuId(0));
@@ -140,7 +140,8 @@ fn compared_with_itself(counting: Counting, cpus: u32) -> Ordering {
     told
 }
 
-/// Of 128 places for CPUs. The tree may then be 1153 behind, and its comparison allows for 1152.
+/// The smallest number of CPUs in a tree with 128 places for which the comparison goes wrong: the
+/// tree may be 1153 behind, and its comparison allows for 1152.
 const TOO_MANY: u32 = 107;
 
 #[test]

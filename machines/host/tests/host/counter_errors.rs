@@ -1,5 +1,5 @@
-//! What counters cannot be made of is refused with what is wrong, and nothing is written; an
-//! address space that ends with pages says which.
+//! Parts that do not fit are refused with an error that says what is wrong, and nothing is written;
+//! an address space that ends with pages says of which kind.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use plimsoll_mm::units::CpuId;
 
 const CPUS: u32 = 64;
 
-/// A machine that this thread is on CPU 0 of, and what trees on it are made of.
+/// A machine, and the area and shape that trees on it are made of.
 struct Parts {
     host: Host,
     area: Arc<Area<Host>>,
@@ -34,7 +34,7 @@ impl Parts {
         Items::new(&self.host, lines).expect("there is memory")
     }
 
-    /// Nothing that was refused holds a place.
+    /// Checks that no refused counter holds a place in the area.
     fn is_untouched(&self) {
         assert_eq!(self.area.groups(&self.host), 0);
     }

@@ -1,7 +1,8 @@
-//! The tests that the proposed `percpu_counter_tree` comes with, on every variant.
+//! The tests of the proposed `percpu_counter_tree`, on every variant.
 //!
-//! Two counters and a plain integer each are added to alike; then both say what the integer says,
-//! by every way of asking. The multi-threaded ones are scaled down: the published ones add for minutes.
+//! Every addition goes to a counter and to a plain integer; afterwards every sum and comparison of
+//! the counter must agree with the integer. There are two such pairs. The multi-threaded tests are
+//! scaled down, because the published ones add for minutes.
 
 use std::cmp::Ordering;
 use std::sync::Barrier;
@@ -21,7 +22,7 @@ const VALUES: [i64; 19] = [
     -1_000_003,
 ];
 
-/// Two groups of one counter, and what they should say.
+/// Two groups of one counter each, and their expected values.
 struct Pair {
     host: Host,
     counting: Counting,
@@ -52,7 +53,7 @@ impl Pair {
         self.expected[which].fetch_add(delta, Relaxed);
     }
 
-    /// Every way of asking gives the integer's answer.
+    /// Checks that every sum and comparison agrees with the integer.
     fn check(&self) {
         let (host, counting) = (&self.host, self.counting);
         let _entered = host.enter(CpuId(0));
@@ -74,7 +75,8 @@ impl Pair {
         }
     }
 
-    /// Both say the same, and each the same of the other.
+    /// Checks that both counters agree with their integers, and that each compares as equal to the
+    /// other.
     fn check_equal(&self) {
         self.check();
         let (host, counting) = (&self.host, self.counting);
@@ -99,7 +101,7 @@ impl Pair {
     }
 }
 
-/// Numbers without a pattern (xorshift).
+/// A generator of random numbers (xorshift).
 struct Dice(u64);
 
 impl Dice {
@@ -128,7 +130,7 @@ impl Step {
     }
 }
 
-/// Which CPU adds to each of the two: the first, or any.
+/// The CPUs that add to the two counters: the first CPU, or a random one.
 #[derive(Clone, Copy, Debug)]
 enum Where {
     FirstFirst,
@@ -166,7 +168,7 @@ fn one_thread_adds_step_by_step() {
     }
 }
 
-/// On which CPU thread `nth` adds.
+/// A function that says on which CPU thread `nth` adds.
 type Placement = fn(u32, &mut Dice) -> u32;
 
 const PLACEMENTS: [Placement; 4] = [
@@ -176,7 +178,7 @@ const PLACEMENTS: [Placement; 4] = [
     |_, dice| dice.below(CPUS),
 ];
 
-/// Threads that start at once, each adding `delta` to both `count` times.
+/// Runs threads that start at once, each of which adds `delta` to both counters `count` times.
 fn add_on_threads(pair: &Pair, threads: u32, count: u32, delta: i64, placement: Placement) {
     let barrier = Barrier::new(threads as usize);
     thread::scope(|scope| {

@@ -1,4 +1,4 @@
-//! Sums of many groups taken together are those of each.
+//! Sums of many groups taken together equal the sum of each.
 
 use plimsoll_host::Host;
 use plimsoll_mm::counter::{AnyCounters, Batch, Counters, Counting, Plan, precise_totals};
@@ -8,25 +8,26 @@ use plimsoll_mm::units::CpuId;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// More than two chunks of the per-CPU memory.
+/// More groups than two chunks of the per-CPU memory hold.
 const GROUPS_MAX: usize = 150;
 
-/// An addition: to which group, which of its counters, on which CPU, of how much; all but the last
-/// modulo how many there are.
+/// An addition: the group, the counter in it, the CPU, and the amount. All except the amount are
+/// taken modulo their number.
 type Addition = (usize, usize, u32, i64);
 
 fn additions() -> impl Strategy<Value = Vec<Addition>> {
     let addition = (
         0..GROUPS_MAX,
         0_usize..8,
-        // Some on a few CPUs.
+        // Half of all additions are on a few CPUs.
         prop_oneof![0_u32..3, any::<u32>()],
         -5000_i64..5000,
     );
     vec(addition, 0..800)
 }
 
-/// Groups on a machine of `cpus` CPUs, and what each holds. A third ran on every CPU.
+/// Makes `count` groups and applies `additions`. Returns the groups and the sum of each. To a third
+/// of them, every CPU has added.
 fn groups(
     host: &Host,
     (counting, width, count): (Counting, usize, usize),
@@ -87,7 +88,7 @@ proptest! {
         }
     }
 
-    /// In any order, some twice, and some that have no counters.
+    /// Sums groups in any order, some of them twice, together with items that have no counters.
     #[test]
     fn the_order_changes_nothing(
         counting in counting(),

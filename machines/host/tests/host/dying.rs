@@ -1,4 +1,4 @@
-//! Dying address spaces on real threads.
+//! The laws of dying address spaces on real threads.
 
 use plimsoll_host::law::run_law;
 use plimsoll_mm::laws::{frontier, reaping, touching};

@@ -1,4 +1,4 @@
-//! How many pages are gathered before they go back.
+//! The number of pages that are gathered before they go back to the allocator.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -12,10 +12,10 @@ use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{CpuId, Pages, Vpn};
 use plimsoll_mm::vmstat::Manager;
 
-/// Records of a gather: those in itself, and 19 batches.
+/// The most records of a gather: those in the gather itself, and those of 19 batches.
 const GATHERED_MAX: u64 = 8 + 19 * 510;
 
-/// How often pages go back when a mapping of `pages` pages is unmapped.
+/// Returns how often gathered pages go back when a mapping of `pages` pages is unmapped.
 fn times(pages: u64) -> u32 {
     let times = Arc::new(AtomicU32::new(0));
     let count = Arc::clone(&times);
@@ -30,7 +30,8 @@ fn times(pages: u64) -> u32 {
     let spaces = Spaces::new(&host, &Design::OURS, 0).expect("countable");
     let memory = Memory::new(&host, &mm, &spaces);
     let space = AddressSpace::new(memory).expect("there is memory");
-    // Neighbours: their tables stay when the one between goes, and do not count.
+    // The neighbours keep the page tables that they share with the mapping in between; otherwise
+    // those tables would count, too.
     for (start, pages) in [(512, 1), (513, pages), (513 + pages, 1)] {
         let request = MapRequest {
             place: Place::Fixed(Vpn(start)),

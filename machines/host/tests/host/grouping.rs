@@ -1,4 +1,4 @@
-//! Pages grouped by mobility, bulk allocation, and zones that begin in a given state.
+//! Grouping of pages by mobility, bulk allocation, and zones that begin in a given state.
 
 use std::sync::{Arc, Mutex};
 
@@ -18,7 +18,8 @@ const PAGES: u32 = 64 * 1024;
 const UNMOVABLE: Mobility = Mobility::Unmovable;
 const MOVABLE: Mobility = Mobility::Movable;
 
-/// CPU, site, the CPU whose lists, whether the operation goes on, pages.
+/// A hold: the holder's CPU, the site, the CPU whose page lists are involved, whether the hold
+/// continues an earlier one, and the pages moved.
 type Hold = (u32, Site, u32, bool, u32);
 type Holds = Arc<Mutex<Vec<Hold>>>;
 
@@ -84,7 +85,8 @@ fn each_mobility_has_lists_of_its_own_and_a_free_goes_where_its_block_belongs() 
         (listed(UNMOVABLE), listed(MOVABLE)),
         (unmovable, movable + 1)
     );
-    // Onto the list that is named, and in the end to the free list of its own block.
+    // `free_as` puts the page onto the page list of the named type, and a drain then puts it onto
+    // the free list of its block's type.
     let again = pages.alloc(&host, single(MOVABLE)).expect("free");
     assert_eq!(again, user, "the hottest");
     pages
@@ -127,7 +129,7 @@ fn a_bulk_allocation_refills_as_often_as_it_must_and_forgets_no_frees() {
     let mut pfns = [Pfn(0); 300];
     assert_eq!(pages.alloc_bulk(&host, single(UNMOVABLE), &mut pfns), 300);
     let refills: Vec<u32> = took(&holds).iter().map(|hold| hold.4).collect();
-    // The arena's batch is 15, and each refill is twice the one before.
+    // The arena's batch is 15 pages, and each refill moves twice as many as the one before.
     assert_eq!(refills, [15, 30, 60, 120, 240]);
     for pfn in pfns {
         pages.free(&host, pfn, Order::ZERO).expect("ours");
@@ -176,7 +178,7 @@ fn a_request_for_a_zone_takes_from_no_other() {
     assert_eq!(pages.alloc(&host, request), Err(AllocError::NoSuchZone));
 }
 
-/// DMA32 and normal memory of one node.
+/// Returns a configuration with DMA32 and normal memory of one node.
 fn two_zones() -> Config<Host> {
     let zone = |kind, start| ZoneLayout {
         kind,
@@ -196,7 +198,7 @@ fn lower_memory_is_taken_before_types_are_mixed_in_normal_memory() {
     let (host, _) = watched();
     let _entered = host.enter(CpuId(0));
     let pages = PageAllocator::new(&host, two_zones()).expect("a layout");
-    // Normal memory: much is free, but in pieces of movable blocks that are too small to claim.
+    // Much normal memory is free, but in pieces of movable blocks that are too small to claim.
     let mut free = [[0; Order::COUNT]; Mobility::COUNT];
     free[MOVABLE.index()][3] = 4000;
     pages.seed_free(&host, 1, &free).expect("it is fresh");
@@ -204,7 +206,7 @@ fn lower_memory_is_taken_before_types_are_mixed_in_normal_memory() {
     let request = Request::new(order).of_mobility(Mobility::Reclaimable);
     let low = pages.alloc(&host, request).expect("free");
     assert!(low.0 < PAGES, "{low:?} is in DMA32");
-    // With nothing there either, a mixed block is better than none.
+    // If only normal memory may be used, mixing types is better than failing.
     let request = request.from_zone(1).urgent(Urgency::Reserve);
     let high = pages.alloc(&host, request).expect("free");
     assert!(high.0 >= PAGES);
@@ -239,7 +241,7 @@ fn a_block_that_served_an_atomic_request_is_kept_for_the_next() {
         free.sum::<u32>()
     };
     let kept = of_kept(&pages);
-    // The next atomic request is served from it, if it has room.
+    // The next atomic request is served from the kept block, if that has room.
     let next = pages.alloc(&host, atomic).expect("below the mark");
     if kept >= order.pages().0 {
         assert_eq!(pages.block_type(next), Some(Mobility::HighAtomic));
@@ -266,7 +268,7 @@ fn a_fresh_zone_gets_exactly_the_free_blocks_that_are_given() {
         assert_eq!(used + zone.free.0, PAGES);
         let again = pages.seed_free(&host, 0, &free);
         assert_eq!(again, Err(SeedError::NotFresh(0)));
-        // What is in use is the caller's, to split and to give back.
+        // The blocks in use belong to the caller, which may split and free them.
         let unmovable = in_use
             .iter()
             .find(|it| it.mobility == UNMOVABLE && it.order > Order::ZERO);
@@ -337,7 +339,7 @@ fn lists_begin_in_the_state_that_is_given() {
     assert_eq!(state(&host, &pages, 1), given);
     assert_eq!(pages.listed(&host, CpuId(1)), given.count());
     assert_eq!(given.count(), Pages(12));
-    // The same blocks are not ours to give again, and a block of order 4 is on no list.
+    // The same blocks cannot be given a second time, and no list takes blocks of order 4.
     let twice = pages.seed_lists(&host, 0, CpuId(1), &given);
     let first = given.blocks[0].pfn;
     assert_eq!(twice, Err(SeedError::Block(FreeError::NotAllocated(first))));
@@ -379,7 +381,7 @@ fn holds_of_one_operation_are_told_from_those_of_the_next() {
         .seed_lists(&host, 0, CpuId(1), &listed)
         .expect("blocks of ours");
     pages.drain_cpu(&host, CpuId(1));
-    // 32 batches of 15 per hold; of CPU 1's lists, by CPU 0.
+    // CPU 0 drains CPU 1's lists, 32 batches of 15 pages per hold.
     assert_eq!(
         took(&holds),
         [
@@ -387,4 +389,44 @@ fn holds_of_one_operation_are_told_from_those_of_the_next() {
             (0, Site::Drain, 1, true, 420)
         ]
     );
+}
+
+#[test]
+fn a_list_that_is_full_refuses_a_block_and_leaves_it_with_the_caller() {
+    let (host, _) = watched();
+    let _entered = host.enter(CpuId(0));
+    let pages = allocator(&host, Grouping::Off);
+    let free = [[0; Order::COUNT]; Mobility::COUNT];
+    let in_use = pages.seed_free(&host, 0, &free).expect("it is fresh");
+    let mut outcome = Ok(());
+    let mut given = 0;
+    for block in in_use {
+        pages
+            .split_to(&host, block.pfn, block.order, Order::ZERO)
+            .expect("ours");
+        for nth in 0..block.order.pages().0 {
+            let page = TypedBlock {
+                pfn: Pfn(block.pfn.0 + nth),
+                order: Order::ZERO,
+                mobility: UNMOVABLE,
+            };
+            let one = ListState {
+                high: Pages(3000),
+                blocks: vec![page],
+                ..ListState::default()
+            };
+            outcome = outcome.and_then(|()| {
+                pages.seed_lists(&host, 0, CpuId(1), &one)?;
+                given += 1;
+                Ok(())
+            });
+            if outcome.is_err() {
+                assert_eq!(outcome, Err(SeedError::NoRoom(Order::ZERO)));
+                assert_eq!(pages.listed(&host, CpuId(1)), Pages(given));
+                assert_eq!(pages.free(&host, page.pfn, Order::ZERO), Ok(()));
+                return;
+            }
+        }
+    }
+    panic!("a list took {given} pages");
 }

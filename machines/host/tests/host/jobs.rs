@@ -15,18 +15,18 @@ use plimsoll_mm::units::{CpuId, Jiffies, Nanos};
 
 const CPU: CpuId = CpuId(1);
 const JOB: Job = Job::VmstatUpdate;
-/// Long enough for any job that will run at all.
+/// The longest wait for a job: longer than any job that runs at all takes to start.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn host() -> Host {
     Host::with_topology(Topology::flat(3))
 }
 
-/// Workers that report each run: where, what, when.
+/// Starts workers that report the CPU, the job and the time of each run.
 fn start(host: &Host) -> (Workers, Receiver<(CpuId, Job, Nanos)>) {
     let (sender, runs) = mpsc::channel();
     let report = move |host: &Host, job| {
-        // The test may be over.
+        // Sending fails if the test is over.
         let _ = sender.send((host.this_cpu(), job, host.now()));
     };
     (
@@ -127,7 +127,7 @@ fn a_handler_sees_itself_run_and_may_defer_itself() {
         if runs.fetch_add(1, Relaxed) + 1 < RUNS {
             host.defer(cpu, job, Due::Wheel(Jiffies(0)), WhenIdle::Defer);
         }
-        // The test may be over.
+        // Sending fails if the test is over.
         let _ = sender.send([running, host.job_state(cpu, job)]);
     };
     let _workers = host.start(handler).expect("nobody else started workers");
@@ -193,7 +193,7 @@ fn a_handlers_panic_is_reported_and_the_jobs_after_it_run() {
     let (sender, runs) = mpsc::channel();
     let handler = move |host: &Host, job| {
         assert_eq!(host.this_cpu(), CPU, "on purpose");
-        // The test may be over.
+        // Sending fails if the test is over.
         let _ = sender.send(job);
     };
     let workers = host.start(handler).expect("nobody else started workers");

@@ -1,4 +1,4 @@
-//! Two laws of words on real threads, and that a broken one is noticed.
+//! Two laws of words on real threads, and a check that a broken one is noticed.
 
 use std::panic::catch_unwind;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
@@ -13,7 +13,7 @@ use plimsoll_mm::units::CpuId;
 const CPUS: u32 = 4;
 const STEPS: i64 = 200;
 
-/// A counter with differentials, as small as it gets.
+/// A counter with differentials, as simple as possible.
 #[derive(Debug)]
 struct Folded {
     total: SharedWord,
@@ -32,7 +32,7 @@ fn setup(host: &Host) -> Folded {
     }
 }
 
-/// Counts up on this CPU, folding at eight.
+/// Counts up on this CPU, and folds whenever its part reaches eight.
 fn count(host: &Host, state: &Folded) {
     let part = &state.parts[host.this_cpu().index()];
     for _ in 0..STEPS {
@@ -42,7 +42,7 @@ fn count(host: &Host, state: &Folded) {
     }
 }
 
-/// Folds every CPU from another one.
+/// Folds the parts of all CPUs from this one.
 fn fold(host: &Host, state: &Folded) {
     for _ in 0..STEPS {
         for part in &state.parts {
@@ -51,7 +51,7 @@ fn fold(host: &Host, state: &Folded) {
     }
 }
 
-/// As [`fold`], but forgets what was added between its read and its write.
+/// Folds like [`fold`], but loses what is added between its read and its write.
 fn fold_in_two_steps(host: &Host, state: &Folded) {
     for _ in 0..STEPS {
         for part in &state.parts {
@@ -123,11 +123,11 @@ impl Steps {
     }
 }
 
-/// Takes values by compare-exchange and adds them up.
+/// Takes numbers by compare-exchange and adds them up.
 fn step(host: &Host, steps: &Steps) {
     for _ in 0..STEPS {
         let mut seen = steps.next.load(host, Relaxed);
-        // Ends: an exchange fails only because another CPU's succeeded.
+        // The loop ends: an exchange fails only because another CPU's exchange has succeeded.
         while let Err(now) = steps.next.compare_exchange(host, seen, seen + 1, AcqRel) {
             seen = now;
         }

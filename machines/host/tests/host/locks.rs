@@ -1,4 +1,4 @@
-//! What the locks promise, on real threads: one holder at a time, released whatever happens.
+//! The promises of the locks, on real threads: one holder at a time, and a release even by a panic.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Barrier;
@@ -17,7 +17,8 @@ fn host() -> Host {
     Host::with_topology(Topology::flat(THREADS))
 }
 
-/// Reads, lets others run, writes: loses a turn if anyone else is inside.
+/// Reads the count, lets other threads run, and writes it back: loses a turn if another thread is
+/// inside meanwhile.
 fn slow_increment(count: &mut u64) {
     let seen = *count;
     if seen.is_multiple_of(512) {

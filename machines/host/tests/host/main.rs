@@ -1,8 +1,11 @@
 //! Laws, swarms and checks of the memory manager on real CPUs.
 //!
-//! One program, so that the memory manager is compiled for real CPUs once.
+//! All are one test program, so that the memory manager is compiled for real CPUs only once.
 
+mod bad_counters;
 mod bad_input;
+mod bad_machines;
+mod bad_spaces;
 mod below_high;
 mod budget;
 mod counter_bounds;

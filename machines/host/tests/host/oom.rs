@@ -1,4 +1,4 @@
-//! Kills, exits and the reaper on real threads.
+//! The laws of kills, exits and the reaper on real threads.
 
 use plimsoll_host::law::run_law;
 use plimsoll_mm::laws::oom;
@@ -18,6 +18,11 @@ fn two_shortages_at_once() {
 #[test]
 fn kill_against_exit() {
     run_law(&oom::kill_against_exit(), 2, ROUNDS);
+}
+
+#[test]
+fn exit_against_look() {
+    run_law(&oom::exit_against_look(), 2, ROUNDS);
 }
 
 #[test]

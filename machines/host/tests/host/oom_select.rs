@@ -1,4 +1,4 @@
-//! Victims chosen by real counters, while threads change them and at rest.
+//! Victims chosen by real counters, while threads change the counters and at rest.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
@@ -15,7 +15,7 @@ use plimsoll_mm::units::CpuId;
 
 const CPUS: u32 = 64;
 
-/// Processes whose resident pages are counted.
+/// Processes that are known by the counters of their resident pages.
 struct Processes<'a> {
     host: &'a Host,
     rss: &'a [Rss<Host>],
@@ -65,7 +65,7 @@ impl Processes<'_> {
     }
 }
 
-/// Counts pages of all kinds on all CPUs; about `pages` per process, those later in `order` more.
+/// Counts pages of several kinds on all CPUs: a little more than `pages` for each process and CPU.
 fn fill(host: &Host, rss: &[Rss<Host>], pages: i64) {
     for cpu in 0..CPUS {
         let _entered = host.enter(CpuId(cpu));
@@ -133,7 +133,8 @@ fn a_hog_is_found_while_all_others_count() {
                     let is_over = &is_over;
                     scope.spawn(move || {
                         let _entered = host.enter(CpuId(cpu));
-                        // As many are taken as given: what each has stays within a few pages.
+                        // The thread adds and removes the same number of pages, so each process
+                        // keeps its pages within a few.
                         while !is_over.load(Relaxed) {
                             for rss in rss {
                                 rss.add_growing(host, RssKind::Anon, 5);

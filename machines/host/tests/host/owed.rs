@@ -1,7 +1,7 @@
-//! What becomes of the rest of a spill whose thread migrates between two holds of the zone lock.
+//! The rest of a spill whose thread migrates between two holds of the zone lock.
 //!
-//! An observer hears of each hold while the lists are still locked, and makes the thread play another
-//! CPU after the first hold of the next spill: what a preemption between two holds does, exactly there.
+//! An observer is told of each hold while the lists are still locked. After the first hold of a
+//! spill it makes the thread enter another CPU, like a preemption exactly between two holds.
 
 use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -20,17 +20,18 @@ use plimsoll_mm::units::{CpuId, Order, Pages, Pfn};
 
 const OWNER: CpuId = CpuId(0);
 const ELSEWHERE: CpuId = CpuId(1);
-/// A batch of 63, and lists of at most 655 pages.
+/// The pages of the arena: they give a batch of 63 pages and, with [`FRACTION`], lists of at most
+/// 655 pages.
 const PAGES: Pages = Pages(1 << 18);
 const FRACTION: u64 = 200;
 
-/// Holds of spills: whose lists, and how many pages.
+/// The holds of spills: for each the CPU whose lists spill, and the number of pages.
 type Spills = Arc<Mutex<Vec<(CpuId, u32)>>>;
 
 struct Owing {
     host: Host,
     pages: PageAllocator<Host>,
-    /// The thread migrates after the next hold of a spill.
+    /// True if the thread is to migrate after the next hold of a spill.
     migrates: Arc<AtomicBool>,
     spills: Spills,
     held: Vec<Pfn>,
@@ -58,7 +59,7 @@ impl Owing {
             seen.lock().expect("no test panicked").push((cpu, pages.0));
             if armed.swap(false, Relaxed) {
                 let host = machine.get().expect("it was made before anything is freed");
-                // The thread stays there until the test says otherwise.
+                // The thread stays on that CPU until the test says otherwise.
                 mem::forget(host.enter(ELSEWHERE));
             }
         });
@@ -85,8 +86,8 @@ impl Owing {
         }
     }
 
-    /// Frees single pages on the lists of the owner, neighbours far apart, until some have spilled.
-    /// Returns how many pages the lists have then.
+    /// Frees single pages onto the lists of the owner, from the middle and the end of `held` in
+    /// turns, until some have spilled. Returns the number of pages on the lists afterwards.
     fn spill(&mut self) -> u32 {
         mem::forget(self.host.enter(OWNER));
         self.spills.lock().expect("no test panicked").clear();
@@ -103,7 +104,7 @@ impl Owing {
         freed.expect("it was handed out");
     }
 
-    /// The same, and the thread migrates after the first hold.
+    /// Frees like [`Owing::spill`], but the thread migrates after the first hold of the spill.
     fn spill_interrupted(&mut self) -> u32 {
         self.migrates.store(true, Relaxed);
         self.spill()
@@ -124,7 +125,7 @@ impl Owing {
     }
 }
 
-/// What the owner has on its lists after a spill that nobody disturbs.
+/// Returns the pages on the owner's lists after an undisturbed spill.
 fn calm(holds: &'static dyn Holds) -> u32 {
     let mut owing = Owing::new(holds);
     let listed = owing.spill();
@@ -162,7 +163,7 @@ fn the_next_spill_gives_back_what_an_interrupted_one_owes() {
     let mut owing = Owing::new(&Bounded);
     let left = owing.spill_interrupted();
     let after = owing.spill();
-    // Its own excess, and what was owed, as far as there is so much.
+    // The spill gives back its own excess and what was owed, as far as the lists have that many.
     assert_eq!(after, calm.saturating_sub(left - calm), "{calm} without it");
     assert!(after < calm);
     assert_eq!(owing.decay(), 0, "once");
@@ -177,6 +178,26 @@ fn a_drain_settles_what_an_interrupted_spill_owes() {
     (0..200).for_each(|_| owing.free(0));
     assert_eq!(owing.decay(), 0, "what came later is not owed");
     assert_eq!(owing.listed(), 200);
+}
+
+#[test]
+fn a_drain_settles_more_than_it_finds() {
+    // The owner has allocated all but `kept` of the listed pages since the spill.
+    for kept in [0, 10] {
+        let mut owing = Owing::new(&Bounded);
+        let left = owing.spill_interrupted();
+        mem::forget(owing.host.enter(OWNER));
+        let request = Request::new(Order::ZERO);
+        for _ in kept..left {
+            let page = owing.pages.alloc(&owing.host, request);
+            owing.held.push(page.expect("it is on a list"));
+        }
+        assert_eq!(owing.listed(), kept);
+        assert_eq!(owing.pages.drain_cpu(&owing.host, OWNER), Pages(kept));
+        (0..200).for_each(|_| owing.free(0));
+        assert_eq!(owing.decay(), 0, "what came later is not owed");
+        assert_eq!(owing.listed(), 200);
+    }
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! A block that was handed out becomes single pages; and who does not wait is told at once.
+//! A block that was handed out is split into single pages; and a request that does not wait fails
+//! at once.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
@@ -28,7 +29,7 @@ fn arena() -> Config<Host> {
     Config::new(Layout::arena(Pages(PAGES)))
 }
 
-/// Every page is back and part of a largest block.
+/// Checks that every page is back and part of a block of the largest order.
 fn is_whole(host: &Host, pages: &PageAllocator<Host>) {
     pages.drain_all_sync(host);
     let zone = &pages.view(host)[0];
@@ -52,7 +53,7 @@ fn single_pages_of_a_split_block_come_back_in_any_order_and_merge() {
             let pfn = pages.alloc(&host, any(order)).expect("there is a block");
             assert_eq!(pages.split(&host, pfn, order), Ok(()));
             let len = order.pages().0;
-            // Odd numbers are prime to the length, so each page has its turn.
+            // An odd step has no divisor in common with the length, so each page has its turn.
             let singles: Vec<Pfn> = (0..len).map(|nth| Pfn(pfn.0 + nth * 7 % len)).collect();
             let (one_by_one, together) = singles.split_at(singles.len() / 2);
             for &single in one_by_one {
@@ -93,7 +94,7 @@ fn only_a_block_with_its_order_is_split() {
             let why = Err(FreeError::NotAllocated(inside));
             assert_eq!(pages.split(&host, inside, Order::ZERO), why);
         }
-        // Nothing was changed: the block is still one.
+        // The refusals changed nothing: the block is still whole.
         assert_eq!(pages.free(&host, pfn, allocated), Ok(()));
         let why = Err(FreeError::NotAllocated(pfn));
         assert_eq!(pages.split(&host, pfn, allocated), why);
@@ -129,7 +130,7 @@ fn a_page_has_the_node_of_its_zone_or_none() {
     assert_eq!(pages.node_of(Pfn(PAGES)), None);
 }
 
-/// Frees nothing and counts how often it was asked.
+/// A reclaimer that frees nothing and counts its calls.
 struct Asked(Arc<AtomicU32>);
 
 impl Reclaimer<Host> for Asked {
@@ -157,7 +158,7 @@ fn who_does_not_wait_takes_as_much_as_who_does_but_neither_drains_nor_reclaims()
     let mut config = arena();
     config.reclaimers.push(Box::new(Asked(Arc::clone(&asked))));
     let pages = allocator(&host, config);
-    // Single pages come from a list, which the marks are not asked for: order 4 has none.
+    // Single pages come from a list, without a check of the watermarks. Order 4 has no list.
     let order = Order::new(4).expect("small");
     let request = |urgency| Request::new(order).urgent(urgency);
     let take = |urgency| std::iter::from_fn(|| pages.alloc(&host, request(urgency)).ok()).count();
@@ -171,7 +172,8 @@ fn who_does_not_wait_takes_as_much_as_who_does_but_neither_drains_nor_reclaims()
         ..Tried::default()
     };
     assert_eq!(why, Err(AllocError::OutOfMemory(tried)));
-    // The min mark is where it was told: who waits gets no more, and asks first.
+    // NoWait stops at the min watermark. A request that may wait gets no more, but asks the
+    // reclaimer before it fails.
     assert_eq!(take(Urgency::Normal), 0);
     assert_eq!(asked.load(Relaxed), 1);
     assert!(take(Urgency::Atomic) > 0, "it may go below the mark");

@@ -1,4 +1,4 @@
-//! The memory manager's laws on real threads.
+//! The laws of the memory manager on real threads.
 
 use plimsoll_host::law::run_law;
 use plimsoll_mm::laws;
@@ -13,6 +13,13 @@ fn drain_against_local() {
 #[test]
 fn churn_against_churn() {
     run_law(&laws::churn_against_churn(), 4, ROUNDS);
+}
+
+#[test]
+fn churn_by_batches() {
+    run_law(&laws::churn::bounded_churn(), 2, ROUNDS);
+    run_law(&laws::churn::bounded_pages_churn(), 3, ROUNDS);
+    run_law(&laws::churn::direct_churn(), 2, ROUNDS);
 }
 
 #[test]

@@ -1,6 +1,6 @@
-//! A life of an address space on real threads: two fault, unmap and map, one reaps, one releases, and
-//! whoever of the first two is last ends it. Nothing is lost and nothing freed twice, however each
-//! design reaps, while the memory goes back to the kernel.
+//! Lives of address spaces on real threads: two users fault, map and unmap, one thread reaps, one
+//! releases, and the last of the two users ends the address space. No page is lost or freed twice,
+//! whichever way the design reaps, while the memory goes back to the kernel.
 
 use std::sync::Arc;
 use std::sync::Barrier;
@@ -29,12 +29,13 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 const CPUS: u32 = 4;
 const USERS: u32 = 2;
 const PAGES: Pages = Pages(1 << 14);
-/// Mappings of a life begin at multiples of this, some above a table's end.
+/// The distance between the starts of mappings, in pages; some mappings cross the end of a page
+/// table.
 const APART: u64 = 300;
 const MAPPINGS: u64 = 24;
 const LENGTH: Duration = Duration::from_millis(500);
 
-/// The machine, its memory, and what lives see of each other.
+/// The machine and its memory, on which one address space lives after the other.
 struct Stage {
     host: Host,
     manager: Manager<Host>,
@@ -42,7 +43,8 @@ struct Stage {
     to_kernel: ToKernel,
 }
 
-/// One life: it has begun on all threads, and so many still use it.
+/// The life of one address space: a barrier for its beginning, and the number of threads that
+/// still use it.
 struct Life {
     space: AddressSpace<Host>,
     begun: Barrier,
@@ -77,7 +79,7 @@ impl Stage {
         Memory::new(&self.host, &self.manager, &self.spaces)
     }
 
-    /// Everything is free, on lists or in blocks, and nothing counted.
+    /// Checks that all pages are free, on lists or in blocks, and that every count is zero.
     fn check_empty(&self) {
         let zones = self.manager.pages().view(&self.host);
         let free: u32 = zones.iter().map(|zone| zone.free.0 + zone.listed.0).sum();
@@ -121,14 +123,14 @@ impl Stage {
         assert_eq!(space.destroy(&self.host), Ok(()));
     }
 
-    /// Maps, touches and unmaps until it is reaped; the last one out ends it.
+    /// Maps, touches and unmaps until the address space is reaped; the last user ends it.
     fn use_and_leave(&self, life: &Life, cpu: u32) {
         let seed = life.seed * u64::from(CPUS) + u64::from(cpu);
         let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
         while !life.space.has(&self.host, Flag::Unstable) {
             self.step(&life.space, &mut random);
         }
-        // AcqRel: what others did with it comes before its end.
+        // AcqRel: everything that the other user did with the address space comes before its end.
         if life.users.fetch_sub(1, AcqRel) == 1 {
             life.space.exit(self.memory()).expect("it ends once");
         }
@@ -168,23 +170,24 @@ impl Stage {
         }
     }
 
-    /// Lets them live a while, then reaps until nothing is left for a helper.
+    /// Lets the users run for a while, then tries to reap up to three times.
     fn reap(&self, life: &Life) {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(life.seed);
         thread::sleep(Duration::from_micros(random.random_range(100..2500)));
         for _ in 0..random.random_range(1..4) {
             let _reaped = life.space.try_reap(self.memory());
         }
-        // If the mappings were being changed each time, somebody else has to begin.
+        // If the mappings were being changed at each attempt, no attempt has raised the flag that
+        // makes the users leave.
         life.space.raise(&self.host, Flag::Unstable);
     }
 
-    /// Comes late, when they are leaving.
+    /// Releases the memory again and again, from the time when the users begin to leave.
     fn release(&self, life: &Life) {
         while !life.space.has(&self.host, Flag::Unstable) {
             thread::yield_now();
         }
-        // Relaxed: only how long it goes on depends on it.
+        // Relaxed: only the length of this loop depends on it.
         while life.users.load(Relaxed) > 0 {
             let _released = life.space.release(self.memory(), || false);
         }

@@ -45,23 +45,24 @@ fn lock(host: &Host) -> Shared {
     host.rw_lock(LockClass::Mmap, CpuId(0), 0)
 }
 
-/// Readers of which at least one is inside at any time get in until `write` has been in `times`.
+/// Calls `write`, which adds 1 inside the lock, `times` times, while three readers take the lock
+/// again and again so that their stays overlap.
 fn write_against_readers(times: u32, write: impl Fn(&Host, &Shared) + Sync) {
     let host = Host::new();
     let (lock, done) = (lock(&host), AtomicBool::new(false));
     thread::scope(|scope| {
         for _ in 0..3 {
             scope.spawn(|| {
-                // Relaxed: only ends the test.
+                // Relaxed: the flag only ends the test.
                 while !done.load(Relaxed) {
-                    // More than a slice, so that one has begun when another ends.
+                    // Longer than a slice, so that one reader has begun when another ends.
                     lock.read(&host, Site::Fault, |_| {
                         thread::sleep(Duration::from_millis(3));
                     });
                 }
             });
         }
-        // Writes must not wait for the readers to stop: these only stop afterwards.
+        // A write must not wait for the readers to stop, because they stop only afterwards.
         for _ in 0..times {
             write(&host, &lock);
         }
@@ -86,7 +87,7 @@ fn a_writer_that_may_be_killed_gets_in_though_readers_keep_coming() {
     });
 }
 
-/// Runs `meanwhile` when somebody who `asks` for what a reader has is known to wait.
+/// Runs `meanwhile` inside the lock as a reader, while the writer of `asks` is known to wait.
 fn while_a_writer_waits(
     asks: impl FnOnce(&Host, &Shared) + Send,
     meanwhile: impl FnOnce(&Host, &Shared),
@@ -96,7 +97,7 @@ fn while_a_writer_waits(
     thread::scope(|scope| {
         lock.read(&host, Site::Fault, |_| {
             scope.spawn(|| asks(&host, &lock));
-            // Ends when the writer has come.
+            // The loop ends when the writer has come.
             while !lock.writer_waits(&host) {
                 thread::yield_now();
             }
@@ -105,7 +106,7 @@ fn while_a_writer_waits(
     });
 }
 
-/// Nobody who only tries gets in, in more than one slice.
+/// Checks that no `try_read` succeeds for longer than a slice.
 fn assert_nobody_passes(host: &Host, lock: &Shared) {
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_millis(30) {
@@ -143,7 +144,8 @@ fn a_writer_that_waits_does_not_get_in_before_another_has_read() {
         thread::scope(|scope| {
             let first = |value: &mut u32| {
                 scope.spawn(|| lock.write(&host, Site::Mmap, |value| *value += 1));
-                // Ends when the writer has come; long enough for the lock to be handed over fairly.
+                // The loop ends when the writer has come. The sleep is long enough for the lock to
+                // be handed over fairly.
                 while !lock.writer_waits(&host) {
                     thread::yield_now();
                 }
@@ -162,7 +164,7 @@ fn a_killed_writer_leaves_and_readers_behind_it_get_in() {
     let killed = AtomicBool::new(false);
     while_a_writer_waits(
         |host, lock| {
-            // Relaxed: says nothing about other memory.
+            // Relaxed: the flag says nothing about other memory.
             let is_killed = || killed.load(Relaxed);
             let got_in = lock.write_killable(host, Site::Mmap, is_killed, |value| *value = 1);
             assert_eq!(got_in, None);
@@ -192,7 +194,7 @@ fn a_reader_that_may_be_killed_waits_for_a_writer() {
                 lock.read_killable(&host, Site::Fault, || false, read)
             });
             let impatient = scope.spawn(|| {
-                // Relaxed: says nothing about other memory.
+                // Relaxed: the flag says nothing about other memory.
                 let is_killed = || killed.load(Relaxed);
                 lock.read_killable(&host, Site::Fault, is_killed, |value| *value)
             });
@@ -219,14 +221,14 @@ fn a_writer_that_is_killed_before_the_lock_is_free_does_not_get_in() {
         let outcome = thread::scope(|scope| {
             let waiter = lock.write(&host, Site::Mmap, |_| {
                 let waiter = scope.spawn(|| {
-                    // Relaxed: written inside the lock, which orders.
+                    // Relaxed: the flag is written inside the lock, which orders it.
                     let is_killed = || killed.load(Relaxed);
                     lock.write_killable(&host, Site::Mmap, is_killed, |value| *value = 1)
                 });
                 while !lock.writer_waits(&host) {
                     thread::yield_now();
                 }
-                // It waits for the lock now, in the middle of a slice.
+                // The waiter waits for the lock now, in the middle of a slice.
                 thread::sleep(Duration::from_micros(1500));
                 killed.store(true, Relaxed);
                 waiter

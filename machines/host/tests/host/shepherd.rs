@@ -1,4 +1,4 @@
-//! The shepherd leaves alone a CPU whose work runs right now.
+//! The shepherd leaves a CPU alone if the CPU's work is running right now.
 
 use std::sync::Mutex;
 use std::sync::mpsc;
@@ -36,7 +36,7 @@ fn work_that_runs_is_not_dormant() {
         let handler = move |_: &Host, job| {
             if job == Job::VmstatUpdate {
                 runs.send(()).expect("the test listens");
-                // An error is the test's end.
+                // An error means that the test has ended.
                 let _ = left
                     .lock()
                     .expect("no handler panicked")

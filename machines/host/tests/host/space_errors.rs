@@ -1,5 +1,4 @@
-//! What an address space refuses, one by one: with which error, that nothing has changed, and that the
-//! message says what to do.
+//! Every error of an address space: nothing has changed, and the message says what to do.
 
 use crate::support;
 
@@ -35,7 +34,7 @@ fn touch(world: &World, page: u64) -> Faulted {
     faulted.expect("it is mapped, and there is memory")
 }
 
-/// Every error's message tells what is to be done about it.
+/// Checks that the message of `error` contains `advice`.
 fn advises(error: &impl ToString, advice: &str) {
     let text = error.to_string();
     assert!(text.contains(advice), "{text:?} does not say {advice:?}");
@@ -92,7 +91,7 @@ fn a_range_has_pages_and_ends_below_the_end() {
         let why = map_refused(&world, Place::Lowest, pages, ANONYMOUS);
         assert_eq!(why, MapError::TooHigh { start, pages });
     }
-    // There are so many addresses, but not all of them are given out.
+    // There are that many addresses, but `Lowest` and `Highest` do not use all of them.
     let why = map_refused(&world, Place::Highest, END.0, ANONYMOUS);
     assert_eq!(why, MapError::NoRoom(END.0));
     advises(&why, "unmap something");
@@ -178,7 +177,8 @@ fn there_are_only_so_many_mappings() {
         touch(&world, start + 5);
     }
     let too_many = MapError::TooMany(4);
-    // In the middle of one there would be three of it and the new one: five.
+    // Replacing the middle of a mapping leaves two parts of it. With the new mapping and the two
+    // others there would be five.
     let why = map_refused(&world, Place::Replace(Vpn(105)), 2, FILE);
     assert_eq!(why, too_many);
     world.map_at(400, 10, SHARED);
@@ -294,7 +294,7 @@ fn no_budget_is_exceeded() {
         }
         assert_eq!(touch(&world, 2048), Faulted::Mapped { swapped: false });
         advises(&over, "give some back, or raise the limit");
-        // What is swapped out makes room.
+        // Swapping a page out makes room for another.
         assert_eq!(world.space.swap_out(memory, Vpn(100)..Vpn(101)), 1);
         assert_eq!(touch(&world, 300), Faulted::Mapped { swapped: false });
         assert_eq!(fault_refused(&world, 100, Access::Read), over);

@@ -1,4 +1,5 @@
-//! What address spaces share, against models: swap slots, pages of objects, lists of used pages.
+//! The parts that address spaces share, against models: swap slots, pages of objects, and the lists
+//! of used pages.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -34,7 +35,7 @@ fn single() -> Request {
     Request::new(Order::ZERO).urgent(Urgency::Reserve)
 }
 
-/// Free pages, those on CPUs' lists included.
+/// Drains all page lists. Returns the number of free pages.
 fn free(host: &Host, pages: &PageAllocator<Host>) -> u32 {
     pages.drain_all_sync(host);
     pages.view(host)[0].free.0
@@ -43,7 +44,7 @@ fn free(host: &Host, pages: &PageAllocator<Host>) -> u32 {
 #[derive(Clone, Debug)]
 enum Op {
     Take,
-    /// These slots, whether they are taken or not.
+    /// Gives these slots back, whether they are taken or not.
     Give(Vec<u32>),
 }
 
@@ -128,7 +129,8 @@ fn a_large_area_is_refused() {
 #[test]
 fn without_memory_for_its_slots_there_is_no_area() {
     let itself = env::current_exe().expect("a test is a program");
-    let limited = "ulimit -v 8000000 && exec \"$0\" --exact a_large_area_is_refused --ignored";
+    let limited =
+        "ulimit -v 8000000 && exec \"$0\" --exact space_parts::a_large_area_is_refused --ignored";
     let run = Command::new("sh")
         .arg("-c")
         .arg(limited)
@@ -148,12 +150,12 @@ fn an_object_has_one_page_for_each_index_that_was_touched() {
         let object = Object::new(&host, kind);
         assert_eq!(object.kind(), kind);
         let mut model: BTreeMap<u64, Pfn> = BTreeMap::new();
-        // More than a batch, in no order, most of them twice; and the ends of what an index can be.
+        // More indexes than a batch, in no order, many of them twice, and the extremes.
         let indexes = (0..100)
             .map(|nth| nth * 37 % 71)
             .chain([u64::MAX, 0, u64::MAX]);
         for index in indexes {
-            // An object has single pages, whatever order is asked for.
+            // An object has single pages only, whatever order the request has.
             let request = Request::new(Order::HUGE).urgent(Urgency::Reserve);
             let pfn = object.page(&host, &pages, index, request);
             let pfn = pfn.expect("there are more pages than that");
@@ -223,7 +225,7 @@ fn lists_of_used_pages_count_what_was_added_less_what_was_removed() {
         let cpu = CpuId(u32::try_from(round % 2).expect("small"));
         let _entered = host.enter(cpu);
         assert_eq!(host.this_cpu(), cpu);
-        // A frame in no zone counts for nothing.
+        // A frame in no zone is not counted.
         for pfn in [Pfn(0), Pfn(PAGES - 1), Pfn(PAGES)] {
             lru.add(&host, &pages, pfn);
         }

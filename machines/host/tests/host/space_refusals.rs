@@ -1,4 +1,4 @@
-//! What a helper may not empty because somebody refuses is emptied by the next who comes.
+//! A range that a helper may not empty because a listener refuses is emptied by the next walker.
 
 use crate::support;
 
@@ -13,17 +13,17 @@ use plimsoll_mm::space::{Access, Faulted, Flag, Notified, Refused};
 use plimsoll_mm::units::{CpuId, Vpn};
 use support::world::{Sizes, What, World};
 
-/// What those who hold translations were told.
+/// The state that all listeners share, with counts of what they were told.
 #[derive(Default)]
 struct Told {
     refusals_left: AtomicU32,
-    /// Ranges that were begun and have not ended.
+    /// The number of ranges that were begun and have not ended.
     open: AtomicI32,
     started: AtomicU32,
     released: AtomicU32,
 }
 
-/// Refuses as often as it may, if it `may_refuse` at all.
+/// A listener. If it `may_refuse`, it refuses ranges that may not wait while refusals are left.
 struct Listener {
     told: Arc<Told>,
     may_refuse: bool,
@@ -50,7 +50,7 @@ impl Notified<Host> for Listener {
     }
 }
 
-/// Ten mappings, each with a table of its own and pages in it.
+/// Makes a world with ten mappings, each with a page table of its own and pages in it.
 fn world(reaping: Reaping, told: &Arc<Told>) -> World {
     let design = Design {
         reaping,

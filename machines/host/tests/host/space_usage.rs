@@ -1,76 +1,61 @@
-//! What killing the user of an address space would give back: cheaply, exactly, and for many at once.
+//! The pages that killing a process would give back: as a cheap reading, exactly, and for many
+//! processes at once.
+
+use std::sync::Arc;
 
 use plimsoll_host::Host;
-use plimsoll_mm::counter::Counting;
+use plimsoll_mm::counter::{Counting, Range};
 use plimsoll_mm::design::Design;
-use plimsoll_mm::oom::{Candidates, Facts, Outcome, Reading, Scope, Selecting, Slot, TotalPages};
+use plimsoll_mm::oom::{
+    Candidates, Census, Facts, Kind, OomKiller, Outcome, Patience, Process, Reading, Scope,
+    Selecting, Selection, Signals, Slot, TotalPages,
+};
 use plimsoll_mm::page::{Config, Layout};
 use plimsoll_mm::space::rss::RssKind;
 use plimsoll_mm::space::{Access, AddressSpace, Backing, MapRequest, Memory, Place, Spaces};
 use plimsoll_mm::topology::Topology;
-use plimsoll_mm::units::{CpuId, Pages, Vpn};
+use plimsoll_mm::units::{CpuId, Nanos, Pages, ProcessId, Vpn};
 use plimsoll_mm::vmstat::Manager;
 
 const CPUS: u32 = 64;
 const SPACES: u64 = 90;
-/// The one that has ended.
+/// The process that has exited.
 const GONE: u32 = 30;
 
-/// Address spaces that may be emptied, and one that has been.
-struct Tenants<'a> {
-    host: &'a Host,
-    spaces: &'a [AddressSpace<Host>],
-    counting: Counting,
+/// Signals to processes that ignore every one of them.
+struct Deaf;
+
+impl Signals<Host> for Deaf {
+    fn kill(&self, _host: &Host, _process: &Arc<Process<Host>>) {}
+
+    fn thaw(&self, _host: &Host, _process: &Arc<Process<Host>>) {}
+
+    fn reap_at(&self, _host: &Host, _at: Nanos) {}
 }
 
-impl Tenants<'_> {
-    fn space(&self, tenant: u32) -> Option<&AddressSpace<Host>> {
-        self.spaces.get(tenant as usize).filter(|_| tenant != GONE)
-    }
-}
-
-impl Candidates for Tenants<'_> {
-    fn len(&self) -> u32 {
-        u32::try_from(self.spaces.len()).expect("few")
-    }
-
-    fn facts(&self, tenant: u32) -> Option<Facts> {
-        self.space(tenant).map(|_| Facts::PROCESS)
-    }
-
-    fn approximate(&self, tenant: u32) -> Option<Reading> {
-        Some(self.space(tenant)?.usage(self.host))
-    }
-
-    fn precise(&self, tenant: u32) -> Option<i64> {
-        Some(self.space(tenant)?.usage_precise(self.host))
-    }
-
-    fn precise_many(&self, slots: &mut [Slot]) {
-        AddressSpace::add_usages(self.host, slots, |tenant| self.space(tenant));
-    }
-
-    fn batch_gain(&self) -> u32 {
-        self.counting.batch_gain()
-    }
-}
-
-/// Touches some pages on several CPUs, and lets some of them go to swap.
+/// Touches neighbouring pages on several CPUs and swaps a few of them out. Then touches pages that lie
+/// far apart, so that each has a page table of its own. A process with fewer neighbouring pages has
+/// more tables: the first process has the fewest pages without tables, and the most with them.
 fn touch(space: &AddressSpace<Host>, memory: Memory<'_, Host>, nth: u64) {
-    let heap = MapRequest {
-        place: Place::Highest,
-        pages: 2048,
-        backing: Backing::Anonymous { huge: false },
+    let map = |pages| {
+        let request = MapRequest {
+            place: Place::Highest,
+            pages,
+            backing: Backing::Anonymous { huge: false },
+        };
+        space.map(memory, request).expect("there is room").start
     };
-    let heap = space.map(memory, heap).expect("there is room");
-    let touched = 60 + nth * 7 % SPACES;
-    for page in 0..touched {
-        let cpu = u32::try_from(page % 8).expect("few");
-        let _entered = memory.machine.enter(CpuId(cpu));
-        let page = Vpn(heap.start.0 + page);
-        space.fault(memory, page, Access::Write).expect("mapped");
+    let more = nth * 7 % SPACES;
+    let far = (SPACES - more) * 4 / 5;
+    let (heap, tables) = (map(2048), map(512 * SPACES));
+    let near = (0..60 + more).map(|page| heap.0 + page);
+    let apart = (0..far).map(|table| tables.0 + 512 * table);
+    for (nth, page) in (0..).zip(near.chain(apart)) {
+        let _entered = memory.machine.enter(CpuId(nth % 8));
+        let touched = space.fault(memory, Vpn(page), Access::Write);
+        touched.expect("it is mapped");
     }
-    space.swap_out(memory, heap.start..Vpn(heap.start.0 + nth % 9));
+    space.swap_out(memory, heap..Vpn(heap.0 + nth % 9));
 }
 
 #[test]
@@ -81,53 +66,124 @@ fn the_most_is_found_by_usage_however_pages_are_counted() {
             ..Design::OURS
         };
         let host = Host::with_topology(Topology::flat(CPUS));
+        let _entered = host.enter(CpuId(0));
         let mut config = Config::new(Layout::arena(Pages(1 << 15)));
         config.design = design;
         let manager = Manager::new(&host, config).expect("an arena is a layout");
         let spaces = Spaces::new(&host, &design, 4096).expect("countable");
         let memory = Memory::new(&host, &manager, &spaces);
-        let tenants: Vec<_> = (0..SPACES)
+        let killer = OomKiller::new(&host, Deaf, Patience::LINUX);
+        let processes: Vec<_> = (0..SPACES)
             .map(|nth| {
                 let space = AddressSpace::new(memory).expect("there is memory");
                 touch(&space, memory, nth);
-                space
+                let id = ProcessId(u32::try_from(nth).expect("few"));
+                let space = Some(Arc::new(space));
+                let process = killer.enroll(&host, id, Kind::Process, space);
+                Arc::new(process.expect("there is memory"))
             })
             .collect();
-        let tenants = Tenants {
-            host: &host,
-            spaces: &tenants,
-            counting,
-        };
-        every_way_says_the_same(&tenants);
-        let scope = Scope::machine(TotalPages::new(1 << 15).expect("some"));
-        let most = (0..tenants.len()).max_by_key(|&tenant| (tenants.precise(tenant), tenant));
-        for selecting in [Selecting::Precise, Selecting::Bounded] {
-            let mut slots = vec![Slot::EMPTY; tenants.spaces.len()];
-            let selection = selecting.select(&tenants, &scope, &mut slots);
-            let outcome = selection.expect("readings are in order").outcome;
-            let chosen =
-                matches!(outcome, Outcome::Victim(victim) if Some(victim.candidate) == most);
-            assert!(
-                chosen,
-                "{counting:?}, {selecting:?}: {outcome:?}, not {most:?}"
-            );
-        }
+        let gone = killer.exit(memory, &processes[GONE as usize]);
+        gone.expect("it is there");
+        let census = Census::new(&host, &processes);
+        every_way_says_the_same(&host, &census);
+        the_most_is_found(&census, counting);
     }
 }
 
-/// By kinds, by reading, alone and together.
-fn every_way_says_the_same(tenants: &Tenants<'_>) {
-    let host = tenants.host;
-    for tenant in (0..tenants.len()).filter(|tenant| *tenant != GONE) {
-        let space = tenants.space(tenant).expect("it is there");
+fn the_most_is_found(census: &Census<'_, Host>, counting: Counting) {
+    let sums = (0..census.len()).map(|nth| (census.precise(nth), nth));
+    let most = sums.max().expect("somebody").1;
+    assert_eq!(most, 0, "it has most tables");
+    for selecting in [Selecting::Precise, Selecting::Bounded] {
+        let selection = select(census, selecting);
+        assert_eq!(
+            chosen(&selection),
+            Some(most),
+            "{counting:?}, {selecting:?}"
+        );
+        let selection = select(&Blurred(census), selecting);
+        assert_eq!(
+            chosen(&selection),
+            Some(most),
+            "{counting:?}, {selecting:?}"
+        );
+        let together = selecting == Selecting::Bounded && census.batch_gain() > 1;
+        assert_eq!(selection.batches > 0, together, "{counting:?}");
+    }
+}
+
+fn select(candidates: &impl Candidates, selecting: Selecting) -> Selection {
+    let scope = Scope::machine(TotalPages::new(1 << 15).expect("some"));
+    let mut slots = vec![Slot::EMPTY; candidates.len() as usize];
+    let selection = selecting.select(candidates, &scope, &mut slots);
+    selection.expect("readings are in order")
+}
+
+fn chosen(selection: &Selection) -> Option<u32> {
+    match selection.outcome {
+        Outcome::Victim(victim) => Some(victim.candidate),
+        Outcome::Nobody(_) => None,
+    }
+}
+
+/// The same processes with cheap readings that tell nothing, so that a selection has to sum all of
+/// them. It sums the last 16 processes one by one, and then the others together.
+struct Blurred<'a>(&'a Census<'a, Host>);
+
+impl Candidates for Blurred<'_> {
+    fn len(&self) -> u32 {
+        self.0.len()
+    }
+
+    fn facts(&self, candidate: u32) -> Option<Facts> {
+        self.0.facts(candidate)
+    }
+
+    fn approximate(&self, candidate: u32) -> Option<Reading> {
+        let range = Range {
+            min: 0,
+            max: 1 << 20,
+        };
+        let reading = self.0.approximate(candidate)?;
+        Some(Reading { range, ..reading })
+    }
+
+    fn precise(&self, candidate: u32) -> Option<i64> {
+        self.0.precise(candidate)
+    }
+
+    fn precise_many(&self, slots: &mut [Slot]) {
+        self.0.precise_many(slots);
+    }
+
+    fn batch_gain(&self) -> u32 {
+        self.0.batch_gain()
+    }
+}
+
+/// The sums by kinds, the precise sums, the readings and the candidates of a census agree.
+fn every_way_says_the_same(host: &Host, census: &Census<'_, Host>) {
+    for (nth, process) in (0..).zip(census.processes()) {
+        let Some(space) = process.space(host) else {
+            assert_eq!((nth, census.precise(nth)), (GONE, None));
+            continue;
+        };
         let kinds = RssKind::ALL.map(|kind| space.rss().precise(host, kind));
         let pages = kinds.iter().sum::<u64>() + space.table_pages(host);
         let pages = i64::try_from(pages).expect("few");
         assert_eq!(space.usage_precise(host), pages);
-        let reading = space.usage(host);
-        assert!(
-            reading.is_ordered() && reading.range.contains(pages),
-            "{reading:?}, {pages}"
-        );
+        assert_eq!(census.precise(nth), Some(pages));
+        let about = RssKind::ALL.map(|kind| space.rss().approximate(host, kind));
+        let about = about.iter().sum::<u64>() + space.table_pages(host);
+        let about = i64::try_from(about).expect("few");
+        let candidate = census.approximate(nth).expect("it is there");
+        for reading in [space.usage(host), candidate] {
+            assert!(
+                reading.is_ordered() && reading.range.contains(pages),
+                "{reading:?}, {pages}"
+            );
+            assert_eq!(reading.estimate, about, "{reading:?}");
+        }
     }
 }

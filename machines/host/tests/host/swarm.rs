@@ -1,8 +1,8 @@
-//! Random allocations and frees on real threads: nothing is shared, nothing is lost, and every
-//! block that can exist can be had afterwards.
+//! Random allocations and frees on real threads: no page has two owners, none is lost, and every
+//! block that can exist can be allocated afterwards.
 //!
-//! Each page has an owner word. Who is handed a page writes its number there and finds nobody
-//! else's; so two owners of one page meet.
+//! Each page has an owner word. A thread that gets a page writes its number there and must find 0,
+//! so a page that is handed out twice is noticed.
 
 use std::sync::Mutex;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed};
@@ -23,21 +23,21 @@ use plimsoll_mm::vmstat::counters::ZoneItem;
 
 const CPUS: u32 = 4;
 const PAGES: u32 = 6 * 1024 + 333;
-/// Of a thread's blocks, how many it keeps at most.
+/// The most blocks that a thread keeps.
 const HELD_MAX: usize = 300;
 
-/// The manager and who has which page.
+/// The manager and the owner of each page.
 struct Stage {
     host: Host,
     mm: Manager<Host>,
     owners: Vec<AtomicU32>,
-    /// Blocks to be freed by another thread.
+    /// Blocks that another thread is to free.
     passed_on: Mutex<Vec<Block>>,
 }
 
 type Block = (Pfn, Order);
 
-/// SplitMix64: all that is needed here.
+/// A generator of random numbers (SplitMix64).
 struct Dice(u64);
 
 impl Dice {
@@ -109,12 +109,12 @@ impl Stage {
         freed.expect("all were handed out");
     }
 
-    /// One thread's part: random steps until told to stop; frees all it has at the end.
+    /// Runs one thread: makes random steps until `stop` is set, then frees all that it holds.
     fn act(&self, cpu: CpuId, seed: u64, stop: &AtomicBool) {
         let _entered = self.host.enter(cpu);
         let (dice, me) = (&mut Dice(seed ^ u64::from(cpu.0) << 32), cpu.0 + 1);
         let mut held = Vec::new();
-        // Relaxed: only says when to end.
+        // Relaxed: the flag only says when to end.
         while !stop.load(Relaxed) {
             match dice.below(100) {
                 0..50 if held.len() < HELD_MAX => {
@@ -157,7 +157,8 @@ impl Stage {
         });
     }
 
-    /// With nothing under way: everything is there, counted, and merged as far as it goes.
+    /// Checks that every page is free, counted, and merged into the largest possible blocks.
+    /// Nothing may be under way.
     fn is_whole(&self) {
         let _entered = self.host.enter(CpuId(0));
         let pages = self.mm.pages();
@@ -220,7 +221,7 @@ fn nor_do_they_while_workers_refresh_every_other_millisecond() {
         goes_dormant(&stage);
         drop(workers);
         stage.is_whole();
-        // Rounding to whole seconds makes Linux's first firings late.
+        // Rounding to whole seconds delays the first firings of Linux.
         let least = if design.schedule.name() == "phased" {
             20
         } else {
@@ -233,7 +234,7 @@ fn nor_do_they_while_workers_refresh_every_other_millisecond() {
     }
 }
 
-/// Once nothing happens any more, works fold what there is, then go dormant.
+/// Waits until the vmstat work of every CPU has folded all differentials and gone dormant.
 fn goes_dormant(stage: &Stage) {
     let start = Instant::now();
     let is_quiet = |cpu| {
@@ -249,7 +250,8 @@ fn goes_dormant(stage: &Stage) {
     }
 }
 
-/// Two threads free everything in random order; then each block of the largest orders is there.
+/// Two threads free all pages in random order; then every block of the largest orders can be
+/// allocated.
 #[test]
 fn after_a_drain_every_block_that_can_exist_can_be_had() {
     for (seed, holds) in (0..40).zip(HOLDS.into_iter().cycle()) {

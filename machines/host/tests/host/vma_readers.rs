@@ -1,7 +1,8 @@
 //! Readers of the tree of mappings on real threads, while one thread changes it.
 //!
-//! Where a mapping begins says where it ends and what its id is, so one put together from two is
-//! noticed. Even mappings stay; odd ones come, go, are cut and stored over.
+//! The start of a mapping determines its end and its id, so a mapping put together from two is
+//! noticed. Mappings with even numbers stay; those with odd numbers come, go, are cut and
+//! stored over.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Release};
@@ -16,7 +17,8 @@ use plimsoll_mm::units::Vpn;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-/// Enough for three levels of nodes, and few enough for changes and readers to meet.
+/// The number of mappings: enough for three levels of nodes, and few enough for changes and readers
+/// to meet.
 const NUMBERS: u64 = 4_001;
 const APART: u64 = 32;
 const LENGTH: Duration = Duration::from_millis(1500);
@@ -45,7 +47,8 @@ fn vma(number: u64) -> Vma {
     }
 }
 
-/// The mapping is whole: as it was added, or if odd without its last page.
+/// Returns the number of a mapping. Checks that the mapping is as it was added or, if its number is
+/// odd, without its last page.
 fn number_of(met: Vma) -> u64 {
     let number = met.start.0 / APART;
     let mut cut = vma(number);
@@ -54,7 +57,7 @@ fn number_of(met: Vma) -> u64 {
     number
 }
 
-/// What a reader saw.
+/// Counts of a reader: all its looks, and those that found the tree busy.
 #[derive(Debug, Default)]
 struct Seen {
     looks: u64,
@@ -62,14 +65,14 @@ struct Seen {
 }
 
 impl Seen {
-    /// What was looked for, unless it was busy.
+    /// Counts a look. Returns what it found, unless the tree was busy.
     fn got(&mut self, found: Result<Option<Vma>, Busy>) -> Option<Option<Vma>> {
         self.looks += 1;
         self.busy += u64::from(found.is_err());
         found.ok()
     }
 
-    /// Looks for an even mapping in every way there is.
+    /// Looks for an even mapping in every possible way.
     fn look(&mut self, tree: &VmaTree<Host>, finder: &mut Finder<'_, Host>, even: u64) {
         let there = vma(even);
         let page = Vpn(there.start.0 + even % 2);
@@ -99,7 +102,7 @@ impl Seen {
         const FAR: u64 = 100;
         let mut cursor = Cursor::at(tree, vma(even).start);
         let mut next = even;
-        // Ends: the number rises, or stays while somebody else changes the tree.
+        // The loop ends: the number rises, or stays while the writer changes the tree.
         while next < even + FAR {
             let Some(met) = self.got(cursor.forward()) else {
                 continue;
@@ -108,12 +111,12 @@ impl Seen {
                 assert_eq!(next, NUMBERS, "all up to the last were met");
                 break;
             };
-            // One that grew meanwhile reaches ahead again.
+            // An odd mapping that grew meanwhile is met again.
             let again = number + 1 == next && !number.is_multiple_of(2);
             assert!(again || number == next || (number == next + 1 && !next.is_multiple_of(2)));
             next = number + 1;
         }
-        // Ends: the number falls.
+        // The loop ends: the number falls.
         while next > even {
             let Some(met) = self.got(cursor.backward()) else {
                 continue;
@@ -177,7 +180,7 @@ fn what_is_there_is_found_whatever_changes() {
     let read = |seed: u64| {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
         let (mut seen, mut finder) = (Seen::default(), Finder::new(&tree));
-        // Acquire pairs with the Release below, to no end but neatness.
+        // Acquire pairs with the Release below. Nothing depends on this.
         while !over.load(Acquire) {
             for _ in 0..100 {
                 seen.look(&tree, &mut finder, random.random_range(0..=NUMBERS / 2) * 2);

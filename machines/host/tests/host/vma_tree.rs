@@ -1,4 +1,4 @@
-//! The tree of mappings against a sorted map, and read while it is changed.
+//! The tree of mappings against a sorted map, and its errors.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -8,7 +8,7 @@ use plimsoll_mm::space::vma_tree::{Cursor, Editor, Vma, VmaError, VmaTree};
 use plimsoll_mm::units::Vpn;
 use proptest::prelude::*;
 
-/// Ranges by where they begin.
+/// A sorted map of mappings: from the first page to the end and the id.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Model(BTreeMap<u64, (u64, u32)>);
 
@@ -54,7 +54,7 @@ impl Model {
         gone
     }
 
-    /// Free ranges, from low to high.
+    /// Returns the free ranges inside `allowed`, from low to high.
     fn free(&self, allowed: Range<u64>) -> Vec<Range<u64>> {
         let mut from = allowed.start;
         let mut free = Vec::new();
@@ -86,7 +86,7 @@ enum Step {
     Gaps(u64, Range<u64>),
 }
 
-/// Addresses close together, so that steps meet.
+/// The end of the addresses in use: low, so that steps meet.
 const TOP: u64 = 4_000;
 
 fn pages() -> impl Strategy<Value = Range<u64>> {
@@ -248,7 +248,7 @@ fn many_mappings_in_any_order_come_and_go() {
     }
 }
 
-/// Every mapping of `tree`, low to high.
+/// Returns every mapping of `tree`, from low to high.
 fn all(tree: &VmaTree<Host>) -> Vec<Vma> {
     let mut cursor = Cursor::at(tree, Vpn(0));
     std::iter::from_fn(|| cursor.forward().expect("nobody writes")).collect()

@@ -1,6 +1,6 @@
-//! Laws that hold under every model checker, and broken variants that each has to catch.
+//! Laws that hold under every model checker, and broken variants that every checker must catch.
 //!
-//! The test that includes this names the machine and how to run a law on it.
+//! The test that includes this module provides the machine and runs laws on it.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -13,13 +13,13 @@ use plimsoll_mm::units::{CpuId, Jiffies, Nanos, Pages};
 
 use crate::{COUNTERS, M, ModelLock, ModelWord, STEPS, broken_by, run};
 
-/// A counter with differentials, as small as it gets.
+/// A counter with differentials, as simple as possible.
 struct Folded {
     total: ModelWord,
     parts: Vec<ModelWord>,
 }
 
-/// Counts up on this CPU, folding at two.
+/// Counts up on this CPU, and folds whenever its part reaches two.
 fn count(machine: &M, state: &Folded) {
     let part = &state.parts[machine.this_cpu().index()];
     for _ in 0..STEPS {
@@ -29,14 +29,14 @@ fn count(machine: &M, state: &Folded) {
     }
 }
 
-/// Folds every CPU from another one.
+/// Folds the parts of all CPUs from this one.
 fn fold(machine: &M, state: &Folded) {
     for part in &state.parts {
         Word::add(&state.total, machine, part.take(machine), Relaxed);
     }
 }
 
-/// As [`fold`], but forgets what was added between its read and its write.
+/// Folds like [`fold`], but loses what is added between its read and its write.
 fn fold_in_two_steps(machine: &M, state: &Folded) {
     for part in &state.parts {
         Word::add(&state.total, machine, part.read(machine), Relaxed);
@@ -96,7 +96,7 @@ fn a_lost_update_is_caught() {
     assert!(why.is_some_and(|why| why.contains("left == right")));
 }
 
-/// A value that is published by a flag.
+/// A value that a flag publishes.
 pub(crate) struct Published {
     value: ModelWord,
     flag: ModelWord,
@@ -128,7 +128,7 @@ fn a_released_flag_publishes() {
     }));
 }
 
-/// A law that only weak memory breaks.
+/// Returns a law that only weak memory breaks.
 pub(crate) fn a_relaxed_flag_publishes() -> Law<M, Published> {
     publishing(|machine, state| {
         state.value.store(machine, 7, Relaxed);
@@ -136,7 +136,7 @@ pub(crate) fn a_relaxed_flag_publishes() -> Law<M, Published> {
     })
 }
 
-/// Both kinds of lock, each around a count.
+/// Both kinds of lock, each around a count, and a count of tries that failed.
 struct Locked {
     zone: ModelLock<i64>,
     pcp: ModelLock<i64>,

@@ -1,9 +1,9 @@
-//! Emptying dying address spaces under loom and shuttle.
+//! The laws of emptying dying address spaces, under loom and shuttle.
 
 use plimsoll_mm::laws::{frontier, reaping, touching};
 use plimsoll_model::{loom, shuttle};
 
-/// Schedules per law: seconds in a debug build.
+/// The number of schedules per law; they take seconds in a debug build.
 const SCHEDULES: u32 = 2000;
 
 #[test]
@@ -46,8 +46,8 @@ fn loom_touched_while_unmapped() {
     loom::run_law_within(&touching::touched_while_unmapped(), 2, 2);
 }
 
-/// Without preemptions: who looks at mappings while they change meets them in every state already,
-/// and that is the business of another law.
+/// Runs without preemptions: even so, a look at mappings while they change meets them in every
+/// state, and another law covers such looks.
 #[test]
 fn loom_touched_while_replaced() {
     loom::run_law_within(&touching::touched_while_replaced(), 2, 0);

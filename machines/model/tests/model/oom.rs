@@ -1,9 +1,9 @@
-//! Kills, exits and the reaper under loom and shuttle.
+//! The laws of kills, exits and the reaper under loom and shuttle.
 
 use plimsoll_mm::laws::oom;
 use plimsoll_model::{loom, shuttle};
 
-/// Schedules that shuttle tries of each law.
+/// The number of schedules that shuttle tries for each law.
 const SCHEDULES: u32 = 2000;
 
 #[test]
@@ -14,6 +14,11 @@ fn loom_two_kills_at_once() {
 #[test]
 fn loom_kill_against_exit() {
     loom::run_law(&oom::kill_against_exit(), 2);
+}
+
+#[test]
+fn loom_exit_against_look() {
+    loom::run_law_within(&oom::exit_against_look(), 2, 1);
 }
 
 #[test]

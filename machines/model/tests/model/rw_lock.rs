@@ -1,9 +1,9 @@
-//! The lock that readers share under loom and shuttle.
+//! The laws of the lock that readers share, under loom and shuttle.
 
 use plimsoll_mm::laws::rw_lock;
 use plimsoll_model::{loom, shuttle};
 
-/// Schedules that shuttle tries of each law.
+/// The number of schedules that shuttle tries for each law.
 const SCHEDULES: u32 = 2000;
 
 #[test]

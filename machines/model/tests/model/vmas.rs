@@ -1,4 +1,4 @@
-//! Readers of the tree of mappings under loom and shuttle.
+//! The laws for readers of the tree of mappings, under loom and shuttle.
 
 use plimsoll_mm::laws;
 use plimsoll_model::{loom, shuttle};

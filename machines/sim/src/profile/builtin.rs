@@ -3,7 +3,7 @@
 use super::error::{Problem, ProfileError, nearest};
 use super::text::ProfileText;
 
-/// File names and texts, in the order they are listed.
+/// File names and contents, in the order in which they are listed.
 const FILES: [(&str, &str); 8] = [
     ("grace-72", include_str!("../../profiles/grace-72.toml")),
     (
@@ -24,16 +24,16 @@ const FILES: [(&str, &str); 8] = [
     ("many-1024", include_str!("../../profiles/many-1024.toml")),
 ];
 
-/// A machine as a list of machines shows it.
+/// A built-in machine, as a list of machines shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
-    /// What [`super::Profile::load`] takes.
+    /// The name that [`super::Profile::load`] takes.
     pub name: String,
-    /// One line about it.
+    /// A description of one line.
     pub about: String,
 }
 
-/// The machines, each followed by its variants.
+/// The built-in machines, each followed by its variants.
 pub(super) fn list() -> Vec<Listed> {
     let entries = |text: ProfileText| {
         let variants = text.variants.iter().map(|variant| Listed {
@@ -55,7 +55,7 @@ pub(super) fn list() -> Vec<Listed> {
         .collect()
 }
 
-/// What the file of machine `name` says, `+variant` applied.
+/// The contents of the file of machine `name`, with `+variant` applied.
 pub(super) fn describe(name: &str) -> Result<ProfileText, ProfileError> {
     let (machine, variant) = name
         .split_once('+')

@@ -1,22 +1,22 @@
-//! What a profile may hold once every key is there: memory that fits, costs in order.
+//! Checks of a profile that has every key: memory that fits, costs in order.
 
 use plimsoll_mm::topology::{Distance, Topology};
 use plimsoll_mm::units::PAGE_SIZE;
 
 use super::Card;
+use super::cost::{Cost, Range};
 use super::error::ProfileError;
 use super::key::{CostKey, DISTANCES};
 use super::read::{Section, Value};
 use super::size;
-use super::text::{Cost, Range};
 
-/// Below this a node has no room for page lists.
+/// A node with less memory has no room for page lists.
 const NODE_BYTES_MIN: u64 = 16 << 20;
-/// A node is at most one zone, and a zone's page numbers stay well inside 32 bits.
+/// A node is at most one zone, and the page numbers of a zone stay well inside 32 bits.
 const NODE_BYTES_MAX: u64 = 8 << 40;
-/// Every page frame of a machine has a 32-bit number.
+/// The most pages of a machine: a page frame number has 32 bits.
 const PAGES_MAX: u64 = u32::MAX as u64;
-/// A step that takes a second is a typing error.
+/// A step that takes longer than a second is taken for a typing error.
 const COST_NS_MAX: u32 = 1_000_000_000;
 
 /// Reads `node_memory`: one size for every node, or a list with one for each.
@@ -43,7 +43,7 @@ pub(super) fn node_bytes(root: &Section<'_>, nodes: u32) -> Result<Vec<u64>, Pro
     Ok(bytes)
 }
 
-/// One node's size, in whole pages.
+/// Reads the size of one node, rounded down to whole pages.
 fn one_node(value: &Value<'_>) -> Result<u64, ProfileError> {
     let written = value.text("write a size such as \"480 GB\" or \"8 GiB\"")?;
     let bytes = size::parse(written).ok_or_else(|| {
@@ -90,7 +90,7 @@ pub(super) fn cost(section: &Section<'_>, key: CostKey) -> Result<Cost, ProfileE
     Ok(Cost { key, range, source })
 }
 
-/// That low is not above mid, nor mid above high.
+/// Checks that low is not above mid, nor mid above high.
 pub(super) fn in_order(table: &Section<'_>, range: Range) -> Result<(), ProfileError> {
     let Range { low, mid, high } = range;
     if low > mid {
@@ -102,7 +102,7 @@ pub(super) fn in_order(table: &Section<'_>, range: Range) -> Result<(), ProfileE
     Ok(())
 }
 
-/// The distances two CPUs of a machine can have; a profile gives a price for each.
+/// The distances that occur between CPUs of a machine. A profile gives a price for each.
 pub(super) fn distances(topology: &Topology) -> Vec<Distance> {
     let places = || topology.ids().map(|cpu| topology.place(cpu));
     let count = |mut ids: Vec<u32>| {
@@ -110,7 +110,7 @@ pub(super) fn distances(topology: &Topology) -> Vec<Distance> {
         ids.dedup();
         ids.len()
     };
-    // A core is in one cache and a cache in one socket, so that counting shows who shares.
+    // Each core is in one cache and each cache in one socket, so counting shows which are shared.
     let sockets = count(places().map(|place| place.socket).collect());
     let llcs = count(places().map(|place| place.llc).collect());
     let cores = count(places().map(|place| place.core).collect());
@@ -124,7 +124,7 @@ pub(super) fn distances(topology: &Topology) -> Vec<Distance> {
     DISTANCES.into_iter().filter(exists).collect()
 }
 
-/// That no line costs more over a shorter way, at any card.
+/// Checks that no line costs more over a shorter distance, at any card.
 pub(super) fn nearer_is_cheaper(
     section: &Section<'_>,
     transfers: &[Cost],

@@ -1,36 +1,36 @@
-//! What is wrong with a profile, where, and what to write instead.
+//! The mistakes in a profile: what is wrong, where, and what to write instead.
 
 use std::fmt;
 
-/// The first thing wrong with a profile.
+/// The first mistake in a profile.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProfileError {
-    /// The file, or the machine asked for.
+    /// The name of the file, or of the machine asked for.
     pub file: String,
-    /// The line in the file, from 1.
+    /// The line in the file, counted from 1.
     pub line: Option<usize>,
-    /// The key, dotted from the top of the file.
+    /// The key, with dots from the top of the file.
     pub key: Option<String>,
-    /// What is wrong with it.
+    /// The mistake.
     pub problem: Problem,
 }
 
 /// A kind of mistake in a profile.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Problem {
-    /// No built-in machine has this name; these are near.
+    /// No built-in machine has this name. Holds the nearest names.
     UnknownMachine(Vec<String>),
-    /// The machine has no such variant; these it has.
+    /// The machine has no such variant. Holds the names of its variants.
     UnknownVariant(Vec<String>),
-    /// The file could not be read.
+    /// The file could not be read. Holds the reason.
     Unreadable(String),
-    /// Not TOML.
+    /// The file is not TOML. Holds the parser's message.
     Syntax(String),
-    /// A key no profile has; these are near.
+    /// No profile has this key. Holds the nearest keys.
     UnknownKey(Vec<String>),
-    /// A key every such profile has; what to write.
+    /// A required key is missing. Holds a hint what to write.
     Missing(String),
-    /// A value that cannot be; why, and what can.
+    /// The value is impossible. Holds the reason and what is possible.
     Absurd(String),
 }
 
@@ -85,7 +85,7 @@ impl fmt::Display for ProfileError {
 
 impl std::error::Error for ProfileError {}
 
-/// The names most like `name`, best first, at most three; all of them when none is like it.
+/// The names most similar to `name`, best first, at most three; all names if none is similar.
 pub(super) fn nearest(name: &str, names: &[String]) -> Vec<String> {
     let near = similar(name, names);
     if near.is_empty() {
@@ -95,10 +95,10 @@ pub(super) fn nearest(name: &str, names: &[String]) -> Vec<String> {
     }
 }
 
-/// The names like `name`, best first, at most three.
+/// The names similar to `name`, best first, at most three.
 pub(super) fn similar(name: &str, names: &[String]) -> Vec<String> {
     const LIKE_ENOUGH: f64 = 0.75; // Of 1; a slip of two letters in five is about 0.8.
-    const AS_GOOD: f64 = 0.1; // What is this much less like it than the best was not meant.
+    const AS_GOOD: f64 = 0.1; // A name this much less similar than the best was not meant.
     let mut ranked: Vec<(f64, &String)> = names
         .iter()
         .map(|other| (strsim::jaro_winkler(name, other), other))
@@ -114,7 +114,7 @@ pub(super) fn similar(name: &str, names: &[String]) -> Vec<String> {
         .collect()
 }
 
-/// "a, b or c".
+/// Joins names as "a, b or c".
 pub(super) fn join(names: &[String]) -> String {
     match names {
         [] => String::new(),

@@ -1,4 +1,4 @@
-//! The name of each cost, and its place among the prices.
+//! The names of the costs, and their places among the prices.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,12 +9,12 @@ use plimsoll_mm::topology::Distance;
 use super::Costs;
 use super::error::{join, nearest};
 
-/// One cost of a machine; it prints as its key in a profile, such as `work.fault`.
+/// One cost of a machine. It is printed as its key in a profile, such as `work.fault`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CostKey {
-    /// A kind of local work; [`Work::Think`] is always 1 ns and no profile may set it.
+    /// A kind of local work. [`Work::Think`] is always 1 ns, and no profile may set it.
     Work(Work),
-    /// Moving a dirty cache line over a distance.
+    /// Moving a dirty cache line over this distance.
     Transfer(Distance),
     /// [`Costs::lock_own_ns`].
     LockOwn,
@@ -36,7 +36,7 @@ pub(super) const DISTANCES: [Distance; 5] = [
 ];
 
 impl CostKey {
-    /// Every cost a profile gives, in the order of its sections.
+    /// Every cost that a profile gives, in the order of its sections.
     pub fn all() -> impl Iterator<Item = Self> {
         let works = Work::ALL
             .into_iter()
@@ -52,7 +52,7 @@ impl CostKey {
         works.chain(lines).chain(locks)
     }
 
-    /// The table of a profile it is in.
+    /// The table of a profile in which the cost is given.
     #[must_use]
     pub const fn section(self) -> &'static str {
         match self {
@@ -63,7 +63,7 @@ impl CostKey {
         }
     }
 
-    /// Its key in that table.
+    /// The key of the cost in its table.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -79,9 +79,9 @@ impl CostKey {
         }
     }
 
-    /// Whether a variant such as `kasan` makes it dearer: work the kernel's own compiled code
-    /// does. Switching, interrupts, IPIs and TLB flushes are mostly hardware, and so are lines and
-    /// locks.
+    /// Returns whether a variant such as `kasan` makes the cost higher, because it is work that the
+    /// kernel's own compiled code does. Switching, interrupts, IPIs and TLB flushes are mostly
+    /// hardware, and so are lines and locks.
     #[must_use]
     pub const fn is_kernel_work(self) -> bool {
         !matches!(
@@ -96,13 +96,13 @@ impl CostKey {
         )
     }
 
-    /// Whether it may be 0 ns: only what is added to another price.
+    /// Returns whether the cost may be 0 ns. Only costs that are added to another price may.
     #[must_use]
     pub(super) const fn may_be_zero(self) -> bool {
         matches!(self, Self::LockRemoteExtra | Self::LockHandoverExtra)
     }
 
-    /// Its price among `costs`, or `None` for [`Work::Think`], which has none to change.
+    /// The price of the cost among `costs`; `None` for [`Work::Think`], whose price is fixed.
     pub(super) const fn slot(self, costs: &mut Costs) -> Option<&mut u32> {
         match self {
             Self::Work(Work::Think) => None,
@@ -122,7 +122,7 @@ impl fmt::Display for CostKey {
     }
 }
 
-/// A name that is no cost.
+/// The error for a name that is not a cost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownCost {
     name: String,

@@ -1,9 +1,10 @@
-//! What a simulated machine is: its CPUs, its clock, its memory, and what each step costs.
+//! The description of a simulated machine: its CPUs, its clock, its memory, and the cost of each
+//! step.
 //!
-//! A profile is a TOML file ([`ProfileText`] reads it, `docs/machines.md` explains it). Every cost in
-//! it is a range with a source; a [`Card`] picks one end of all ranges, and the result is the
-//! [`Profile`] a simulation runs on. A profile that loads is sane: at least one CPU, memory
-//! that fits the page frame numbers, costs in order.
+//! A profile is a TOML file, which [`ProfileText`] reads and `docs/machines.md` explains. Every
+//! cost in it is a range with a source. A [`Card`] picks one end of all ranges, and the result is
+//! the [`Profile`] on which a simulation runs. A profile that loads is sane: at least one CPU,
+//! memory that fits the page frame numbers, costs in order.
 
 use std::fmt;
 use std::path::Path;
@@ -15,6 +16,7 @@ use plimsoll_mm::units::Hz;
 
 mod builtin;
 mod check;
+mod cost;
 mod error;
 mod key;
 mod read;
@@ -24,32 +26,33 @@ mod speed;
 mod text;
 
 pub use builtin::Listed;
+pub use cost::{Cost, Range};
 pub use error::{Problem, ProfileError};
 pub use key::{CostKey, UnknownCost};
 pub use speed::{Cluster, Speed};
-pub use text::{Cost, ProfileText, Range, Variant};
+pub use text::{ProfileText, Variant};
 
 /// One machine at one card of costs, ready to simulate.
 #[derive(Clone, Debug)]
 pub struct Profile {
-    /// Its name, as `plimsoll machines` lists it.
+    /// The name, as `plimsoll machines` lists it.
     pub name: String,
-    /// Which card the costs were taken from.
+    /// The card from which the costs were taken.
     pub card: Card,
-    /// CPUs and what they share.
+    /// The CPUs and what they share.
     pub topology: Topology,
     /// Ticks per second.
     pub hz: Hz,
-    /// Memory of each node in bytes.
+    /// The memory of each node, in bytes.
     pub node_bytes: Vec<u64>,
-    /// What each step costs.
+    /// The cost of each step.
     pub costs: Costs,
-    /// How fast each CPU is, in percent of the core that the costs are for; empty if all are that
-    /// core. Not 0.
+    /// The speed of each CPU, in percent of the core that the costs are for, and never 0. Empty if
+    /// all CPUs are that core.
     pub speed_percent: Vec<u32>,
 }
 
-/// Which end of each cost's range a run uses.
+/// The end of each cost's range that a run uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Card {
     /// The cheapest plausible value of every cost.
@@ -60,35 +63,36 @@ pub enum Card {
     High,
 }
 
-/// Prices in nanoseconds.
+/// The prices of a machine's steps, in nanoseconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Costs {
-    /// Each kind of local work, indexed by `Work as usize`.
+    /// The price of each kind of local work, indexed by `Work as usize`.
     pub work_ns: [u32; Work::ALL.len()],
-    /// Moving a dirty cache line, indexed by `Distance as usize`; `Same` is a cache hit.
+    /// The price of moving a dirty cache line, indexed by `Distance as usize`; `Same` is a cache
+    /// hit.
     pub transfer_ns: [u32; 5],
-    /// Taking and releasing a free lock last held by the same CPU.
+    /// The price of taking and releasing a free lock last held by the same CPU.
     pub lock_own_ns: u32,
-    /// What taking a free lock last held by another CPU costs beyond one line transfer: the
+    /// The price of taking a free lock last held by another CPU, beyond one line transfer: the
     /// lock's data is a second line.
     pub lock_remote_extra_ns: u32,
-    /// What a hand-over to a waiter costs beyond one line transfer.
+    /// The price of a hand-over to a waiter, beyond one line transfer.
     pub lock_handover_extra_ns: u32,
-    /// A read-modify-write of a word whose line this CPU owns.
+    /// The price of a read-modify-write of a word whose line this CPU owns.
     pub word_own_ns: u32,
 }
 
 impl Profile {
-    /// The built-in machines and their variants, with one line about each.
+    /// The built-in machines and their variants, with a description of one line each.
     #[must_use]
     pub fn list() -> Vec<Listed> {
         builtin::list()
     }
 
-    /// Everything a built-in machine's file says, each cost with its range and source.
+    /// The contents of a built-in machine's file, with the range and source of each cost.
     ///
     /// # Errors
-    /// For an unknown machine or variant, with the nearest names.
+    /// If the machine or variant is unknown; the error holds the nearest names.
     pub fn describe(name: &str) -> Result<ProfileText, ProfileError> {
         builtin::describe(name)
     }
@@ -96,32 +100,32 @@ impl Profile {
     /// The built-in machine `name`, or its variant `name+variant`.
     ///
     /// # Errors
-    /// For an unknown machine or variant, with the nearest names.
+    /// If the machine or variant is unknown; the error holds the nearest names.
     pub fn load(name: &str, card: Card) -> Result<Self, ProfileError> {
         Ok(Self::describe(name)?.at(card))
     }
 
-    /// The machine a profile in TOML describes; `file` is what errors call it.
+    /// The machine that a profile in TOML describes. Errors call the file `file`.
     ///
     /// # Errors
-    /// For a bad profile: the first thing wrong, with file, line and key.
+    /// If the profile is bad: the first mistake, with file, line and key.
     pub fn from_toml(file: &str, toml: &str, card: Card) -> Result<Self, ProfileError> {
         Ok(ProfileText::parse(file, toml)?.at(card))
     }
 
-    /// The machine a profile file describes, or `path+variant` of it.
+    /// The machine that a profile file describes, or its variant for `path+variant`.
     ///
     /// # Errors
-    /// For a file that cannot be read and for a bad profile.
+    /// If the file cannot be read or the profile is bad.
     pub fn from_path(path: &Path, card: Card) -> Result<Self, ProfileError> {
         Ok(ProfileText::from_path(path)?.at(card))
     }
 
-    /// The same machine with one cost at `factor_percent` of its price, for a sensitivity run:
-    /// 50 halves it, 200 doubles it.
+    /// This machine with one cost at `factor_percent` of its price, for a sensitivity run: 50
+    /// halves it, 200 doubles it.
     ///
-    /// The order of the distances is not kept: that a near line costs as much as a far one is
-    /// what such a run may ask.
+    /// The result need not keep the order of the distances, because a sensitivity run may ask what
+    /// happens if a near line costs as much as a far one.
     #[must_use]
     pub fn with_scaled(&self, what: CostKey, factor_percent: u32) -> Self {
         let mut scaled = self.clone();
@@ -131,7 +135,7 @@ impl Profile {
         scaled
     }
 
-    /// The same machine with another tick.
+    /// This machine with another tick.
     #[must_use]
     pub fn with_hz(&self, hz: Hz) -> Self {
         Self { hz, ..self.clone() }
@@ -142,7 +146,7 @@ impl Card {
     /// Every card, cheapest first.
     pub const ALL: [Self; 3] = [Self::Low, Self::Mid, Self::High];
 
-    /// Its name on the command line.
+    /// The card's name on the command line.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -159,7 +163,7 @@ impl fmt::Display for Card {
     }
 }
 
-/// A card that is not low, mid or high.
+/// The error for a card that is not low, mid or high.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownCard(pub String);
 

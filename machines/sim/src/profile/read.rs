@@ -1,11 +1,11 @@
-//! A walk over a TOML file that knows where it is, so that an error names line and key.
+//! A walk over a TOML file that keeps track of its position, so that an error names line and key.
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::error::{Problem, ProfileError, similar};
 
-/// The text of one file, to turn places into lines.
+/// The text of one file, which turns positions into lines.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Source<'a> {
     pub(super) file: &'a str,
@@ -18,7 +18,7 @@ pub(super) struct Section<'a> {
     source: Source<'a>,
     path: String,
     table: &'a DeTable<'a>,
-    /// Where it starts, for what is missing from it.
+    /// The byte at which the table starts, for errors about missing keys.
     at: usize,
 }
 
@@ -31,7 +31,7 @@ pub(super) struct Value<'a> {
 }
 
 impl<'a> Source<'a> {
-    /// The file as a table.
+    /// Parses the file as a table.
     pub(super) fn parse(self) -> Result<Spanned<DeTable<'a>>, ProfileError> {
         DeTable::parse(self.text).map_err(|error| ProfileError {
             file: self.file.to_owned(),
@@ -41,7 +41,7 @@ impl<'a> Source<'a> {
         })
     }
 
-    /// The whole file.
+    /// The section of the whole file.
     pub(super) fn root(self, table: &'a Spanned<DeTable<'a>>) -> Section<'a> {
         Section {
             source: self,
@@ -71,13 +71,13 @@ impl<'a> Source<'a> {
 }
 
 impl<'a> Section<'a> {
-    /// An error for any key not among `keys`.
+    /// Returns an error for the first key that is not among `keys`.
     pub(super) fn only(&self, keys: &[&str]) -> Result<(), ProfileError> {
         let unknown = self
             .table
             .keys()
             .filter(|key| !keys.contains(&key.get_ref().as_ref()));
-        // The table is sorted by name; the reader wants the first in the file.
+        // The table is sorted by name, but a user wants the first mistake in the file.
         let Some(key) = unknown.min_by_key(|key| key.span().start) else {
             return Ok(());
         };
@@ -88,7 +88,7 @@ impl<'a> Section<'a> {
             .error(Some(key.span().start), &self.path_of(key.get_ref()), near))
     }
 
-    /// The value of `key`, if given.
+    /// The value of `key`, if it is given.
     pub(super) fn get(&self, key: &str) -> Option<Value<'a>> {
         let value = self.table.get(key)?;
         Some(Value {
@@ -98,12 +98,12 @@ impl<'a> Section<'a> {
         })
     }
 
-    /// The value of `key`; `write_this` is what to write when there is none.
+    /// The value of `key`. If it is missing, the error says `write_this`.
     pub(super) fn need(&self, key: &str, write_this: &str) -> Result<Value<'a>, ProfileError> {
         self.get(key).ok_or_else(|| self.missing(key, write_this))
     }
 
-    /// The error that `key` is missing.
+    /// The error for a missing `key`.
     pub(super) fn missing(&self, key: &str, write_this: &str) -> ProfileError {
         // A key missing from the top of the file has no line of its own.
         let at = (!self.path.is_empty()).then_some(self.at);
@@ -114,7 +114,7 @@ impl<'a> Section<'a> {
         )
     }
 
-    /// The error that `key`, given or not, is absurd.
+    /// The error for an impossible value of `key`, whether the key is given or not.
     pub(super) fn absurd(&self, key: &str, why: String) -> ProfileError {
         match self.get(key) {
             Some(value) => value.absurd(why),
@@ -124,7 +124,7 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// Its keys in the order of the file.
+    /// The keys of the section, in the order of the file.
     pub(super) fn keys(&self) -> Vec<&'a str> {
         let mut keys: Vec<_> = self.table.keys().collect();
         keys.sort_by_key(|key| key.span().start);
@@ -141,7 +141,7 @@ impl<'a> Section<'a> {
 }
 
 impl<'a> Value<'a> {
-    /// The error that it is absurd.
+    /// The error for this value being impossible.
     pub(super) fn absurd(&self, why: String) -> ProfileError {
         self.source.error(
             Some(self.value.span().start),
@@ -150,7 +150,7 @@ impl<'a> Value<'a> {
         )
     }
 
-    /// As a table.
+    /// The value as a table.
     pub(super) fn section(&self, write_this: &str) -> Result<Section<'a>, ProfileError> {
         let table = self.value.get_ref().as_table();
         let table = table.ok_or_else(|| self.not(write_this))?;
@@ -163,7 +163,7 @@ impl<'a> Value<'a> {
         })
     }
 
-    /// As a list; each value's key carries its index.
+    /// The value as a list. The key of each item carries its index.
     pub(super) fn list(&self) -> Option<Vec<Self>> {
         let list = self.value.get_ref().as_array()?;
         let path = |nth| format!("{}[{nth}]", self.path);
@@ -175,7 +175,7 @@ impl<'a> Value<'a> {
         Some(list.iter().enumerate().map(value).collect())
     }
 
-    /// As a line of text with something in it.
+    /// The value as a text that is not empty.
     pub(super) fn text(&self, write_this: &str) -> Result<&'a str, ProfileError> {
         let text = self
             .value
@@ -188,14 +188,14 @@ impl<'a> Value<'a> {
         Ok(text)
     }
 
-    /// As a whole number of at least 0 and less than 2³².
+    /// The value as a whole number of at least 0 and less than 2³².
     pub(super) fn number(&self) -> Result<u32, ProfileError> {
         let whole = self.value.get_ref().as_integer();
         let number = whole.and_then(|n| u32::from_str_radix(n.as_str(), n.radix()).ok());
         number.ok_or_else(|| self.not("write a whole number from 0 to 4294967295"))
     }
 
-    /// As a number in hundredths: `2` is 200, `2.5` is 250.
+    /// The value as a number in hundredths: `2` is 200, `2.5` is 250.
     pub(super) fn hundredths(&self) -> Result<u32, ProfileError> {
         let written = match self.value.get_ref() {
             DeValue::Integer(whole) if whole.radix() == 10 => whole.as_str(),

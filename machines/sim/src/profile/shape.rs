@@ -1,17 +1,20 @@
-//! The CPUs of a profile: by counts when the machine is regular, by clusters when it is not.
+//! The CPUs of a profile: given by counts if the machine is regular, by clusters if it is not.
 //!
 //! CPUs are numbered as Linux does on x86: the first thread of every core, in order of socket,
 //! node, cache and core, then the second thread of every core.
 
-use plimsoll_mm::topology::{CpuPlace, Topology};
+use plimsoll_mm::topology::{CpuPlace, NODES_MAX, Topology};
 use plimsoll_mm::units::NodeId;
 
 use super::error::ProfileError;
 use super::read::Section;
 use super::speed::{self, Cluster};
 
-/// More CPUs than any machine has: a typing error, not a plan.
+/// The most CPUs of a machine. A larger number is taken for a typing error.
 const CPUS_MAX: u64 = 4096;
+
+/// The largest number of a last-level cache: the simulator packs it into 16 bits.
+const LLC_MAX: u32 = 0xffff;
 
 /// One physical core, before it is split into CPUs.
 #[derive(Clone, Copy, Debug)]
@@ -20,11 +23,11 @@ struct Core {
     llc: u32,
     node: u32,
     socket: u32,
-    /// The number of its cluster; 0 where there are none.
+    /// The number of the core's cluster; 0 if the profile has none.
     cluster: usize,
 }
 
-/// Reads the `[topology]` table: the CPUs, and the kinds of cores if it lists those.
+/// Reads the `[topology]` table: the CPUs, and the kinds of cores if it lists them.
 pub(super) fn read(section: &Section<'_>) -> Result<(Topology, Vec<Cluster>), ProfileError> {
     let (cores, mut clusters) = match section.get("cluster") {
         Some(_) => clusters(section)?,
@@ -67,8 +70,13 @@ fn counts(section: &Section<'_>) -> Result<Vec<Core>, ProfileError> {
     };
     let llcs_per_node = cores_per_node.div_ceil(cores_per_llc);
     let nodes = sockets.saturating_mul(nodes_per_socket);
-    let cpus = u64::from(nodes) * u64::from(cores_per_node) * u64::from(smt);
+    // Three numbers of 32 bits do not fit 64; a wrapped product could look like a small machine.
+    let cores = u64::from(nodes) * u64::from(cores_per_node);
+    let cpus = cores.saturating_mul(u64::from(smt));
     limit(section, cpus)?;
+    if nodes > NODES_MAX {
+        return Err(section.absurd("sockets", too_many_nodes(nodes.into())));
+    }
     let core = |node: u32, nth: u32| Core {
         smt,
         llc: node * llcs_per_node + nth / cores_per_llc,
@@ -81,7 +89,7 @@ fn counts(section: &Section<'_>) -> Result<Vec<Core>, ProfileError> {
         .collect())
 }
 
-/// The cores, and their kinds without the CPUs, which have no numbers yet.
+/// The cores and their kinds. The kinds have no CPUs yet, because CPUs have no numbers yet.
 fn clusters(section: &Section<'_>) -> Result<(Vec<Core>, Vec<Cluster>), ProfileError> {
     const LIST: &str = "write [[topology.cluster]] once for each kind of core";
     section.only(&["cluster"]).map_err(|mut error| {
@@ -90,7 +98,7 @@ fn clusters(section: &Section<'_>) -> Result<(Vec<Core>, Vec<Cluster>), ProfileE
     })?;
     let value = section.need("cluster", LIST)?;
     let list = value.list().ok_or_else(|| value.absurd(LIST.to_owned()))?;
-    let (mut cores, mut clusters) = (Vec::new(), Vec::new());
+    let (mut cores, mut clusters, mut cpus) = (Vec::new(), Vec::new(), 0);
     for cluster in list {
         let cluster = cluster.section(LIST)?;
         cluster.only(&["name", "cores", "smt", "llc", "node", "socket", "speed"])?;
@@ -100,16 +108,17 @@ fn clusters(section: &Section<'_>) -> Result<(Vec<Core>, Vec<Cluster>), ProfileE
         let count_here = count(&cluster, "cores", None)?;
         let core = Core {
             smt: count(&cluster, "smt", Some(1))?,
-            llc: cluster
-                .need("llc", "write the number of its last-level cache")?
-                .number()?,
+            llc: llc(&cluster)?,
             node: cluster.get("node").map_or(Ok(0), |node| node.number())?,
             socket: cluster
                 .get("socket")
                 .map_or(Ok(0), |socket| socket.number())?,
             cluster: clusters.len(),
         };
-        limit(&cluster, u64::from(count_here) * u64::from(core.smt))?;
+        cpus = u64::from(count_here)
+            .saturating_mul(u64::from(core.smt))
+            .saturating_add(cpus);
+        limit(&cluster, cpus)?;
         cores.extend(std::iter::repeat_n(core, count_here as usize));
         clusters.push(Cluster {
             name: name.to_owned(),
@@ -120,7 +129,19 @@ fn clusters(section: &Section<'_>) -> Result<(Vec<Core>, Vec<Cluster>), ProfileE
     Ok((cores, clusters))
 }
 
-/// A count of at least 1.
+/// Reads the number of a cluster's last-level cache.
+fn llc(cluster: &Section<'_>) -> Result<u32, ProfileError> {
+    let value = cluster.need("llc", "write the number of its last-level cache")?;
+    let number = value.number()?;
+    if number > LLC_MAX {
+        return Err(value.absurd(format!(
+            "{number} is too high; number caches from 0 to {LLC_MAX}"
+        )));
+    }
+    Ok(number)
+}
+
+/// Reads a count of at least 1.
 fn count(section: &Section<'_>, key: &str, default: Option<u32>) -> Result<u32, ProfileError> {
     let value = match (section.get(key), default) {
         (Some(value), _) => value,
@@ -148,18 +169,25 @@ fn limit(section: &Section<'_>, cpus: u64) -> Result<(), ProfileError> {
     ))
 }
 
+fn too_many_nodes(nodes: u64) -> String {
+    format!("makes {nodes} nodes; a machine has at most {NODES_MAX}")
+}
+
 fn check(section: &Section<'_>, cores: &[Core]) -> Result<(), ProfileError> {
     let absurd = |why: String| Err(section.absurd("cluster", why));
     let cpus: u64 = cores.iter().map(|core| u64::from(core.smt)).sum();
     if !(1..=CPUS_MAX).contains(&cpus) {
         return absurd(format!("makes {cpus} CPUs; a machine has 1 to {CPUS_MAX}"));
     }
-    // At most as many nodes as cores, or the numbers have holes.
+    // If there are more nodes than cores, some node has no core, so the loop need not go further.
     let nodes = cores
         .iter()
         .map(|core| u64::from(core.node) + 1)
         .max()
         .unwrap_or(0);
+    if nodes > u64::from(NODES_MAX) && nodes <= cores.len() as u64 {
+        return absurd(too_many_nodes(nodes));
+    }
     for node in 0..nodes.min(cores.len() as u64 + 1) {
         if !cores.iter().any(|core| u64::from(core.node) == node) {
             return absurd(format!(

@@ -1,39 +1,40 @@
-//! How fast cores are beside each other, and what that does to prices.
+//! The speeds of cores relative to each other, and their effect on prices.
 //!
 //! A profile's prices are those of one kind of core. A core of another speed takes longer, or less
-//! long, for whatever it does alone: local work, a lock and a word that it has. What happens
-//! between cores stays: bringing a line takes as long as the way is. So does
-//! [`Work::Think`], for it is time, not work.
+//! long, for whatever it does alone: local work, and a lock or word that it has. Prices between
+//! cores stay: bringing a line takes as long as the distance requires. So does [`Work::Think`],
+//! because it is time, not work.
 
 use plimsoll_mm::site::Work;
 use plimsoll_mm::units::CpuId;
 
+use super::cost::Range;
 use super::error::ProfileError;
 use super::read::Section;
-use super::text::Range;
 use super::{Card, Costs};
 
 /// One kind of core of a machine that lists its kinds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cluster {
-    /// What it is called.
+    /// The name of the kind.
     pub name: String,
-    /// Its CPUs.
+    /// The CPUs of this kind.
     pub cpus: Vec<CpuId>,
-    /// How fast it is; `None` for as fast as the core that the prices are for.
+    /// The speed; `None` if it is that of the core that the prices are for.
     pub speed: Option<Speed>,
 }
 
-/// How fast a core is, beside the core that the prices are for.
+/// The speed of a core, relative to the core that the prices are for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Speed {
-    /// At each card, from 5 to 400; the low card is the cheapest, so its cores are the fastest.
+    /// The speed at each card in percent, from 5 to 400. The low card is the cheapest, so its cores
+    /// are the fastest.
     pub percent: Range,
-    /// Where the numbers come from; `estimate: …` says that nobody published them.
+    /// The source of the numbers; `estimate: …` says that none were published.
     pub source: String,
 }
 
-/// As fast as the core that the prices are for.
+/// The speed of the core that the prices are for.
 pub(super) const ALIKE_PERCENT: u32 = 100;
 
 /// Reads the `speed` of one cluster.
@@ -90,10 +91,10 @@ pub(super) fn of_cpus(clusters: &[Cluster], cpus: u32, card: Card) -> Vec<u32> {
 }
 
 impl Costs {
-    /// What the same steps cost a core of `percent` of the speed these prices are for.
+    /// These costs for a core of `percent` of the speed that they are for.
     ///
     /// Each price of a core's own work is divided by the speed and rounded to the nearest
-    /// nanosecond, the middle upwards; it stays at least 1, and at most `u32::MAX`.
+    /// nanosecond, halves upwards. It stays at least 1, and at most `u32::MAX`.
     pub(crate) fn at_speed(&self, percent: u32) -> Self {
         let slower = |price_ns: u32| {
             let scaled = (u64::from(price_ns) * 100 + u64::from(percent) / 2) / u64::from(percent);

@@ -6,76 +6,55 @@ use plimsoll_mm::site::Work;
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::Hz;
 
+use super::cost::{Cost, Range};
 use super::error::{Problem, ProfileError};
 use super::key::CostKey;
 use super::read::{Section, Source};
 use super::speed::{self, Cluster};
 use super::{Card, Costs, Profile, check, shape};
 
-/// Everything one profile says.
+/// The contents of one profile.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProfileText {
-    /// Its name, with `+variant` where one is applied.
+    /// The name, with `+variant` if a variant is applied.
     pub name: String,
-    /// One line about the machine.
+    /// A description of the machine in one line.
     pub about: String,
     /// The architecture, as Linux distributions spell it.
     pub arch: String,
     /// Ticks per second.
     pub hz: Hz,
-    /// CPUs and what they share.
+    /// The CPUs and what they share.
     pub topology: Topology,
-    /// Its kinds of cores; empty if it was given by counts.
+    /// The kinds of cores; empty if the CPUs were given by counts.
     pub clusters: Vec<Cluster>,
-    /// Memory of each node in bytes, whole pages.
+    /// The memory of each node in bytes, in whole pages.
     pub node_bytes: Vec<u64>,
-    /// Every cost of the machine, in the order of [`CostKey::all`]; a distance the machine does
-    /// not have may be absent.
+    /// Every cost of the machine, in the order of [`CostKey::all`]. A distance that the machine
+    /// does not have may be absent.
     pub costs: Vec<Cost>,
-    /// What can be added to the name after `+`.
+    /// The variants, whose names can be added to the machine's name after `+`.
     pub variants: Vec<Variant>,
-}
-
-/// One cost as written.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Cost {
-    /// Which one.
-    pub key: CostKey,
-    /// In nanoseconds.
-    pub range: Range,
-    /// Where the numbers come from; `estimate: …` says that nobody published them.
-    pub source: String,
 }
 
 /// A kernel configuration that makes the same machine slower.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Variant {
-    /// What follows the `+`.
+    /// The name that follows the `+`.
     pub name: String,
-    /// A few words about it.
+    /// A description of a few words.
     pub about: String,
-    /// What kernel work is multiplied by, in percent.
+    /// The factor by which kernel work is multiplied, in percent.
     pub factor_percent: Range,
-    /// Where the factor comes from.
+    /// The source of the factor.
     pub source: String,
 }
 
-/// A value at each card.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Range {
-    /// The cheapest plausible value.
-    pub low: u32,
-    /// The best estimate.
-    pub mid: u32,
-    /// The dearest plausible value.
-    pub high: u32,
-}
-
 impl ProfileText {
-    /// What a profile in TOML says; `file` is what errors call it.
+    /// The contents of a profile in TOML. Errors call the file `file`.
     ///
     /// # Errors
-    /// The first thing wrong, with file, line and key.
+    /// If the profile is bad: the first mistake, with file, line and key.
     pub fn parse(file: &str, toml: &str) -> Result<Self, ProfileError> {
         let source = Source { file, text: toml };
         let table = source.parse()?;
@@ -108,10 +87,10 @@ impl ProfileText {
         })
     }
 
-    /// What the file at `path` says; `path+variant` applies a variant of it.
+    /// The contents of the file at `path`; for `path+variant`, with that variant applied.
     ///
     /// # Errors
-    /// For a file that cannot be read and for a bad profile.
+    /// If the file cannot be read or the profile is bad.
     pub fn from_path(path: &Path) -> Result<Self, ProfileError> {
         let whole = path.to_string_lossy();
         let (file, variant) = match whole.rsplit_once('+') {
@@ -128,10 +107,10 @@ impl ProfileText {
         variant.map_or(Ok(text.clone()), |variant| text.variant(variant))
     }
 
-    /// The same machine with the variant `name` applied.
+    /// This machine with the variant `name` applied.
     ///
     /// # Errors
-    /// When it has no such variant, with those it has.
+    /// If the machine has no such variant; the error holds the names of those it has.
     pub fn variant(&self, name: &str) -> Result<Self, ProfileError> {
         let Some(variant) = self.variants.iter().find(|variant| variant.name == name) else {
             let known = self
@@ -167,7 +146,8 @@ impl ProfileText {
     /// The machine at one card.
     #[must_use]
     pub fn at(&self, card: Card) -> Profile {
-        // Until every price is set; a distance that is not given keeps the nearer one's price.
+        // Defaults until every price is set. A distance that is not given keeps the price of the
+        // nearer one.
         let mut costs = Costs {
             work_ns: [1; Work::ALL.len()],
             transfer_ns: [1; 5],
@@ -195,7 +175,7 @@ impl ProfileText {
         }
     }
 
-    /// The cost `key`, unless the machine has no such distance.
+    /// The cost `key`; `None` if the machine does not have that distance.
     #[must_use]
     pub fn cost(&self, key: CostKey) -> Option<&Cost> {
         self.costs.iter().find(|cost| cost.key == key)
@@ -203,7 +183,8 @@ impl ProfileText {
 }
 
 impl Cost {
-    /// Whether nobody published or measured its middle: the source starts with `estimate:`.
+    /// Returns whether the middle was neither published nor measured: the source starts with
+    /// `estimate:`.
     #[must_use]
     pub fn is_estimate(&self) -> bool {
         let own = self
@@ -235,8 +216,8 @@ impl Range {
     }
 }
 
-/// `factor` percent of `value`, rounded, and at least 1 unless it is 0 already: a price that
-/// vanishes would let a CPU loop without time passing.
+/// `factor` percent of `value`, rounded. At least 1 unless `value` is 0: a price that vanishes
+/// would let a CPU loop without time passing.
 pub(super) fn percent(value: u32, factor: u32) -> u32 {
     let scaled = (u64::from(value) * u64::from(factor) + 50) / 100;
     u32::try_from(scaled).unwrap_or(u32::MAX).max(value.min(1))

@@ -1,4 +1,4 @@
-//! What the author of a bad profile is told.
+//! The messages that the author of a bad profile gets.
 
 use std::path::Path;
 
@@ -7,7 +7,8 @@ use plimsoll_sim::profile::{Card, CostKey, Profile, ProfileText};
 
 const MINE: &str = include_str!("mine.toml");
 
-/// That MINE, with the first text replaced by the second, is refused with the third.
+/// Checks of each case that `MINE`, with the first text replaced by the second, is refused with the
+/// third as the message.
 #[track_caller]
 fn told(cases: &[(&str, &str, &str)]) {
     let mut surprises = Vec::new();
@@ -331,6 +332,11 @@ fn a_topology_without_cpus_or_with_too_many_is_refused() {
             "cores_per_llc = 2",
             "cores_per_llc = 4294967295",
             "mine.toml:9: topology.cores_per_llc: makes 8589934590 CPUs; a machine has 1 to 4096",
+        ),
+        (
+            "sockets = 2\ncores_per_llc = 2\nllcs_per_node = 2",
+            "sockets = 1025\ncores_per_llc = 1",
+            "mine.toml:8: topology.sockets: makes 1025 nodes; a machine has at most 1024",
         ),
         (
             "llcs_per_node = 2",

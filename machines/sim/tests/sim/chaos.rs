@@ -1,4 +1,5 @@
-//! Everything at once, with faults: nothing is lost, and the same seed gives the same run.
+//! Locks, words, jobs and hotplug all at once, with faults: nothing is lost, and the same seed
+//! gives the same run.
 
 use crate::common;
 
@@ -14,7 +15,7 @@ use rand::Rng;
 const CPUS: u32 = 24;
 const ROUNDS: u32 = 150;
 
-/// What all tasks share.
+/// The state that all tasks share.
 struct Shared {
     zone: SimLock<u64>,
     mutex: SimLock<u64>,
@@ -33,7 +34,7 @@ impl Shared {
         }
     }
 
-    /// Every unit that is counted anywhere.
+    /// Returns the sum of all units, wherever they are counted.
     fn sum(&self, sim: &Sim) -> u64 {
         let lists = self
             .lists
@@ -44,7 +45,7 @@ impl Shared {
             + self.mutex.with(sim, Site::Control, |count| *count)
     }
 
-    /// Adds one unit somewhere.
+    /// Adds one unit in a random place.
     fn add(&self, sim: &Sim) {
         let hold = sim.rng().next_u32() % 500;
         match sim.rng().next_u32() % 8 {
@@ -119,7 +120,7 @@ fn chaos(options: SimOptions) -> Stats {
         });
     }
     sim.run();
-    // Kernel work under way is finished; the rest is due later, or never on idle CPUs.
+    // Lets kernel work that is under way finish; other work is due later, or never on idle CPUs.
     sim.run_until(Nanos(sim.now().0 + 100_000_000));
     let sum = shared.sum(&sim);
     assert_eq!(
@@ -163,7 +164,8 @@ fn nothing_is_lost_and_a_seed_is_a_run() {
     }
 }
 
-/// Without owners that run ahead, which slip, all models agree even here.
+/// In strict mode no owner of a CPU lock runs ahead and causality never slips, so all lock models
+/// agree even here.
 #[test]
 fn lock_models_agree_on_everything_in_strict_mode() {
     for seed in 0..10 {

@@ -1,4 +1,5 @@
-//! The laws of counters on virtual CPUs, and that counters need not know of CPUs that go away.
+//! The laws of counters on virtual CPUs, and a check that counters need no notice of CPUs that go
+//! away.
 
 use crate::support;
 
@@ -84,7 +85,7 @@ fn a_cpu_that_goes_offline_takes_nothing_with_it() {
         assert_eq!(add_on_each([3, 40, 500, -7]), 536, "{counting:?}");
         sim.set_online(CpuId(2), false);
         assert_eq!(counters.precise_sum(&sim, 0), 536, "{counting:?}");
-        // What was to run on the CPU that is gone runs elsewhere.
+        // The task for the CPU that is gone runs elsewhere.
         assert_eq!(add_on_each([1, 1, -500, 7]), 45, "{counting:?}");
         sim.set_online(CpuId(2), true);
         assert_eq!(add_on_each([-4, -41, 0, 0]), 0, "{counting:?}");
@@ -102,7 +103,13 @@ fn one_addition_under_way() {
     assert!(forgotten.is_err(), "what is under way counts");
 }
 
-/// How long this takes on one CPU.
+#[test]
+fn what_has_arrived_at_the_roots_is_in_every_later_sum() {
+    let machine = small::profile(Topology::flat(CPUS), 1000);
+    run_law(&under_way::first_addition(), &machine, seeds::chosen(SEEDS));
+}
+
+/// Returns how long `task` takes on CPU 0, in nanoseconds.
 fn ns(sim: &Sim, task: impl FnOnce(&Sim) + 'static) -> u64 {
     let begin = sim.now();
     sim.spawn(CpuId(0), move |sim| task(sim));
@@ -137,7 +144,7 @@ fn many_sums_cost_a_streamed_look_each_and_few_scattered_ones_a_full_one() {
         })
     };
     let idle = ns(&sim, |_| {});
-    // Beyond the looks there are the groups' own lines, which nobody else has touched.
+    // Beyond its looks at CPUs, a sum fetches the group's own lines, which no other CPU touched.
     let looks = |groups: u64, work| groups * u64::from(CPUS) * price(work);
     let (all, few) = (sum(1) - idle, sum(8) - idle);
     let own = |groups: u64| groups * 4 * u64::from(profile.costs.transfer_ns[0]);
@@ -145,7 +152,7 @@ fn many_sums_cost_a_streamed_look_each_and_few_scattered_ones_a_full_one() {
     assert!((looks(16, Work::ScanCpu)..=looks(16, Work::ScanCpu) + own(16)).contains(&few));
 }
 
-/// A group whose tree has been made.
+/// Makes a group of counters whose tree has been made.
 fn grown(sim: &Sim, plan: &Plan<Sim>) -> AnyCounters<Sim> {
     let group = plan.init_many(sim).expect("there is memory");
     let AnyCounters::OneSided(tree) = &group else {
@@ -155,8 +162,8 @@ fn grown(sim: &Sim, plan: &Plan<Sim>) -> AnyCounters<Sim> {
     group
 }
 
-/// How many lines are fetched for each of many groups that `ran` of 96 CPUs have added to, if they are
-/// summed together and `looks` CPUs are looked at.
+/// Returns how many lines are fetched for each of many groups that are summed together, if `ran` of
+/// 96 CPUs have added to each and the sum looks at `looks` CPUs.
 fn lines(ran: u32, looks: u64) -> u64 {
     const CPUS: u32 = 96;
     const GROUPS: u64 = 64;
@@ -165,7 +172,7 @@ fn lines(ran: u32, looks: u64) -> u64 {
     let sim = Sim::new(&profile, SimOptions::default());
     let plan = Plan::new(&sim, Counting::OneSided, 4, Batch::RSS).expect("it has a plan");
     let groups: Rc<Vec<_>> = Rc::new((0..GROUPS).map(|_| grown(&sim, &plan)).collect());
-    // Two of three in a row, so that every item is used.
+    // Two of every three CPUs in a row add, so that every item is used.
     for cpu in (0..CPUS).filter(|cpu| cpu % 3 != 0).take(ran as usize) {
         let groups = Rc::clone(&groups);
         sim.spawn(CpuId(cpu), move |sim| {
@@ -189,8 +196,8 @@ fn lines(ran: u32, looks: u64) -> u64 {
 
 #[test]
 fn who_ran_nearly_everywhere_is_summed_without_asking_where() {
-    // The 32 that have nothing are looked at too, and each group's own line is all that is fetched.
+    // The sum looks at the 32 CPUs that have nothing too, and fetches only each group's own line.
     assert_eq!(lines(64, 96), 1);
-    // With one more of them the record is fetched as well, and nobody is looked at in vain.
+    // With 33 such CPUs the sum also fetches the record of the used CPUs, and looks at those alone.
     assert_eq!(lines(63, 63), 2);
 }

@@ -1,4 +1,4 @@
-//! The periodic shrinking of page lists: how much per interval, and where it ends.
+//! The decay of page lists: how much they give back per interval, and where that ends.
 
 use crate::support;
 
@@ -14,10 +14,10 @@ use plimsoll_sim::Sim;
 use support::Small;
 use support::small::{any, profile};
 
-/// 63 pages a batch, 32 batches.
+/// The most pages that one decay drains: 32 batches of 63 pages.
 const ONE_DRAIN: u32 = 2016;
 
-/// Fills this CPU's lists nearly as far as they go: first `high` is grown by refills.
+/// Fills this CPU's lists nearly as far as they go. Refills have to grow `high` first.
 fn fill(sim: &Sim, mm: &Manager<Sim>) {
     let pages = mm.pages();
     let mut held: Vec<Pfn> = (0..100_000)
@@ -52,7 +52,8 @@ fn high_falls_by_an_eighth_per_interval_and_never_by_more_than_2016_pages() {
                 before > 8 * ONE_DRAIN && before <= most,
                 "{before} of {most}"
             );
-            // Once a decay gave something back, `count` is `high` and the next is determined.
+            // After a decay that gave something back, `count` equals `high`, so the next decay is
+            // determined.
             let mut exact = false;
             let mut capped = 0;
             for _ in 0..100 {
@@ -81,7 +82,7 @@ fn high_falls_by_an_eighth_per_interval_and_never_by_more_than_2016_pages() {
     }
 }
 
-/// Two nodes with a CPU and a normal zone each.
+/// Makes a machine of two nodes with a CPU and a normal zone each.
 fn two_nodes() -> Small {
     let place = |cpu| CpuPlace {
         core: cpu,
@@ -117,7 +118,8 @@ fn lists_of_a_remote_node_are_given_back_after_three_intervals_without_use() {
             all > 63 && all < pages.view(sim)[1].sizes.high_min.0,
             "{all}: decay has no say"
         );
-        // A differential is what tells of a use (Linux too); two intervals later it is time.
+        // Only a differential says that the lists are in use (in Linux, too). They expire in the
+        // third refresh after it.
         for rest in [all - 63, all - 126] {
             pages.count(sim, held[0], ZoneItem::Anon, 1);
             mm.refresh(sim);
@@ -126,7 +128,7 @@ fn lists_of_a_remote_node_are_given_back_after_three_intervals_without_use() {
             mm.refresh(sim);
             assert_eq!(listed(), rest);
         }
-        // Used again and again: kept.
+        // Lists that are used in every interval keep their pages.
         for _ in 0..10 {
             pages.count(sim, held[0], ZoneItem::Anon, 1);
             mm.refresh(sim);

@@ -1,6 +1,9 @@
-//! CPUs without work to do: who goes dormant, who is revived, and what idling leaves behind.
+//! CPUs without work to do: which of them go dormant, which are revived, and what idling leaves
+//! behind.
 
 use crate::support;
+
+use std::rc::Rc;
 
 use plimsoll_mm::design::{Design, SHEPHERDS};
 use plimsoll_mm::event::Event;
@@ -14,14 +17,14 @@ use support::small::any;
 
 const CPU: CpuId = CpuId(1);
 
-/// 1 GiB, two CPUs, the shepherd on CPU 0.
+/// Makes a machine of 1 GiB and two CPUs, with the shepherd on CPU 0.
 fn started(design: Design) -> Small {
     let small = Small::flat(2, 1 << 18, design);
     small.mm.start(&small.sim);
     small
 }
 
-/// Keeps `cpu` from idling, and changes nothing.
+/// Keeps `cpu` from idling without changing anything.
 fn spin(small: &Small, cpu: CpuId) {
     small.sim.spawn_daemon(cpu, |sim| {
         loop {
@@ -58,7 +61,7 @@ fn hoard(small: &Small) -> Pages {
             .collect();
         sim.migrate(CPU);
         pages.free_pages(sim, &all).expect("all were handed out");
-        // Spills are larger than the threshold, so they fold themselves.
+        // Spills are larger than the threshold, so they leave no differential.
         assert!(!mm.is_dirty(sim, CPU), "the hoard alone is to be seen");
     });
     let listed = small.mm.pages().listed(&small.sim, CPU);
@@ -92,9 +95,43 @@ fn a_cpu_without_changes_goes_dormant_and_differentials_revive_it() {
                 "{shepherd:?} saw to it"
             );
             assert_eq!((state(&small), kicks(&small)), (JobState::Dormant, round));
-            // One finds the differential, one finds nothing and goes dormant.
+            // In each round one run finds the differential, and the next finds nothing and goes
+            // dormant.
             assert_eq!(small.starts_of(CPU).len(), 2 * round);
         }
+    }
+}
+
+/// Linux queues such work again, and the work then runs twice in a row.
+#[test]
+fn work_that_is_running_is_not_queued_again() {
+    for shepherd in SHEPHERDS {
+        let small = started(Design {
+            shepherd,
+            ..Design::OURS
+        });
+        spin(&small, CpuId(0));
+        spin(&small, CPU);
+        // The work takes longer than the interval of the shepherd, and folds only at its end.
+        let mm = Rc::clone(&small.mm);
+        small.sim.on_job(move |sim, job| {
+            if job == Job::VmstatUpdate {
+                sim.spend(Work::Think, 3_000_000_000);
+            }
+            mm.run(sim, job);
+        });
+        small.on(1, |sim, mm| {
+            mm.pages().count(sim, Pfn(0), ZoneItem::Anon, 1);
+        });
+        let mut seen_running = 0;
+        for _ in 0..20 {
+            run_for(&small, 1);
+            if state(&small) == JobState::Running && small.mm.is_dirty(&small.sim, CPU) {
+                seen_running += 1;
+            }
+        }
+        assert!(seen_running >= 2, "{shepherd:?} has come by meanwhile");
+        assert_eq!(kicks(&small), 1, "{shepherd:?}");
     }
 }
 
@@ -160,7 +197,7 @@ fn going_idle_folds_differentials_and_leaves_lists() {
     let small = started(Design::OURS);
     spin(&small, CpuId(0));
     hoard(&small);
-    // Kicked at 1.5 s, decayed once, pending until 2.5 s.
+    // CPU 1 was kicked at 1.5 s and has decayed once; its work is pending until 2.5 s.
     small.sim.run_until(Nanos::from_ms(1700));
     assert_eq!(state(&small), JobState::Pending);
     let listed = small.mm.pages().listed(&small.sim, CPU);
@@ -168,7 +205,7 @@ fn going_idle_folds_differentials_and_leaves_lists() {
     small.on(1, |sim, mm| {
         mm.pages().count(sim, Pfn(0), ZoneItem::Anon, 1);
     });
-    // The idle hook comes after the task.
+    // The idle hook runs after the task.
     small.sim.run_until(Nanos(small.sim.now().0 + 100_000));
     assert!(!small.mm.is_dirty(&small.sim, CPU), "idling folds");
     assert_eq!(small.mm.pages().listed(&small.sim, CPU), listed);

@@ -1,4 +1,4 @@
-//! Dying address spaces on virtual CPUs, each law under many seeds.
+//! The laws of dying address spaces on virtual CPUs, each under many seeds.
 
 use crate::support;
 

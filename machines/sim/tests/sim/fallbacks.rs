@@ -1,4 +1,4 @@
-//! What a CPU does while a drain has its page lists: it never waits, and nothing is forgotten.
+//! A CPU whose page lists are held by a drain: it never waits, and no page is forgotten.
 
 use crate::support;
 
@@ -16,12 +16,12 @@ use support::small::{any, profile};
 use support::{Dice, Small, seeds};
 
 const OWNER: CpuId = CpuId(0);
-/// A little more than `high`: the last of them spill.
+/// The pages that the owner frees: a little more than `high`, so that the last of them spill.
 const FREED: usize = 700;
-/// `high` is fixed at 655 pages.
+/// The fraction that fixes `high` at 655 pages.
 const FRACTION: u64 = 200;
 
-/// 1 GiB and two CPUs.
+/// Makes a machine of 1 GiB and two CPUs.
 fn machine(holds: &'static dyn Holds, seed: u64) -> Small {
     let mut config = Config::new(Layout::arena(Pages(1 << 18)));
     config.design = Design {
@@ -38,7 +38,7 @@ fn machine(holds: &'static dyn Holds, seed: u64) -> Small {
     Small::with_options(&profile(Topology::flat(2), 1000), config, options)
 }
 
-/// `count` pages that no list has a share in.
+/// Takes `count` pages, and leaves all page lists empty.
 fn take(small: &Small, count: usize) -> Vec<Pfn> {
     let pages = small.mm.pages();
     let take = |_| {
@@ -102,20 +102,22 @@ fn while_a_drain_has_the_lists_their_owner_goes_to_the_zone() {
     }
 }
 
-/// What a spill met and left.
+/// The outcome of one spill. All counts are in pages.
 #[derive(Debug)]
 struct Spill {
-    /// The lists were lost between two holds.
+    /// Whether the owner lost its lists to the drain between two holds.
     interrupted: bool,
     spilled: u32,
-    /// Went to the zone while a drain had the lists.
+    /// Freed straight to the zone while the drain had the lists.
     direct: u32,
-    /// On the owner's lists after it, and after a refresh that has to catch up.
+    /// On the owner's lists after the spill; `after_refresh` after a refresh that gives back what
+    /// is owed.
     left: u32,
     after_refresh: u32,
 }
 
-/// The owner frees, the other CPU drains at a random moment, unless `drain_ns` is `None`.
+/// Lets the owner free [`FREED`] pages while the other CPU drains the owner's lists `drain_ns`
+/// later, unless that is `None`.
 fn spill(holds: &'static dyn Holds, seed: u64, drain_ns: Option<u32>) -> Spill {
     let small = machine(holds, seed);
     let held = take(&small, FREED);
@@ -154,7 +156,7 @@ fn spill(holds: &'static dyn Holds, seed: u64, drain_ns: Option<u32>) -> Spill {
     }
 }
 
-/// Runs many interrupted spills; `check` gets each, and what an undisturbed one is like.
+/// Runs many spills, and passes each interrupted one to `check` together with an undisturbed one.
 fn interrupted(test: &str, holds: &'static dyn Holds, check: impl Fn(&Spill, &Spill)) {
     let calm = spill(holds, 0, None);
     assert!(calm.spilled > 4 * 63, "several batches: {calm:?}");
@@ -203,7 +205,8 @@ fn bounded_gives_the_rest_of_an_interrupted_spill_back_later() {
     });
 }
 
-/// What the drain took counts: the owner's lists are not emptied a second time.
+/// The pages that the drain took count as given back, so the owner's lists are not emptied a second
+/// time.
 #[test]
 fn bounded_does_not_owe_what_the_drain_gave_back() {
     let test = "bounded_does_not_owe_what_the_drain_gave_back";

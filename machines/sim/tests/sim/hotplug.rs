@@ -1,4 +1,5 @@
-//! CPUs that go away and come back: what they had comes back, and their work does not fire.
+//! CPUs that go away and come back: the pages and counts that they had are given back, and their
+//! work does not fire while they are gone.
 
 use crate::support;
 
@@ -15,7 +16,7 @@ use plimsoll_sim::{Sim, SimOptions};
 use support::small::{any, profile};
 use support::{Dice, Small, check_shepherd, seeds};
 
-/// Takes `cpu` away as Linux does; called on another one.
+/// Takes `cpu` offline in the order of steps that Linux has. Called on another CPU.
 fn take_away(sim: &Sim, mm: &Manager<Sim>, cpu: CpuId) {
     mm.cpu_going(sim, cpu);
     sim.set_online(cpu, false);
@@ -33,7 +34,7 @@ fn run_for(small: &Small, seconds: u64) {
     small.sim.run_until(Nanos(now + seconds * Nanos::SECOND.0));
 }
 
-/// Every CPU has something on its lists and something to fold.
+/// Leaves pages on the lists of every CPU, and differentials to fold.
 fn leave_something(small: &Small) {
     for cpu in small.sim.topology().ids() {
         small.on(cpu.0, |sim, mm| {
@@ -175,7 +176,7 @@ fn the_shepherd_moves_away_from_a_dying_cpu_and_keeps_going() {
     }
 }
 
-/// The CPU of the shepherd goes away at any moment of its round.
+/// Takes the shepherd's CPU offline at a random moment around the shepherd's next round.
 #[test]
 fn there_is_one_shepherd_whenever_its_cpu_goes() {
     seeds::each("there_is_one_shepherd_whenever_its_cpu_goes", 400, |seed| {
@@ -185,7 +186,7 @@ fn there_is_one_shepherd_whenever_its_cpu_goes() {
         let options = SimOptions {
             seed,
             strict: dice.chance(70),
-            // Steps that others can see are far apart, as if threads were preempted there.
+            // Steps that other CPUs can see are far apart, as if threads were preempted there.
             jitter_ns: *dice.pick(&[300, 3000, 30_000]),
             ..SimOptions::default()
         };
@@ -197,7 +198,8 @@ fn there_is_one_shepherd_whenever_its_cpu_goes() {
             .topology()
             .ids()
             .for_each(|cpu| small.keep_busy(cpu));
-        // The next round starts 960 or 1024 ms after this one; the CPU goes at about that time.
+        // The next round starts 960 or 1024 ms after the last one. The CPU goes offline at about
+        // that time.
         run_for(&small, 2);
         let round = small
             .starts

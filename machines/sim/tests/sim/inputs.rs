@@ -1,4 +1,4 @@
-//! What a run depends on, and what it does not.
+//! The inputs that a run depends on, and those that it does not depend on.
 
 use crate::common;
 
@@ -12,7 +12,7 @@ use plimsoll_mm::units::{CpuId, Jiffies, Nanos, Order, Pfn};
 use plimsoll_sim::{Sim, SimOptions};
 use rand::Rng;
 
-/// What CPU 1 draws while CPU 0 draws `extra` numbers between its steps.
+/// Returns the numbers that CPU 1 draws while CPU 0 draws `extra` numbers between its steps.
 fn draws(seed: u64, extra: u32) -> Vec<u64> {
     let options = SimOptions {
         seed,
@@ -93,7 +93,8 @@ fn a_mostly_idle_machine_costs_next_to_nothing() {
     let stats = sim.stats();
     let jobs = stats.jobs_run[Job::VmstatUpdate as usize];
     assert!((90_000..110_000).contains(&jobs), "{jobs} jobs");
-    // One for the wake-up, one for the job and a few where locks meet: no ticks.
+    // Each job takes one resumption for the wake-up, one to run, and a few where locks meet; an
+    // idle CPU has no ticks.
     assert!(
         stats.resumptions < 6 * jobs,
         "{} resumptions",

@@ -1,4 +1,4 @@
-//! Locks in virtual time: first come, first served, the same in every model.
+//! Locks in virtual time: first come, first served, with equal results in every lock model.
 
 use crate::common;
 
@@ -14,8 +14,8 @@ use plimsoll_mm::units::{CpuId, Nanos};
 use plimsoll_sim::{LockModel, Sim, SimOptions, Stats};
 use rand::Rng;
 
-/// `cpus` CPUs take one zone lock `rounds` times each. Every `nest`-th section updates a word
-/// inside, which makes others park.
+/// Lets `cpus` CPUs take one zone lock `rounds` times each. Every `nest`-th section updates a word
+/// inside, which makes other CPUs park.
 fn herd(cpus: u32, rounds: u32, nest: u32, options: SimOptions) -> Stats {
     let sim = Sim::new(&common::tall(cpus), options);
     let lock = Rc::new(sim.lock(LockClass::Zone, CpuId(0), 0_u64));
@@ -46,7 +46,7 @@ fn herd(cpus: u32, rounds: u32, nest: u32, options: SimOptions) -> Stats {
     sim.stats()
 }
 
-/// What does not depend on how the host got there.
+/// Returns the part of `stats` that does not depend on how the host ran the machine.
 fn outcome(stats: Stats) -> Stats {
     Stats {
         resumptions: 0,
@@ -70,7 +70,7 @@ fn running_ahead_gives_what_ordered_releases_give() {
             lock_model: LockModel::ReleaseEvent,
             ..base.clone()
         };
-        // Every unpinned piece of work is an order point.
+        // Every unpinned piece of work becomes an order point.
         let everywhere = SimOptions {
             run_ahead: Nanos(0),
             ..base.clone()
@@ -112,7 +112,8 @@ fn a_lock_is_handed_out_in_the_order_of_arrival() {
         assert_eq!(*order.borrow(), [7, 6, 5, 4, 3, 2, 1, 0]);
         let stats = sim.stats();
         let zone = stats.class(LockClass::Zone);
-        // The first gets it free, the second waits invisibly, six more are traced.
+        // The first CPU finds the lock free, perf does not see the wait of the second, and sees
+        // those of the six others.
         assert_eq!(
             (zone.acquisitions, zone.contentions, zone.perf_contentions),
             (8, 7, 6)
@@ -125,7 +126,8 @@ fn a_lock_is_handed_out_in_the_order_of_arrival() {
     }
 }
 
-/// A single-server queue behind a distance, written down as a child would: Lindley's recursion.
+/// Compares the waits with those of a single-server queue at a distance, computed step by step with
+/// Lindley's recursion.
 #[test]
 fn waits_are_those_of_a_single_server_queue() {
     const CPUS: u32 = 16;
@@ -160,7 +162,7 @@ fn waits_are_those_of_a_single_server_queue() {
     let (mut free, mut last, mut line, mut waits, mut count) = ((0, 0), 0, 0, 0, 0);
     while let Some(Reverse((at, cpu, request, hold))) = steps.pop() {
         let Some((asked, way)) = request else {
-            // The request is on its way to the line's CPU.
+            // The request is on its way to the CPU that has the line.
             let way = if line == cpu { 0 } else { transfer };
             steps.push(Reverse((at + way / 2, cpu, Some((at, way)), hold)));
             continue;
@@ -226,7 +228,7 @@ fn try_fails_exactly_while_the_lock_is_taken() {
     assert_eq!(sim.stats().class(LockClass::Zone).failed_tries, 1);
 }
 
-/// Owners use their lists all the time, one CPU drains them all.
+/// Lets every CPU use its own list all the time while CPU 0 drains all lists.
 fn drain(strict: bool) -> Stats {
     const CPUS: u32 = 8;
     let sim = Sim::new(

@@ -1,6 +1,6 @@
 //! Laws, swarms and checks of the memory manager and of the simulator, on simulated CPUs.
 //!
-//! One program, so that the memory manager is compiled for the simulator once.
+//! All are one test program, so that the memory manager is compiled for the simulator only once.
 
 mod bad_frees;
 mod bad_profiles;
@@ -10,7 +10,9 @@ mod counters;
 mod decay;
 mod dormancy;
 mod dying;
+mod emptying;
 mod fallbacks;
+mod fuzzed_profiles;
 mod hotplug;
 mod inputs;
 mod late_ticks;
@@ -24,6 +26,7 @@ mod out_of_memory;
 mod out_of_memory_kill;
 mod out_of_memory_owner;
 mod out_of_memory_swarm;
+mod out_of_memory_wait;
 mod pages;
 mod phases;
 mod profiles;

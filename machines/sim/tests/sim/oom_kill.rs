@@ -1,4 +1,4 @@
-//! Killing: who is told to die, in which order, and what becomes of the memory.
+//! OOM kills: which processes are told to die, in which order, and what becomes of the memory.
 
 use crate::support;
 
@@ -122,14 +122,14 @@ fn all_who_share_the_memory_die_with_it_but_threads_of_the_kernel() {
         assert_eq!(village.killer.signals().killed(), [2, 1]);
         let victims = [1, 2, 3, 4].map(|id| village.process(id).is(sim, State::Victim));
         assert_eq!(victims, [false, true, false, false]);
-        // Asked again for another one of them, nobody is told again.
+        // A kill of another process with this memory tells no process again.
         let again = village.kill(sim, 1);
         assert_eq!(
             (again.signalled, again.aftermath),
             (0, Aftermath::QueuedBefore)
         );
         assert_eq!(village.killer.reaper().queued(sim), 1);
-        // It lives until the last one has left it.
+        // The address space lives until the last process has left it.
         village.exit(sim, &village.process(1));
         village.exit(sim, &village.process(2));
         assert!(!shared.has(sim, Flag::Ended));
@@ -154,7 +154,7 @@ fn memory_of_the_first_process_is_neither_reaped_nor_chosen_again() {
         assert!(!shared.has(sim, Flag::Unstable) && !shared.has(sim, Flag::Killed));
         let touched = shared.fault(village.memory(sim), START, Access::Write);
         assert!(touched.is_ok(), "it goes on: {touched:?}");
-        // Nor is it killed itself.
+        // A kill of init itself is refused, too.
         let killed = village.kill(sim, 1);
         assert_eq!(
             (killed.signalled, killed.aftermath),
@@ -188,7 +188,8 @@ fn a_group_that_dies_together_does_so_but_for_who_is_exempt() {
         enroll(4, Kind::Init, &group);
         enroll(5, Kind::Process, &root);
         enroll(6, Kind::Process, &member);
-        // Only what ran out counts: the member's own budget does not die together.
+        // The search for a budget whose processes die together ends at the budget that ran out:
+        // here the member's own, which is not one.
         village.kill_for(sim, 6, Some(&member));
         assert_eq!(village.killer.signals().killed(), [6]);
         let killed = village.kill_for(sim, 1, Some(&root));

@@ -1,4 +1,4 @@
-//! Kills, exits and the reaper on virtual CPUs, each law under many seeds.
+//! The laws of kills, exits and the reaper on virtual CPUs, each under many seeds.
 
 use crate::support;
 
@@ -23,6 +23,12 @@ fn two_shortages_at_once() {
 fn kill_against_exit() {
     let machine = small::profile(Topology::flat(2), 1000);
     run_law(&oom::kill_against_exit(), &machine, seeds::chosen(200));
+}
+
+#[test]
+fn exit_against_look() {
+    let machine = small::profile(Topology::flat(2), 1000);
+    run_law(&oom::exit_against_look(), &machine, seeds::chosen(200));
 }
 
 #[test]

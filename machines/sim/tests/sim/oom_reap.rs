@@ -1,4 +1,4 @@
-//! The reaper's attempts in virtual time, and `process_mrelease` beside the exit.
+//! The reaper's attempts in virtual time, and `process_mrelease` next to the exit.
 
 use crate::support;
 
@@ -6,7 +6,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use plimsoll_mm::event::Event;
+use plimsoll_mm::event::{Event, Phase};
 use plimsoll_mm::machine::Machine;
 use plimsoll_mm::oom::{How, Kind, Patience, ReleaseError, Released, State, release};
 use plimsoll_mm::space::object::{Object, ObjectKind};
@@ -22,10 +22,11 @@ const US: u64 = 1000;
 const MS: u64 = 1_000_000;
 const DELAY: u64 = 2_000 * MS;
 const PAUSE: u64 = 100 * MS;
-/// 1 GiB in pages.
+/// The number of pages in 1 GiB.
 const GIB: u64 = 1 << 18;
 
-/// One process of 3000 pages, with a device if any. Killed at the end.
+/// Makes a village with one process of 3000 pages, and with `device` if any. The process is killed
+/// 10 ms into the run that the caller starts.
 fn killed_with(reaping: Reaping, device: Option<Device>) -> Rc<Village> {
     let village = Village::new(reaping, None);
     village.run(move |sim, village| {
@@ -39,7 +40,7 @@ fn killed_with(reaping: Reaping, device: Option<Device>) -> Rc<Village> {
     village
 }
 
-/// Maps over what process 1 has, which keeps its mappings locked as long as its device is busy.
+/// Maps over memory in use. This keeps the mappings locked for as long as the device is busy.
 fn change_mappings(sim: &Sim, village: &Village, space: &Space) {
     let request = MapRequest {
         place: Place::Replace(START),
@@ -50,7 +51,7 @@ fn change_mappings(sim: &Sim, village: &Village, space: &Space) {
     assert!(mapped.is_ok(), "{mapped:?}");
 }
 
-/// `process_mrelease` of process `id` by somebody who is not killed.
+/// Calls `process_mrelease` on process `id`; the caller is not killed meanwhile.
 fn mrelease(sim: &Sim, village: &Village, id: u32) -> Result<Released, ReleaseError> {
     let (process, all) = (village.process(id), village.processes.borrow().clone());
     release(village.memory(sim), Some(&process), all.iter(), 0, || false)
@@ -84,7 +85,7 @@ fn a_space_that_is_refused_ten_times_is_given_up_on_and_its_exit_does_the_rest()
 #[test]
 fn mappings_that_are_being_changed_are_tried_again_a_tenth_of_a_second_later() {
     for reaping in Reaping::ALL {
-        // Busy at 2.0 and 2.1 s after the kill, not at 2.2.
+        // The device is busy 2.0 and 2.1 s after the kill, but no longer at 2.2 s.
         let until = Nanos(10 * MS + DELAY + 150 * MS);
         let village = killed_with(reaping, Some(Device::BusyUntil(until)));
         village.at(3, Nanos(5 * MS), |sim, village| {
@@ -105,7 +106,7 @@ fn mappings_that_are_being_changed_are_tried_again_a_tenth_of_a_second_later() {
 
 #[test]
 fn who_waits_for_a_victim_does_not_keep_others_waiting() {
-    // Busy for a second: meanwhile the next victim is reaped.
+    // The device is busy for a second; meanwhile the next victim is reaped.
     let until = Nanos(10 * MS + DELAY + 1000 * MS);
     let village = killed_with(Reaping::MeetInTheMiddle, Some(Device::BusyUntil(until)));
     village.at(3, Nanos(5 * MS), |sim, village| {
@@ -127,9 +128,10 @@ fn who_waits_for_a_victim_does_not_keep_others_waiting() {
     village.ends();
 }
 
-/// A process with mappings of so many pages, in a gibibyte each.
+/// Makes a village with one process that has a mapping for each number in `pages`: of that many
+/// pages, and in a gibibyte of its own.
 fn wide(reaping: Reaping, pages: &'static [u64]) -> Rc<Village> {
-    // One attempt is all there is.
+    // The reaper has one attempt only.
     let patience = Patience {
         attempts_max: 1,
         ..Patience::LINUX
@@ -152,7 +154,8 @@ fn giving_way_counts_for_no_attempt() {
     village.at(0, Nanos(start), |sim, village| {
         village.kill(sim, 1);
     });
-    // It exits while the reaper is at what is highest, and waits until the reaper is out.
+    // The process exits while the reaper is emptying the highest mapping, and waits for the reaper
+    // to leave.
     village.at(3, Nanos(start + DELAY), |sim, village| {
         while village.attempts().is_empty() {
             sim.sleep(Nanos(US));
@@ -172,6 +175,47 @@ fn giving_way_counts_for_no_attempt() {
     let (at, done) = village.done.borrow()[0];
     assert_eq!(done.how, How::Gone, "the exit was done by the next attempt");
     assert!(at.0 - attempts[0].0 > PAUSE, "it slept in between");
+    village.ends();
+}
+
+#[test]
+fn a_reaper_that_comes_while_tables_go_back_leaves_the_rest_to_the_exit() {
+    // The reaper gives up after its first attempt.
+    let patience = Patience {
+        delay: Nanos(0),
+        attempts_max: 1,
+        ..Patience::LINUX
+    };
+    // This variant frees page tables under the write lock of the mappings.
+    let village = Village::with_patience(Reaping::DescendingChunks, None, patience);
+    village.run(|sim, village| {
+        let space = village.space(sim, None, None);
+        for table in 0..700 {
+            village.fill(sim, &space, Vpn(START.0 + 512 * table), 1);
+        }
+        village.enroll(sim, 1, Kind::Process, &space);
+        village.killer.signals().without_reaper();
+    });
+    let start = village.small.sim.stats().now;
+    village.at(0, start, |sim, village| {
+        village.kill(sim, 1);
+        village.exit(sim, &village.process(1));
+    });
+    let how: Rc<Cell<Option<How>>> = Rc::default();
+    let out = Rc::clone(&how);
+    village.at(2, start, move |sim, village| {
+        let space = village.space_of(sim, 1);
+        let begin = Event::Begin(Phase::FreeTables);
+        let goes_back = || village.small.seen.borrow().iter().any(|it| it.2 == begin);
+        while !goes_back() {
+            sim.sleep(Nanos(US));
+        }
+        let stepped = village.killer.reaper().step(village.memory(sim));
+        assert!(!space.has(sim, Flag::Ended), "it is still at it");
+        out.set(stepped.done.map(|done| done.how));
+    });
+    village.small.sim.run();
+    assert_eq!(how.get(), Some(How::Gone), "there is nothing to be done");
     village.ends();
 }
 
@@ -304,7 +348,7 @@ fn only_private_memory_is_released() {
     }
 }
 
-/// Maps 512 pages in the `number`th gibibyte and touches all, for writing.
+/// Maps 512 pages in gibibyte `number`, counted from 0, and populates them.
 fn use_pages(sim: &Sim, village: &Village, space: &Space, number: u64, backing: Backing<Sim>) {
     let start = Vpn(START.0 + number * GIB);
     let (place, pages) = (Place::Fixed(start), 512);

@@ -1,4 +1,4 @@
-//! Kills, releases and exits at random, of processes that share memory at random, on CPUs that stall.
+//! Random kills, releases and exits of processes that share memory at random, on CPUs that stall.
 
 use crate::support;
 
@@ -15,7 +15,7 @@ use support::{Dice, Village, seeds};
 const MS: u32 = 1_000_000;
 const ACTORS: u32 = 4;
 
-/// A village in which much may go wrong.
+/// Makes a village with random faults, reaping and patience.
 fn village(seed: u64, dice: &mut Dice) -> Rc<Village> {
     let options = SimOptions {
         seed,
@@ -39,7 +39,8 @@ fn village(seed: u64, dice: &mut Dice) -> Rc<Village> {
     Village::with_options(options, reaping, exits_after, patience)
 }
 
-/// Some mappings, near each other and far away, and perhaps a device.
+/// Makes an address space of a few mappings, near each other or far apart, and perhaps with a
+/// device.
 fn space(sim: &Sim, village: &Village, dice: &mut Dice) -> Space {
     let device = dice.chance(25).then_some(Device::Refuses);
     let space = village.space(sim, None, device);
@@ -72,7 +73,7 @@ fn populate(sim: &Sim, village: &Village, dice: &mut Dice) {
     }
 }
 
-/// Does something to somebody.
+/// Kills or releases a random process, or lets it exit.
 fn act(sim: &Sim, village: &Village, dice: &mut Dice) {
     let processes = village.processes.borrow().clone();
     let process = &processes[dice.index(processes.len())];
@@ -95,7 +96,7 @@ fn act(sim: &Sim, village: &Village, dice: &mut Dice) {
             assert!(expected, "{released:?}");
         }
         _ => {
-            // As any program ends.
+            // The process exits by itself.
             process.set(sim, State::Killed);
             let exited = village.killer.exit(memory, process);
             assert!(matches!(exited, Ok(_) | Err(ExitError::Ended)));

@@ -1,4 +1,5 @@
-//! When memory runs out: what is tried first, what the error says, and that nothing is lost.
+//! Memory runs out: what is tried before the allocation fails, what the error says, and that no
+//! page is lost.
 
 use crate::support;
 
@@ -18,7 +19,7 @@ use plimsoll_sim::Sim;
 use support::small::{any, order, profile};
 use support::{Dice, Small, seeds};
 
-/// Frees what it was given, some at a time, and counts how often it was asked.
+/// Blocks that a reclaimer frees, some at a time, and how often it was called.
 #[derive(Debug, Default)]
 struct Cache {
     blocks: Mutex<Vec<(Pfn, Order)>>,
@@ -46,7 +47,7 @@ impl Reclaimer<Sim> for Shrinker {
     }
 }
 
-/// Two CPUs, `pages` pages, and these reclaimers.
+/// Makes a machine of two CPUs and `pages` pages, with a reclaimer for each of `caches`.
 fn with_caches(pages: u32, caches: &[&Arc<Cache>]) -> Small {
     let mut config = Config::new(Layout::arena(Pages(pages)));
     for &cache in caches {
@@ -57,7 +58,7 @@ fn with_caches(pages: u32, caches: &[&Arc<Cache>]) -> Small {
     Small::new(&profile(Topology::flat(2), 1000), config)
 }
 
-/// Takes every page there is, one by one.
+/// Allocates pages one by one until none is left. Returns them all.
 fn take_all(sim: &Sim, pages: &PageAllocator<Sim>) -> Vec<Pfn> {
     let take = || pages.alloc(sim, any(Order::ZERO)).ok();
     std::iter::from_fn(take).collect()
@@ -72,7 +73,7 @@ fn the_error_says_what_was_tried() {
         let pages = mm.pages();
         let all = take_all(sim, pages);
         assert_eq!(all.len(), 600);
-        // Single pages, no two of them neighbours: no pair can come of them.
+        // No two of these pages are neighbours, so they cannot merge into a pair.
         let odd = |pfn: &&Pfn| pfn.0 % 2 == 1;
         let mut apart = all.iter().filter(odd);
         let five: Vec<Pfn> = apart.by_ref().take(5).copied().collect();
@@ -85,7 +86,7 @@ fn the_error_says_what_was_tried() {
         let Err(AllocError::OutOfMemory(tried)) = pages.alloc(sim, any(order(1))) else {
             panic!("there is no pair")
         };
-        // The reclaimed pages were on a list, too, when it was drained again.
+        // The drain after reclaim counts the reclaimed pages, too: they were on a list.
         let expected = Tried {
             zones: 1,
             kept_back: 0,
@@ -98,7 +99,8 @@ fn the_error_says_what_was_tried() {
         let text = AllocError::OutOfMemory(tried).to_string();
         assert!(text.starts_with("out of memory: asked 1 zones (0 keep a block in reserve)"));
     });
-    // Once when all was taken; then again after pages came, and given up once none did.
+    // Each reclaimer was called once when all memory was taken. For the pair, each was called
+    // twice: the first round brought pages, the second none.
     let calls = [empty, full].map(|cache| cache.calls.load(Ordering::Relaxed));
     assert_eq!(calls, [1 + 2; 2]);
     let told = |seen: &support::small::Seen| matches!(seen.2, Event::OutOfMemory { .. });
@@ -177,7 +179,7 @@ fn there_is_no_zone_for_a_kind_below_all() {
     });
 }
 
-/// With the n-th allocation failing, for each n and order: what was there before is there after.
+/// Exhausts memory with blocks of each order. One more allocation fails and changes nothing.
 #[test]
 fn a_failed_allocation_of_any_order_at_any_time_changes_nothing() {
     for (pages, holds) in [700, 1024, 1500].into_iter().zip(HOLDS) {
@@ -217,8 +219,8 @@ fn a_failed_allocation_of_any_order_at_any_time_changes_nothing() {
     }
 }
 
-/// Two CPUs free single pages in random order, and a third of them at the same time as the
-/// other; then the largest blocks are all there.
+/// Two CPUs free all pages one by one in random order, at the same time. Afterwards every huge or
+/// largest block can be allocated.
 #[test]
 fn after_a_drain_every_block_that_can_exist_can_be_had() {
     seeds::each(
@@ -264,7 +266,8 @@ fn after_a_drain_every_block_that_can_exist_can_be_had() {
     );
 }
 
-/// The same by all CPUs at once: nobody is turned away because another one drains.
+/// Every CPU frees single pages, then all of them allocate the largest blocks at once: no CPU fails
+/// because another one is draining.
 #[test]
 fn cpus_that_drain_at_the_same_time_all_get_their_block() {
     seeds::each(

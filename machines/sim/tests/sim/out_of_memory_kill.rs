@@ -1,4 +1,4 @@
-//! An allocation that fails is what somebody dies for, and then succeeds.
+//! An allocation that finds no memory leads to an OOM kill, and then succeeds.
 
 use crate::support;
 
@@ -56,7 +56,7 @@ fn the_largest_dies_and_the_allocation_that_failed_succeeds() {
                 process(sim, village, 1, 10);
                 process(sim, village, 2, 5000);
                 process(sim, village, 3, 100);
-                // It needs more than is left, but no more than the largest has.
+                // It needs more than is left, but no more than the largest process has.
                 assert_eq!(grow(sim, village, 1, (10, 4000)), 4000);
             });
             assert_eq!(killed(&village), [2], "{selecting:?}");
@@ -136,7 +136,7 @@ fn without_anybody_to_kill_the_allocation_fails_and_the_report_has_the_table() {
 
 #[test]
 fn nobody_else_dies_while_a_victim_is_dying() {
-    // It does not exit, and the reaper comes after 50 ms.
+    // The victim does not exit, and the reaper comes after 50 ms.
     let village = pressed(None, Rules::default());
     village.run(|sim, village| {
         process(sim, village, 1, 10);
@@ -153,7 +153,8 @@ fn nobody_else_dies_while_a_victim_is_dying() {
     village.ends();
 }
 
-/// Process 2 is a victim, and leaves after memory was looked for and before anybody is selected.
+/// Makes a village in which process 2 is a victim, and exits after the OOM code has looked for
+/// memory and before it selects a victim.
 fn late(others: &[u32]) -> Rc<Village> {
     let village = pressed(None, Rules::default());
     let others = others.to_vec();
@@ -191,7 +192,8 @@ fn the_last_that_could_be_killed_may_leave_late_without_the_allocation_failing()
         village.kill(sim, 2);
         let pages = village.small.mm.pages();
         let mut taken = Vec::new();
-        // What it leaves is less than the high mark, which nobody is killed for if nobody can be.
+        // The victim gives back too little for the high watermark, so the look after the selection
+        // fails. Because no process is left to kill, the allocation then tries its min watermark.
         while village.oom.owner().reports.borrow().is_empty() {
             let free = village.small.mm.pages().view(sim)[0].counted_free;
             if free < 1100 && !village.process(2).is(sim, State::Left) {
@@ -206,7 +208,8 @@ fn the_last_that_could_be_killed_may_leave_late_without_the_allocation_failing()
     village.ends();
 }
 
-/// What process `id` is told on CPU 3 while CPU 0 decides, and how long that takes.
+/// Returns the relief that process `id` gets on CPU 3 while CPU 0 holds the OOM lock, and how long
+/// CPU 3 waits for it, in nanoseconds.
 fn told_meanwhile(id: u32) -> (Relief, u64) {
     let village = pressed(None, Rules::default());
     village.run(|sim, village| {
@@ -226,7 +229,7 @@ fn told_meanwhile(id: u32) -> (Relief, u64) {
         for victim in [2, 3] {
             village.kill(sim, victim);
         }
-        // To empty this one takes longer than it takes the other to ask.
+        // Emptying process 2 takes longer than CPU 3 takes to ask for relief.
         village.oom.owner().leaves.set(Some(2));
         village.oom.relieve(sim, pages, wants);
     });
@@ -273,7 +276,7 @@ fn who_asks_and_is_dying_gets_the_reserves_and_kills_nobody() {
         let pages = village.small.mm.pages();
         let mut taken = Vec::new();
         let wants = Request::new(Order::ZERO).urgent(Urgency::Atomic);
-        // Those who cannot wait kill nobody.
+        // Allocations that cannot wait do not kill.
         while let Ok(pfn) = pages.alloc(sim, wants) {
             taken.push(pfn);
         }
@@ -396,7 +399,7 @@ fn a_group_over_its_budget_kills_within_the_group_only() {
             assert!(touched.is_ok(), "{touched:?}");
         }
         assert_eq!(killed(village), [2]);
-        // Now it is alone in there, and the next victim itself.
+        // Now process 3 is alone in the group, and is the next victim itself.
         let mut page = START.0 + 700;
         let end = loop {
             let touched = village
@@ -410,7 +413,7 @@ fn a_group_over_its_budget_kills_within_the_group_only() {
         assert_eq!(end, FaultError::Killed);
         assert_eq!(page - START.0, 1000, "its budget");
         village.exit(sim, &village.process(3));
-        // Who may not be killed is refused, as by `fault`.
+        // A process that may not be killed gets an error, as from `fault`.
         let spared = enroll(4, Some(&group), 1000);
         village.process(4).set_adj(ScoreAdj::NEVER);
         village.becomes(sim, 4);

@@ -1,10 +1,11 @@
-//! What whoever owns the processes may have a say in: who gives memory before anybody dies, and who may
-//! not be killed for memory that it cannot use.
+//! Decisions of the owner of the processes: which notifiers give memory before a process is killed,
+//! and which processes are spared because they cannot use the nodes that are short.
 
 use crate::support;
 
-use plimsoll_mm::oom::{NodeSet, Patience, Rules};
+use plimsoll_mm::oom::{Patience, Rules};
 use plimsoll_mm::space::reap::Reaping;
+use plimsoll_mm::topology::NodeSet;
 use plimsoll_mm::units::{Nanos, NodeId};
 use plimsoll_sim::SimOptions;
 use std::rc::Rc;
@@ -33,14 +34,14 @@ fn who_can_give_memory_is_asked_before_anybody_dies() {
         process(sim, village, 1, 10);
         process(sim, village, 2, 1000);
         village.balloon.inflate(sim, village.small.mm.pages(), 3000);
-        // More than is left, but not more than the balloon has.
+        // It needs more than is left, but not more than the balloon has.
         assert_eq!(grow(sim, village, 1, (10, 6000)), 6000);
     });
     assert_eq!(killed(&village), []);
     let left = village.balloon.len();
     assert!((1..3000).contains(&left), "{left} pages in the balloon");
     village.run(|sim, village| {
-        // What it has left is not enough.
+        // What the balloon has left is not enough.
         assert_eq!(grow(sim, village, 2, (1000, 3000)), 3000);
     });
     assert_eq!(killed(&village), [1]);

@@ -1,4 +1,5 @@
-//! Memory runs out at random, on CPUs that stall: it always comes back, and nobody dies in vain.
+//! Memory runs out at random, on CPUs that stall: it always comes back, and no process is killed
+//! needlessly.
 
 use crate::support;
 
@@ -15,7 +16,7 @@ use support::{Dice, Village, seeds};
 
 const MS: u32 = 1_000_000;
 const PAGES: u32 = 1 << 12;
-/// CPUs that allocate: one exits victims, one reaps.
+/// The CPUs that allocate. Of the other two, one runs the exits of victims and one the reaper.
 const ALLOCATORS: [u32; 2] = [0, 3];
 
 fn village(seed: u64, dice: &mut Dice) -> Rc<Village> {
@@ -53,7 +54,7 @@ fn enroll(sim: &Sim, village: &Village, id: u32, kind: Kind, pages: u32) {
     village.enroll(sim, id, kind, &space);
 }
 
-/// How many pages each allocator touched, once all have ended.
+/// Runs both allocators to the end. Returns how many pages each of them touched.
 fn press(village: &Rc<Village>, wanted: [u32; 2]) -> [u64; 2] {
     let start = village.small.sim.stats().now;
     let touched: Rc<[Cell<Option<u64>>; 2]> = Rc::default();
@@ -85,7 +86,7 @@ fn one_victim_is_enough_if_it_has_enough() {
             enroll(sim, village, 3, Kind::Process, 100);
             enroll(sim, village, 4, Kind::Process, hog);
         });
-        // All that is free and all that the hog has, but for page tables.
+        // Together they want at most what is free and what the hog has, less some for page tables.
         let most = PAGES - 100 - 200;
         let one = dice.between(0, most);
         let wanted = [one, dice.between(0, most - one)];

@@ -1,4 +1,4 @@
-//! The memory manager's laws on virtual CPUs, each under many seeds.
+//! The laws of the memory manager on virtual CPUs, each under many seeds.
 
 use crate::support;
 
@@ -26,6 +26,14 @@ fn drain_against_local() {
 #[test]
 fn churn_against_churn() {
     run_law(&laws::churn_against_churn(), &machine(), seeds());
+}
+
+#[test]
+fn churn_by_batches() {
+    let three = small::profile(Topology::flat(3), 1000);
+    run_law(&laws::churn::bounded_churn(), &machine(), seeds());
+    run_law(&laws::churn::bounded_pages_churn(), &three, seeds());
+    run_law(&laws::churn::direct_churn(), &machine(), seeds());
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! When the per-CPU vmstat work fires on the timer wheel and the exact timers of the machine.
+//! The times at which the per-CPU vmstat work fires, on the timer wheel and on exact timers.
 
 use crate::support;
 
@@ -16,7 +16,7 @@ use support::{Dice, Small, seeds};
 
 const INTERVAL: Nanos = Nanos::SECOND;
 
-/// A machine whose CPUs are all busy and never without differentials.
+/// Makes a machine whose CPUs are all busy and never without differentials.
 fn busy(cpus: u32, hz: u32, design: Design) -> Small {
     let mut config = Config::new(Layout::arena(Pages(1 << 16)));
     config.design = design;
@@ -28,13 +28,13 @@ fn busy(cpus: u32, hz: u32, design: Design) -> Small {
     small
 }
 
-/// Runs to the middle of an interval, `intervals` further on.
+/// Runs the machine for `intervals` more intervals.
 fn run_on(small: &Small, intervals: u64) {
     let now = small.sim.now().0;
     small.sim.run_until(Nanos(now + intervals * INTERVAL.0));
 }
 
-/// Takes CPUs away and gives them back at random; CPU 0 stays and does it.
+/// Takes CPUs offline and brings them back at random, from CPU 0, which stays online.
 fn plug(small: &Small, dice: &mut Dice) {
     let cpus = small.sim.topology().cpus();
     let mut gone = Vec::new();
@@ -58,15 +58,16 @@ fn plug(small: &Small, dice: &mut Dice) {
                 sim.set_online(cpu, true);
                 mm.cpu_online(sim, cpu);
             });
-            // Its busy task went elsewhere and will not come back.
+            // The busy task of this CPU has moved to another CPU and will not come back.
             small.keep_busy(cpu);
         }
     }
 }
 
-/// Every online CPU fires once per interval within one jiffy, all at phases of their own.
+/// Checks that every online CPU fires once per interval, within a jiffy of its own phase.
 fn fires_in_turn(small: &Small, hz: u32) {
-    // The shepherd finds who came back within two of its rounds; then one firing to settle.
+    // The shepherd finds CPUs that came back within two of its rounds; after that, their phases
+    // need one firing to settle.
     run_on(small, 5);
     let from = small.sim.now();
     run_on(small, 6);
@@ -110,7 +111,7 @@ fn fires_in_turn(small: &Small, hz: u32) {
 fn phased_fires_every_cpu_once_per_interval_at_a_phase_of_its_own() {
     seeds::each("phased_fires_every_cpu_once_per_interval", 100, |seed| {
         let dice = &mut Dice::new(seed, 0);
-        // The ends are drawn more often than chance would.
+        // The extremes are drawn more often than they would be by chance.
         let cpus = *dice.clone().pick(&[1, 2, 64, dice.between(1, 64)]);
         let hz = *dice.pick(&[100, 250, 300, 1000]);
         let design = Design {
@@ -126,7 +127,7 @@ fn phased_fires_every_cpu_once_per_interval_at_a_phase_of_its_own() {
     });
 }
 
-/// The most CPUs whose works start between the same two ticks, over five seconds.
+/// Returns the most CPUs whose vmstat work starts between the same two ticks, over five seconds.
 fn crowd(hz: u32, cpus: u32) -> usize {
     let linux = Design {
         schedule: &RoundJiffies,
@@ -147,7 +148,7 @@ fn crowd(hz: u32, cpus: u32) -> usize {
     ticks.into_values().max().unwrap_or(0)
 }
 
-/// Published for 72 CPUs: about 64 / 3 of them share a tick at HZ 1000, 3 or 4 at HZ 250.
+/// Published for 72 CPUs: about 64 / 3 of the CPUs share a tick at HZ 1000, 3 or 4 at HZ 250.
 #[test]
 fn the_wheel_crowds_round_jiffies_at_hz_1000_and_hardly_at_hz_250() {
     let crowds = [crowd(1000, 72), crowd(250, 72)];

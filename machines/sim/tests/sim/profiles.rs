@@ -1,4 +1,4 @@
-//! The built-in machines are what their names say, and a bad profile is told what is wrong.
+//! The built-in machines are what their names say, and a bad profile is refused with a message.
 
 use plimsoll_mm::site::Work;
 use plimsoll_mm::topology::Distance;
@@ -47,7 +47,7 @@ fn price_ns(profile: &Profile, key: CostKey) -> u32 {
 
 #[test]
 fn the_machines_have_the_shape_of_the_real_ones() {
-    // CPUs, cores, caches, nodes, ticks per second; bytes in all.
+    // CPUs, cores, last-level caches, nodes, HZ; bytes of memory in all.
     let shapes = [
         ("grace-72", [72, 72, 1, 1, 1000], 480_000_000_000),
         ("bergamo-176", [176, 88, 11, 1, 1000], 249_999_998_976),
@@ -99,10 +99,11 @@ fn cpus_are_numbered_cores_first_then_their_siblings() {
     assert_eq!(in_last, 28, "14 cores are left for the last cache");
 }
 
-/// The steps of unmapping a page, all but the page allocator's.
+/// The steps of unmapping a page, without those of the page allocator.
 const UNMAP: [Work; 4] = [Work::Zap, Work::Rmap, Work::LruRemove, Work::Release];
 
-/// What one page costs from fault to free list and on its way back.
+/// Returns the cost of a page from fault to unmap, with both ways through the page allocator, in
+/// nanoseconds.
 fn page_ns(name: &str, card: Card) -> u32 {
     use Work::{BuddyAlloc, BuddyFree, Fault, PcpAlloc, PcpFree};
     let lists = [PcpAlloc, PcpFree, BuddyAlloc, BuddyFree];
@@ -131,7 +132,7 @@ fn the_steps_of_a_page_add_up_to_the_published_totals() {
     assert_eq!(page_ns("bergamo-176", Card::Low), 1627);
     assert_eq!(page_ns("bergamo-176", Card::Mid), 1785);
     assert_eq!(page_ns("turin-316", Card::Mid), 1627);
-    // Measured there: faults of 1460 and 990 ns, munmap of 124 and 86 ns a page.
+    // Measured on that laptop: faults of 1460 and 990 ns, munmap of 124 and 86 ns a page.
     assert_eq!(page_ns("laptop-2", Card::Mid), 1460 + 124);
     assert_eq!(page_ns("laptop-2", Card::Low), 990 + 86);
     assert_eq!(page_ns("laptop-2", Card::High), 1947);

@@ -1,4 +1,4 @@
-//! Waiters for the lock that readers share that may be killed, in virtual time.
+//! Killable waiters for the lock that readers share, in virtual time.
 
 use crate::common;
 
@@ -40,7 +40,7 @@ fn who_is_killed_before_it_gets_in_hands_on() {
     let flag = Rc::clone(&killed);
     scene.at(0, 10, move |sim, scene| {
         scene.write(sim, 100);
-        // On its way out already, or on the way of the hand-over.
+        // The lock has been released, so the hand-over to CPU 1 may be on its way already.
         flag.set(true);
     });
     scene.at(1, 20, move |sim, scene| {
@@ -81,8 +81,9 @@ fn a_waiter_that_looks_gets_in_when_others_would() {
     assert_eq!(start(true), start(false));
 }
 
-/// A writer lets somebody in while it looks whether it was killed, which it does until `late` after
-/// the writer has left. Returns when that was, and when it got in, if it did.
+/// A writer on CPU 0 hands the lock to a waiter on CPU 1 while the waiter checks whether it was
+/// killed; the check lasts until `late` nanoseconds after the writer has left. Returns when the
+/// writer left, and when the waiter got in, if it did.
 fn let_in_while_looking(late: u64, killed: bool) -> (u64, Option<u64>) {
     let scene = Scene::new();
     let leaves = Rc::new(Cell::new(0));

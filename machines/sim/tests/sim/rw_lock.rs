@@ -1,4 +1,4 @@
-//! The lock that readers share in virtual time: who gets in when, and what that takes.
+//! The lock that readers share, in virtual time: which CPU gets in when, and how long that takes.
 
 use crate::common;
 
@@ -77,7 +77,7 @@ fn a_free_lock_takes_the_line_and_its_own_price() {
         .map(|stay| (stay.start - stay.asked, stay.after - stay.end))
         .collect();
     let expected = [
-        // The other reader takes the line away meanwhile.
+        // The other reader has taken the line meanwhile, so the release has to fetch it.
         (OWN, TRANSFER),
         (TRANSFER + REMOTE, 0),
         (OWN, 0),
@@ -96,7 +96,8 @@ fn a_hand_over_takes_its_price() {
     }
     scene.writes(4, 20, 100);
     let stays = scene.run();
-    // The first gets the line back from who came last, then hands over to all readers at once.
+    // The first writer fetches the line from the CPU that came last, then hands over to all readers
+    // at once.
     let first = stays[0];
     let handed = first.end + TRANSFER + TRANSFER + HANDOVER + WAKE_UP;
     for reader in &stays[1..4] {

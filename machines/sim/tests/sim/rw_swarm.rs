@@ -1,4 +1,4 @@
-//! The lock that readers share under random tasks and faults, and its laws on virtual CPUs.
+//! The lock that readers share, under random tasks and faults, and its laws on virtual CPUs.
 
 use crate::common;
 use crate::support;
@@ -46,24 +46,24 @@ fn no_writer_between() {
 }
 
 const CPUS: u32 = 12;
-/// Two for each CPU.
+/// Two tasks for each CPU.
 const TASKS: u32 = 2 * CPUS;
 const ROUNDS: u32 = 60;
 
-/// What the tasks share.
+/// The state that all tasks share.
 struct Herd {
     lock: SimRwLock<u64>,
-    /// Taken inside now and then: a spinlock and one that sleeps.
+    /// A spinlock and a lock that sleeps, both taken inside `lock` now and then.
     spinning: SimLock<()>,
     sleeping: SimLock<()>,
     readers: Cell<u32>,
     writers: Cell<u32>,
-    /// Most readers at once.
+    /// The most readers at once so far.
     crowd: Cell<u32>,
     changes: Cell<u64>,
     given_up: Cell<u64>,
     let_in: Cell<u64>,
-    /// Whom somebody has killed, until it has noticed.
+    /// For each task, whether it was killed and has not noticed yet.
     killed: RefCell<[bool; TASKS as usize]>,
 }
 
@@ -83,7 +83,7 @@ impl Herd {
         }
     }
 
-    /// What somebody does inside: work, other locks, sleep.
+    /// Stays inside for a while: works, and perhaps takes another lock or sleeps.
     fn linger(&self, sim: &Sim) {
         sim.spend(Work::Think, sim.rng().next_u32() % 20_000);
         match sim.rng().next_u32() % 8 {
@@ -124,7 +124,7 @@ impl Herd {
         }
     }
 
-    /// One turn of `task`.
+    /// Does one random operation on behalf of `task`.
     fn turn(&self, sim: &Sim, task: u32) {
         let (lock, fault) = (&self.lock, Site::Fault);
         let killed = || self.killed.borrow()[task as usize];
@@ -147,7 +147,7 @@ impl Herd {
                 let then = |count: &u64, before| {
                     assert_eq!(*count, before, "no writer in between");
                     self.read(sim);
-                    // One stay, counted by the first part.
+                    // Both parts are one stay, which the first part has counted already.
                     self.let_in.set(self.let_in.get() - 1);
                 };
                 let stay = lock.write_then_read(sim, Site::Munmap, killed, first, then);
@@ -166,7 +166,7 @@ impl Herd {
     }
 }
 
-/// Runs a herd to its end and looks whether all is well.
+/// Runs all tasks to the end, and checks the counts of the lock against those of the tasks.
 fn herd(options: SimOptions) -> Stats {
     let sim = Sim::new(&common::tall(CPUS), options);
     let herd = Rc::new(Herd::new(&sim));
@@ -203,7 +203,7 @@ fn herd(options: SimOptions) -> Stats {
     stats
 }
 
-/// Stalls, migrations and shaken steps.
+/// Options with stalls, migrations, late timers and jitter.
 fn rough(seed: u64) -> SimOptions {
     SimOptions {
         seed,

@@ -1,4 +1,4 @@
-//! Faults get on, however often other threads change the mappings of their address space.
+//! Page faults make progress however often other threads change the mappings of the address space.
 
 use crate::support;
 
@@ -18,12 +18,12 @@ use plimsoll_mm::vmstat::Manager;
 use plimsoll_sim::{Sim, SimOptions};
 use support::small;
 
-/// Faults of one run.
+/// The number of faults in one run.
 const FAULTS: u64 = 200;
-/// Pages that the thread that faults has.
+/// The first page of the mapping in which the thread faults.
 const BASE: u64 = 1 << 20;
 
-/// A process with a thread that faults, on CPU 0, and threads that map and unmap.
+/// A process with one thread that faults, on CPU 0, and other threads that map and unmap.
 struct Busy {
     mm: Manager<Sim>,
     spaces: Spaces<Sim>,
@@ -55,13 +55,13 @@ impl Busy {
     }
 }
 
-/// What one run came to.
+/// The result of one run.
 struct Ran {
-    /// The most pages that one fault took.
+    /// The most pages that one fault allocated.
     pages_max: u64,
-    /// How long the longest fault took.
+    /// The duration of the longest fault.
     longest: Nanos,
-    /// How often the mappings changed.
+    /// The number of changes of the mappings.
     changes: u64,
 }
 
@@ -97,7 +97,7 @@ fn run(mappers: u32, seed: u64, fault: fn(&Busy, Memory<'_, Sim>, Vpn)) -> Ran {
     sim.spawn(CpuId(0), move |sim| {
         let memory = Memory::new(sim, &faulter.mm, &faulter.spaces);
         faulter.map(sim, BASE, FAULTS + 1);
-        // With the first page comes the table.
+        // The first fault also allocates the page table, so it is not measured.
         fault(&faulter, memory, Vpn(BASE));
         for page in 1..=FAULTS {
             let (before, began) = (taken.get(), sim.now());

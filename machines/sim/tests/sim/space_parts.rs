@@ -1,4 +1,5 @@
-//! What address spaces share on virtual CPUs: the laws under many seeds, and how long locks are held.
+//! The parts that address spaces share, on virtual CPUs: their laws under many seeds, and how long
+//! their locks are held.
 
 use crate::support;
 
@@ -49,7 +50,7 @@ fn lists_of_used_pages() {
     run_law(&laws::parts::aging_at_once(), &machine(), seeds());
 }
 
-/// What each kind of work costs on these machines.
+/// The cost of most kinds of work on these machines.
 const PRICE_NS: u64 = 50;
 
 fn at(small: &Small, class: LockClass, site: Site) -> LockStats {
@@ -60,7 +61,7 @@ fn spent(small: &Small, work: Work) -> u64 {
     small.sim.stats().work_ns[work as usize]
 }
 
-/// Two CPUs, each with 1024 pages near it, and 1024 pages that are near nobody.
+/// Makes a machine of two CPUs, each with 1024 pages near it, and 1024 pages that are near no CPU.
 fn three_nodes() -> Small {
     let place = |nth| CpuPlace {
         core: nth,
@@ -98,7 +99,7 @@ fn pages_join_and_leave_the_lists_by_batches_of_31() {
     assert_eq!(added.acquisitions, 3 + 1, "full batches, and what was left");
     let removed = at(&small, LockClass::Lru, Site::LruRemove);
     assert_eq!(removed.acquisitions, 4);
-    // The work is inside the lock, and a batch of it at most.
+    // The work is done inside the lock, for at most a batch in one hold.
     assert!(removed.hold_total >= Nanos(100 * PRICE_NS));
     assert!((31 * PRICE_NS..32 * PRICE_NS).contains(&removed.hold_max.0));
     assert_eq!(spent(&small, Work::LruRemove), 100 * PRICE_NS);
@@ -113,11 +114,12 @@ fn every_node_has_lists_of_its_own_but_memory_near_nobody() {
         for pfn in of(0, 31).chain(of(1, 20)).chain(of(2, 20)) {
             lru.add(sim, mm.pages(), pfn);
         }
-        // 31 of the first node, and 31 of those that the last lists are for.
+        // Two batches were moved: 31 pages of node 0, and 31 of nodes 1 and 2, which share the last
+        // lists.
         let seen = sim.stats().site(LockClass::Lru, Site::LruAdd).acquisitions;
         assert_eq!(seen, 2);
         assert_eq!(lru.total(sim), 71);
-        // Runs of one node: 31 + 9, 20, 11.
+        // The runs of one node are 31 + 9, 20 and 11 pages long.
         let gone: Vec<Pfn> = of(0, 40).chain(of(1, 20)).chain(of(2, 11)).collect();
         lru.remove(sim, mm.pages(), &gone);
         assert_eq!(lru.total(sim), 0);

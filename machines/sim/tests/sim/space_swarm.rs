@@ -1,7 +1,8 @@
-//! Random machines, random address spaces, random kills: whoever empties them with whom, nothing is
-//! lost, freed twice or left.
+//! Random machines, random address spaces, random kills: whichever CPUs empty an address space
+//! together, no page is lost, freed twice or left behind.
 //!
-//! In the first act everybody lives, in the second all end: killed or by themselves, alone or helped.
+//! A run has two acts. In the first every process lives; in the second all of them end, killed or
+//! by themselves, alone or with helpers.
 //!
 //! Nightly, in release:
 //! `PLIMSOLL_SEEDS=10000 cargo test --release -p plimsoll-sim --test sim space_swarm::`
@@ -18,12 +19,13 @@ use plimsoll_sim::Sim;
 use support::check_holds::HoldLimit;
 use support::check_owners::Owners;
 use support::check_spaces::{self, Phases};
+use support::check_tables::Sweeps;
 use support::space_actor::Actor;
 use support::space_stage::{Met, SpaceStage};
 use support::space_user::User;
 use support::{check_whole, seeds};
 
-/// A stage with everybody on it, and those who watch.
+/// A run: the stage with all its tasks, and the checkers that watch it.
 struct Play {
     sim: Sim,
     stage: Rc<SpaceStage>,
@@ -37,12 +39,14 @@ impl Play {
         let owners = Rc::new(RefCell::new(Owners::new(&stage.layout)));
         let phases: Rc<RefCell<Phases>> = Rc::default();
         let limit = HoldLimit::new(stage.design.holds);
+        let sweeps = Sweeps::new(stage.design.reaping);
         let (watch, notes) = (Rc::clone(&owners), Rc::clone(&phases));
         sim.observe_pages();
-        sim.observe(move |_, _, _, event| {
+        sim.observe(move |sim, _, _, event| {
             watch.borrow_mut().note(event);
             notes.borrow_mut().note(event);
             limit.note(event);
+            sweeps.note(sim, event);
         });
         let stage = Rc::new(stage);
         let (jobs, idle) = (Rc::clone(&stage), Rc::clone(&stage));
@@ -63,7 +67,7 @@ impl Play {
         }
     }
 
-    /// Everybody lives.
+    /// Runs all threads while no process ends. Returns each thread with its CPU.
     fn first_act(&self) -> Vec<(CpuId, User)> {
         let cpus: Vec<CpuId> = self.sim.topology().ids().collect();
         let mut cpus = cpus.iter().copied().cycle();
@@ -87,7 +91,8 @@ impl Play {
         acting.take()
     }
 
-    /// All end.
+    /// Lets the threads of `cast` go on while other tasks kill and help, until all processes have
+    /// ended.
     fn second_act(&self, cast: Vec<(CpuId, User)>) {
         for (cpu, user) in cast {
             self.sim.spawn(cpu, move |sim| user.act_and_leave(sim));
@@ -106,7 +111,7 @@ impl Play {
         self.stage.note(|met| met.ended_by[which] += 1);
     }
 
-    /// Actors number `first` and on, from the last CPU down.
+    /// Starts `count` actors, numbered from `first` on, and placed from the last CPU downwards.
     fn spawn(&self, first: u32, count: u32, act: fn(Actor, &Sim)) {
         let cpus = self.sim.topology().cpus();
         for who in first..first + count {
@@ -116,7 +121,7 @@ impl Play {
         }
     }
 
-    /// Long enough that kernel work under way is finished.
+    /// Runs for long enough that kernel work under way is finished.
     fn run_on(&self) {
         self.sim.run_until(Nanos(self.sim.now().0 + 5_000_000));
     }
@@ -135,7 +140,7 @@ impl Play {
         check_whole::check(sim, stage.mm.pages(), &stage.layout, &owners);
     }
 
-    /// Gives the counters back, which have to be zero.
+    /// Gives the address spaces back, whose counters must be zero. Returns what the run met.
     fn strike(self) -> Met {
         let Self { sim, stage, .. } = self;
         sim.on_job(|_, _| {});
@@ -178,10 +183,11 @@ fn a_seed_is_a_run() {
     }
 }
 
-/// A swarm that never gives way, is never refused and never meets its helpers would prove little.
+/// Checks that the swarm meets every rare case. A swarm in which no walker gives way, is refused or
+/// meets a helper would prove little.
 #[test]
 fn the_swarm_meets_what_it_is_for() {
-    let mut met = [0_u64; 15];
+    let mut met = [0_u64; 19];
     for seed in 0..100 {
         let run = Play::play(seed);
         let now = [
@@ -197,7 +203,8 @@ fn the_swarm_meets_what_it_is_for() {
             run.left_to_helpers,
             run.given_up,
         ];
-        let now = now.into_iter().chain(run.ended_by);
+        let now = now.into_iter().chain(run.elsewhere);
+        let now = now.chain(run.compared).chain(run.ended_by);
         met.iter_mut()
             .zip(now)
             .for_each(|(sum, now)| *sum += u64::from(now > 0));

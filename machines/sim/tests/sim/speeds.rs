@@ -1,4 +1,4 @@
-//! Big and little cores: what a CPU does alone takes as long as its speed says.
+//! Big and little cores: the work that a CPU does alone takes as long as its speed says.
 
 use crate::common;
 
@@ -16,7 +16,8 @@ const LITTLE: CpuId = CpuId(0);
 const ALIKE: CpuId = CpuId(1);
 const BIG: CpuId = CpuId(2);
 
-/// CPU 0 at a quarter of the speed that the prices are for, CPU 1 at that speed, CPU 2 at twice it.
+/// Makes a profile of three CPUs: CPU 1 has the speed that the prices are for, CPU 0 a quarter of
+/// it, and CPU 2 twice that speed.
 fn uneven() -> Profile {
     Profile {
         speed_percent: vec![25, 100, 200],
@@ -32,7 +33,7 @@ fn options(strict: bool, lock_model: LockModel) -> SimOptions {
     }
 }
 
-/// How long `f` takes on each CPU, all at once.
+/// Runs `f` on all CPUs at once. Returns how long it takes on each, in nanoseconds.
 fn times_ns(options: SimOptions, f: impl Fn(&Sim) + Copy + 'static) -> [u64; 3] {
     let sim = Sim::new(&uneven(), options);
     let times = Rc::new(RefCell::new([0; 3]));
@@ -67,7 +68,7 @@ fn work_takes_longer_on_a_little_core_and_thinking_does_not() {
     }
 }
 
-/// Others run between any two of these steps, so each has to find its own prices again.
+/// Other CPUs run between any two of these steps, so each CPU must find its own prices again.
 #[test]
 fn a_core_pays_its_own_prices_after_others_ran() {
     let step = |sim: &Sim| {
@@ -78,7 +79,7 @@ fn a_core_pays_its_own_prices_after_others_ran() {
     };
     let times = times_ns(SimOptions::default(), step);
     let expected = [25, 100, 200].map(|speed| {
-        // A fault, and the interrupt and the switch that end a sleep.
+        // A fault, then the interrupt and the context switch that end a sleep.
         let work = (50 + 500 + 1000) * 100 / speed;
         100 * (work + 1000)
     });
@@ -89,14 +90,14 @@ fn a_core_pays_its_own_prices_after_others_ran() {
 fn a_lock_and_a_word_that_a_core_has_follow_its_speed() {
     let own = |sim: &Sim| {
         let (lock, word) = (sim.lock(LockClass::Zone, sim.this_cpu(), ()), sim.word(0));
-        // The word comes here first, from CPU 0.
+        // The first addition fetches the line of the word from CPU 0.
         word.add(sim, 1, Ordering::Relaxed);
         let begin = sim.now();
         for _ in 0..10 {
             lock.with(sim, Site::Refill, |()| ());
             word.add(sim, 1, Ordering::Relaxed);
         }
-        // 20 and 5 ns; at twice the speed 10 and 2.5, rounded up.
+        // A lock takes 20 ns and a word 5 ns; at twice the speed 10 ns and 2.5 ns, rounded up.
         let each_ns = [80 + 20, 20 + 5, 10 + 3][sim.this_cpu().index()];
         assert_eq!(sim.now().0 - begin.0, 10 * each_ns);
     };
@@ -118,7 +119,7 @@ fn a_line_takes_as_long_to_a_little_core_as_to_a_big_one() {
             word.add(sim, 1, Ordering::Relaxed);
             lock.with(sim, Site::Refill, |()| ());
             if turn > 1 {
-                // 30 for each line, 40 for the lock's data.
+                // 30 ns for each of the two lines, and 40 ns for the data of the lock.
                 assert_eq!(sim.now().0 - begin.0, 30 + 30 + 40, "{cpu}");
             }
         });
@@ -126,7 +127,7 @@ fn a_line_takes_as_long_to_a_little_core_as_to_a_big_one() {
     sim.run();
 }
 
-/// A job cuts the step of a little core in two, and the step takes its time all the same.
+/// A job interrupts a step of work, which still takes its full time at the speed of its core.
 #[test]
 fn a_preempted_step_takes_its_full_time_at_the_speed_of_its_core() {
     for (cpu, percent) in [(LITTLE, 25), (ALIKE, 100), (BIG, 200)] {
@@ -172,7 +173,7 @@ fn who_moves_pays_the_prices_of_where_it_is() {
     sim.run();
 }
 
-/// A bit of everything, on CPUs of these speeds.
+/// Returns the hash of a run with tasks, locks and jobs on CPUs of these speeds.
 fn hash(speed_percent: &[u32]) -> u64 {
     let profile = Profile {
         speed_percent: speed_percent.to_vec(),

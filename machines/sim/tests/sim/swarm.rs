@@ -1,4 +1,4 @@
-//! Random machines, random memory, random designs, random faults: the promises hold.
+//! Random machines with random memory, designs and faults: all promises hold.
 //!
 //! Nightly, in release (about two minutes of one core):
 //! `PLIMSOLL_SEEDS=10000 cargo test --release -p plimsoll-sim --test sim swarm::`
@@ -22,7 +22,7 @@ use support::check_owners::Owners;
 use support::scene::Scene;
 use support::{check_shepherd, check_whole, seeds, small};
 
-/// A scene with everybody on it, and those who watch.
+/// A run: the stage with all its tasks, and the checkers that watch it.
 struct Play {
     sim: Sim,
     stage: Rc<Stage>,
@@ -74,7 +74,7 @@ impl Play {
         self.run_on();
     }
 
-    /// Long enough that kernel work under way is finished.
+    /// Runs for long enough that kernel work under way is finished.
     fn run_on(&self) {
         self.sim.run_until(Nanos(self.sim.now().0 + 5_000_000));
     }
@@ -101,12 +101,14 @@ impl Play {
         self.everything_comes_back();
     }
 
-    /// Who has what by now; a copy, as looking at the zones has events too.
+    /// Returns a copy of the owners of all pages: looking at the zones emits events that change the
+    /// original.
     fn owners(&self) -> Owners {
         self.owners.borrow().clone()
     }
 
-    /// Once all is freed the zones are as at the start, and every largest block can be had.
+    /// Frees everything. Then no page is missing from the zones, and every largest block can be
+    /// allocated.
     fn everything_comes_back(&self) {
         let (sim, pages) = (&self.sim, self.stage.mm.pages());
         self.stage.cache.forget();
@@ -148,7 +150,8 @@ fn a_seed_is_a_run() {
     }
 }
 
-/// A swarm that never runs out of memory, or never takes a CPU away, would prove little.
+/// Checks that the swarm meets every rare case. A swarm that never runs out of memory, or never
+/// takes a CPU offline, would prove little.
 #[test]
 fn the_swarm_meets_what_it_is_for() {
     let mut met = [0_u64; 6];

@@ -17,7 +17,7 @@ fn sim(cpus: u32) -> Sim {
     Sim::new(&common::flat(cpus), SimOptions::default())
 }
 
-/// A run with a bit of everything.
+/// Returns the hash of a run with tasks, jobs, a shared word and migrations.
 fn hash(seed: u64) -> u64 {
     let options = SimOptions {
         seed,
@@ -58,7 +58,8 @@ fn a_run_is_a_function_of_its_seed() {
     assert_ne!(hash(1), hash(2));
 }
 
-/// The same on every platform and in every build, or a change of the model that is meant.
+/// The hash is equal on every platform and in every build. Change it only with an intended change
+/// of the model.
 #[test]
 fn the_hash_of_a_run_is_the_same_everywhere() {
     assert_eq!(format!("{:#018x}", hash(1)), "0x08fc6a1e530a1e83");
@@ -180,7 +181,7 @@ fn a_job_interrupts_a_long_spend_where_it_arrives() {
         sim.defer(CpuId(1), Job::VmstatUpdate, Due::Now, WhenIdle::Wake);
     });
     sim.run();
-    // Start of the task, its spend, the IPI, the interrupt, the switch.
+    // The start of the task, its spend, the IPI, the interrupt and the context switch.
     assert_eq!(at.get(), 1_500 + 300_000 + 200 + 500 + 1_000);
 }
 

@@ -1,4 +1,4 @@
-//! How far a CPU's differentials run before they are folded, with some CPUs online and with all.
+//! The largest differential that a CPU keeps unfolded, with some CPUs online and with all.
 
 use crate::support;
 
@@ -9,7 +9,7 @@ use plimsoll_mm::page::{Config, Layout};
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{CpuId, Pages, Pfn};
 use plimsoll_mm::vmstat::Manager;
-use plimsoll_mm::vmstat::counters::{NodeItem, ZoneItem};
+use plimsoll_mm::vmstat::counters::{NodeItem, Step, ZoneItem};
 use plimsoll_mm::vmstat::threshold;
 use plimsoll_sim::Sim;
 use support::Small;
@@ -18,7 +18,7 @@ use support::small::profile;
 const CPUS: u32 = 8;
 const PAGES: Pages = Pages(1 << 22);
 
-/// The largest count that stays a differential of CPU 0.
+/// Returns the largest count that CPU 0 keeps as a differential.
 fn unfolded(small: &Small, count: fn(&Manager<Sim>, &Sim, i64)) -> u32 {
     let found = Rc::new(Cell::new(0));
     let note = Rc::clone(&found);
@@ -37,6 +37,33 @@ fn unfolded(small: &Small, count: fn(&Manager<Sim>, &Sim, i64)) -> u32 {
     found.get()
 }
 
+/// Returns the largest number of steps that stay a differential of CPU 0.
+fn unfolded_steps(small: &Small, step: Step) -> u32 {
+    let found = Rc::new(Cell::new(0));
+    let note = Rc::clone(&found);
+    small.on(0, move |sim, mm| {
+        for steps in 1..=threshold::THRESHOLD_MAX + 10 {
+            mm.refresh(sim);
+            for _ in 0..steps {
+                mm.step_node(sim, NodeItem::AnonMapped, step);
+            }
+            // Takes all but one of the steps back. If the steps were not folded, that one is left. If
+            // they were, half a threshold more was folded with them, so that this addition goes beyond
+            // the threshold too, and nothing is left.
+            let back = step as i64 * (1 - i64::from(steps));
+            mm.count_node(sim, NodeItem::AnonMapped, back);
+            if mm.is_dirty(sim, CpuId(0)) {
+                assert_eq!(note.get() + 1, steps, "up to the threshold, not above it");
+                note.set(steps);
+            }
+            mm.count_node(sim, NodeItem::AnonMapped, -(step as i64));
+        }
+        mm.refresh(sim);
+        assert_eq!(mm.counted_on_nodes(sim, NodeItem::AnonMapped), 0);
+    });
+    found.get()
+}
+
 fn check(small: &Small, online: u32) {
     let expected = threshold::normal(online, PAGES);
     let zone = unfolded(small, |mm, sim, pages| {
@@ -46,6 +73,9 @@ fn check(small: &Small, online: u32) {
         mm.count_node(sim, NodeItem::AnonMapped, pages);
     });
     assert_eq!((zone, node), (expected, expected), "{online} CPUs online");
+    for steps in [Step::Up, Step::Down].map(|step| unfolded_steps(small, step)) {
+        assert_eq!(steps, expected, "{online} CPUs online");
+    }
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Readers of the tree of mappings on virtual CPUs, each law under many seeds.
+//! The laws for readers of the tree of mappings on virtual CPUs, each under many seeds.
 
 use crate::support;
 

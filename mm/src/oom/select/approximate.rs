@@ -1,4 +1,4 @@
-//! One pass over estimates: fast, and wrong by what the counters are wrong (Linux before 6.18).
+//! One pass over estimates: fast, but wrong by as much as the counters are (Linux before 6.18).
 
 use super::key::{Highest, Key};
 use super::{Outcome, SelectError, Selection, Stop, Victim};
@@ -7,12 +7,12 @@ use crate::counter::Range;
 use crate::oom::candidate::Candidates;
 use crate::oom::scope::Scope;
 
-/// Chooses the largest estimate.
+/// Chooses the candidate with the largest estimate.
 #[derive(Clone, Copy, Debug)]
 pub struct Approximate;
 
 impl Approximate {
-    /// Looks for the victim. How far it is behind follows from all ranges; Linux does not say so.
+    /// Looks for the victim. [`Victim::behind`] follows from all ranges; Linux does not report it.
     ///
     /// # Errors
     /// [`SelectError::Reading`].

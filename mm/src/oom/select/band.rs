@@ -1,8 +1,8 @@
-//! The candidates that may still have the most points, in slots the caller has supplied.
+//! The candidates that may still have the most points, in slots that the caller supplies.
 //!
-//! A candidate is in the *band* if its points may be more than the *floor*, the most that some
-//! candidate is known to have. Of all others it is only known that they have less than that; of those
-//! for which there was no slot, that they have `rest` at most.
+//! A candidate is in the *band* if it may have more points than the *floor*, the largest minimum of
+//! any candidate seen. All that is known of a candidate outside the band is that it has less than
+//! the floor. Candidates of the band for which there was no slot have at most `rest`.
 //!
 //! ```text
 //! slots: [ settled .. | sorted, largest maximum first .. | not sorted, all below those | unused ]
@@ -11,140 +11,13 @@
 
 use core::cmp::Reverse;
 
-use super::Read;
 use super::key::Key;
-use crate::counter::Range;
-use crate::oom::candidate::ScoreAdj;
-use crate::oom::scope::Standing;
+use super::slot::Slot;
 
-/// How many are sorted first.
+/// The number of slots that the first sort puts in order.
 const SORTED_FIRST: usize = 32;
 
-/// Room for one candidate while [`Bounded`](super::Bounded) looks for the victim.
-#[derive(Clone, Copy, Debug)]
-pub struct Slot {
-    candidate: u32,
-    standing: Standing,
-    /// Its points, as last read.
-    range: Range,
-    /// While it is being summed: its pages so far.
-    sum: i64,
-    note: i64,
-}
-
-const _: () = assert!(size_of::<Slot>() == 40, "100,000 slots are 4 MB");
-
-impl Slot {
-    /// What unused slots may hold; a selection does not look at it.
-    pub const EMPTY: Self = Self {
-        candidate: 0,
-        standing: Standing::Exempt,
-        range: Range::exactly(0),
-        sum: 0,
-        note: 0,
-    };
-
-    /// The candidate to be summed.
-    #[must_use]
-    pub const fn candidate(&self) -> u32 {
-        self.candidate
-    }
-
-    /// Adds `pages` to its sum, which begins at 0.
-    pub const fn add(&mut self, pages: i64) {
-        self.sum = self.sum.saturating_add(pages);
-    }
-
-    /// Remembers a number while the candidate is being summed, such as where its counters are.
-    pub const fn set_note(&mut self, note: i64) {
-        self.note = note;
-    }
-
-    /// What was remembered; 0 at first.
-    #[must_use]
-    pub const fn note(&self) -> i64 {
-        self.note
-    }
-
-    /// The candidate has no memory any more: it exited.
-    pub const fn exited(&mut self) {
-        self.standing = Standing::Exempt;
-    }
-
-    /// As a cheap look shows it.
-    pub(super) const fn of(candidate: u32, read: &Read) -> Self {
-        Self {
-            candidate,
-            standing: read.standing,
-            range: read.range,
-            sum: 0,
-            note: 0,
-        }
-    }
-
-    /// With `points`, exactly.
-    pub(super) const fn exactly(candidate: u32, standing: Standing, points: i64) -> Self {
-        Self {
-            candidate,
-            standing,
-            range: Range::exactly(points),
-            sum: 0,
-            note: 0,
-        }
-    }
-
-    /// Ready to be summed with the adjustment `adj`. Its range stays, unless it was read with another.
-    pub(super) fn to_sum(self, adj: ScoreAdj) -> Self {
-        let standing = Standing::Counted(adj);
-        let range = if self.standing == standing {
-            self.range
-        } else {
-            Range {
-                min: i64::MIN,
-                max: i64::MAX,
-            }
-        };
-        Self {
-            standing,
-            range,
-            sum: 0,
-            note: 0,
-            ..self
-        }
-    }
-
-    /// Its sum and adjustment; `None` if it exited.
-    pub(super) const fn summed(&self) -> Option<(i64, ScoreAdj)> {
-        match self.standing {
-            Standing::Counted(adj) => Some((self.sum, adj)),
-            _ => None,
-        }
-    }
-
-    pub(super) const fn standing(&self) -> Standing {
-        self.standing
-    }
-
-    pub(super) const fn range(&self) -> Range {
-        self.range
-    }
-
-    pub(super) const fn is_exact(&self) -> bool {
-        self.range.min == self.range.max
-    }
-
-    /// The least it can have.
-    pub(super) const fn low(&self) -> Key {
-        Key::new(self.range.min, self.candidate)
-    }
-
-    /// The most it can have.
-    pub(super) const fn high(&self) -> Key {
-        Key::new(self.range.max, self.candidate)
-    }
-}
-
-/// Candidates in the caller's slots, those that may have the most first.
+/// Candidates in the caller's slots; those that may have the most come first.
 pub(super) struct Band<'a> {
     slots: &'a mut [Slot],
     next: usize,
@@ -152,12 +25,12 @@ pub(super) struct Band<'a> {
     used: usize,
     floor: Option<Key>,
     rest: Option<Key>,
-    /// Some candidate was left out for want of a slot.
+    /// True if some candidate was left out for want of a slot.
     is_short: bool,
 }
 
 impl<'a> Band<'a> {
-    /// An empty band. If a candidate is to be offered, there must be a slot.
+    /// An empty band. There must be at least one slot before a candidate is offered.
     pub(super) fn new(slots: &'a mut [Slot]) -> Self {
         Self {
             slots,
@@ -170,34 +43,34 @@ impl<'a> Band<'a> {
         }
     }
 
-    /// Forgets everything.
+    /// Forgets all candidates, the floor and the rest.
     pub(super) fn clear(&mut self) {
         (self.next, self.sorted, self.used) = (0, 0, 0);
         (self.floor, self.rest, self.is_short) = (None, None, false);
     }
 
-    /// The most points that some candidate was seen to have at least; who is not here has less, unless
-    /// [`Band::rest`] says otherwise.
+    /// The largest minimum of any candidate seen. A candidate that is not in a slot has less,
+    /// except those that [`Band::rest`] covers.
     pub(super) fn floor(&self) -> Option<Key> {
         self.floor
     }
 
-    /// The most points of any candidate that has no slot though it is in the band.
+    /// The largest key of any candidate that is in the band but has no slot.
     pub(super) fn rest(&self) -> Option<Key> {
         self.rest
     }
 
-    /// Whether some candidate was left out for want of a slot.
+    /// Returns whether some candidate was left out for want of a slot.
     pub(super) fn is_short(&self) -> bool {
         self.is_short
     }
 
-    /// Counts `high` among those that have no slot though they are in the band.
+    /// Counts `high` among the candidates that are in the band but have no slot.
     pub(super) fn leave_out(&mut self, high: Key) {
         self.rest = self.rest.max(Some(high));
     }
 
-    /// Puts a candidate in, if it is in the band. Before anything was taken out.
+    /// Adds a candidate if it is in the band. Must not be called once a candidate was taken out.
     #[inline]
     pub(super) fn offer(&mut self, slot: Slot) {
         if Some(slot.high()) >= self.floor {
@@ -208,7 +81,8 @@ impl<'a> Band<'a> {
     fn offer_slow(&mut self, slot: Slot) {
         debug_assert!(self.next == 0 && self.sorted == 0, "the first pass is over");
         self.floor = self.floor.max(Some(slot.low()));
-        // Those left out for want of a slot have at most `rest`: who is kept may have more than any.
+        // Candidates left out for want of a slot have at most `rest`. One that is kept must be able
+        // to have more than all of those.
         let is_out = Some(slot.high()) < self.rest;
         if is_out || (self.used == self.slots.len() && !self.make_room(slot.high())) {
             return self.leave_out(slot.high());
@@ -217,13 +91,14 @@ impl<'a> Band<'a> {
         self.used += 1;
     }
 
-    /// Forgets whoever is below the floor by now.
+    /// Drops the candidates that are below the floor by now.
     pub(super) fn drop_below_floor(&mut self) {
         self.used = self.retain_from(0, self.floor);
     }
 
-    /// Frees half of the slots at least, so each costs a constant number of steps; a single one
-    /// only for a candidate that may have more. Whether `high` may have more than all left out.
+    /// Frees at least half of the slots, so that offers take constant time on average. A single
+    /// slot is freed only for a candidate that may have more. Returns whether `high` may have more
+    /// than all candidates that were left out.
     #[cold]
     fn make_room(&mut self, high: Key) -> bool {
         self.drop_below_floor();
@@ -232,7 +107,8 @@ impl<'a> Band<'a> {
             self.is_short = true;
             let used = &mut self.slots[..self.used];
             used.select_nth_unstable_by_key(keep, |slot| Reverse(slot.high()));
-            // Keys differ: all from here on are below those before it, and this is their largest.
+            // Keys are distinct: all slots from here on are below those before, and this one is the
+            // largest.
             let out = used[keep].high();
             if keep == 0 && high < out {
                 return false;
@@ -243,7 +119,7 @@ impl<'a> Band<'a> {
         Some(high) > self.rest
     }
 
-    /// The candidate that may have the most, and the most that any of the others here may have.
+    /// The candidate that may have the most, and the most that any other in the slots may have.
     pub(super) fn top(&mut self) -> Option<(Slot, Option<Key>)> {
         if self.next == self.used {
             return None;
@@ -253,26 +129,26 @@ impl<'a> Band<'a> {
         Some((self.slots[self.next], second))
     }
 
-    /// Of those still here the one that surely has the most.
+    /// Of the candidates still in the slots, the one with the largest minimum.
     pub(super) fn surest(&self) -> Option<Slot> {
         let left = &self.slots[self.next..self.used];
         left.iter().copied().max_by_key(Slot::low)
     }
 
-    /// How many of those still here may have more than `bar`.
+    /// Number of candidates still in the slots that may have more than `bar`.
     pub(super) fn reaching(&self, bar: Option<Key>) -> usize {
         let left = &self.slots[self.next..self.used];
         left.iter().filter(|slot| Some(slot.high()) > bar).count()
     }
 
-    /// Takes out the first candidate, in a slice of one. There must be one.
+    /// Takes out the candidate that may have the most, as a slice of one. There must be one.
     pub(super) fn take_first(&mut self) -> &mut [Slot] {
         self.sort(1);
         self.next += 1;
         &mut self.slots[self.next - 1..self.next]
     }
 
-    /// Takes out all candidates that may have more than `bar`; forgets the others.
+    /// Takes out all candidates that may have more than `bar`, and forgets the others.
     pub(super) fn take_all(&mut self, bar: Option<Key>) -> &mut [Slot] {
         let first = self.next;
         let end = self.retain_from(first, bar);
@@ -280,7 +156,7 @@ impl<'a> Band<'a> {
         &mut self.slots[first..end]
     }
 
-    /// Keeps, from slot `first` on, whoever is not below `bar`; where they end.
+    /// From slot `first` on, keeps the candidates that are not below `bar`. Returns where they end.
     fn retain_from(&mut self, first: usize, bar: Option<Key>) -> usize {
         let mut kept = first;
         for at in first..self.used {
@@ -292,8 +168,8 @@ impl<'a> Band<'a> {
         kept
     }
 
-    /// Sorts so far that the next `wanted` are in order. What is sorted at least doubles each time,
-    /// so that all sorting is little more than if everything were sorted once.
+    /// Sorts until the next `wanted` slots are in order. The sorted part at least doubles each
+    /// time, so that all sorting together costs little more than sorting everything once.
     fn sort(&mut self, wanted: usize) {
         if self.next + wanted <= self.sorted || self.sorted == self.used {
             return;
@@ -308,7 +184,7 @@ impl<'a> Band<'a> {
         self.sorted += count;
     }
 
-    /// All slots, for passes that need no order.
+    /// All slots, for passes that need no order. Empties the band.
     pub(super) fn window(&mut self) -> &mut [Slot] {
         self.clear();
         self.slots

@@ -1,7 +1,7 @@
 //! Cheap looks first, then the fewest precise sums that can be known to be enough (ours).
 //!
-//! The first pass reads every range. In the second the candidate that may have the most is summed,
-//! until one of them surely has more than any other may have:
+//! The first pass reads every range. The second sums the candidate that may have the most, until
+//! one candidate surely has more than any other may have:
 //!
 //! ```text
 //!              points →
@@ -10,66 +10,74 @@
 //!   C                       ├────────────┤   1st: may have the most
 //! ```
 //!
-//! **Right.** At the end the victim's least, or its sum, is above the most of every other candidate,
-//! as last read. Equal points are told apart by number, so that is one candidate.
+//! **Correct.** At the end the victim's minimum, or its sum, is above the maximum of every other
+//! candidate, as last read. Equal points are ordered by number, so this is exactly one candidate.
 //!
-//! **As few sums as can be.** Let `m` be the largest key and `w` the candidate that has it. Whoever
-//! proves that `w` has the most, even by guessing right, has to sum every other candidate whose range
-//! reaches above `m`: unsummed, it might have more. Here, whoever is summed may have the most of all
-//! that are left. If it is not `w`, it may have more than `w` may, and that is `m` or more: it is one of
-//! those. So at most one sum, that of `w`, is not needed by everybody: *sums ≤ least possible + 1*.
-//! Nothing that does not know the sums before can promise less: of two ranges that overlap, either may
-//! be the one whose sum settles it.
+//! **As few sums as possible.** Let `m` be the largest key and `w` its candidate. Any proof that
+//! `w` has the most, even one that guesses right, has to sum every other candidate whose range
+//! reaches above `m`: unsummed, it might have more. Here, the next candidate to be summed is the
+//! one that may have the most of all that are left. If it is not `w`, it may have more than `w`
+//! may, and that is `m` or more: it is one of those. So at most one sum, that of `w`, is not needed
+//! by every proof: *sums ≤ least possible + 1*. No method that does not know the sums beforehand
+//! can promise less: of two ranges that overlap, either may be the one whose sum settles it.
 //!
-//! **Batches.** Summing all `n` candidates together, CPU by CPU, costs as much as `n / g` of them one by
-//! one, where `g` is [`Candidates::batch_gain`]; a few of them cost nearly as much, for what makes it cheap
-//! is that memory is read in its order. So it is a matter of renting or buying. One by one is renting, until
-//! all that are left are summed together, and that is the end, whoever they are. A batch is bought only if
-//! more than `n / g` are left, and when the first of these is so:
+//! **Batches.** Summing all `n` candidates together, CPU by CPU, costs as much as summing `n / g`
+//! of them one by one, where `g` is [`Candidates::batch_gain`]. A batch of a few costs nearly as
+//! much, because a batch is cheap only by reading memory sequentially. So this is a rent-or-buy
+//! problem: single sums are the rent, and a batch of all that are left is the purchase, which ends
+//! the search whatever it finds. A batch is bought only if more than `n / g` are left, and then as
+//! soon as one of these holds:
 //!
-//! - 16 or more have been summed, and at their pace the rest would take more than a batch: if with `k` sums
-//!   `d` fell out of the band, those summed included, then for `l` that are left `l × k / d > n / g`. It is
-//!   asked each time `k` has doubled. Where all are alike to a cheap look nobody falls out by himself, so
-//!   `d = k` and a batch is bought at once.
-//! - `n / 4g` have been summed (16 where that is less): whatever the pace was, it was not over soon.
+//! - At least 16 have been summed, and at their pace the rest would cost more than a batch: if `k`
+//!   sums put `d` candidates out of the band, the summed ones included, then `l × k / d > n / g`
+//!   for the `l` that are left. This is tested each time `k` has doubled. Where all look alike to a
+//!   cheap look, each sum puts out only its own candidate, so `d = k` and a batch is bought at
+//!   once.
+//! - `n / 4g` have been summed (16 where that is less): whatever the pace, it was not over soon.
 //!
-//! So the whole costs no more than `n / 4g + n / g` sums: with a gain of 6 little more than a fifth of summing
-//! all one by one; and `16 + n / g` where all are alike. Up to the batch there is at most one sum too many. In
-//! the batch there may be many, if the very next sum would have put everybody out: who has seen 16 that did not
-//! cannot know, and pays `n / g` at most for having guessed wrong.
+//! So the whole costs at most `n / 4g + n / g` sums: with a gain of 6, little more than a fifth of
+//! summing all one by one; and `16 + n / g` where all are alike. Before the batch there is at most
+//! one sum too many. In the batch there may be many, if the very next sum would have settled it.
+//! After 16 sums that did not, this cannot be known, and a wrong guess costs at most `n / g`.
 //!
-//! **Slots.** The band is kept in slots of the caller's, 40 bytes each. As many as there are candidates
-//! are always enough; so are as many as can be in the band. With fewer the result is as right: the slots
-//! keep those that may have the most, and if these do not settle it, all candidates are looked at again,
-//! and those that may have more than the best so far are summed, a window of all slots at a time. Each
-//! candidate is then summed twice at most. Slots of the caller's, because nothing can be allocated when
-//! memory is out, and because a fixed number would be too few for some and too many for most.
+//! **Slots.** The band is kept in slots of 40 bytes that the caller supplies, because nothing can
+//! be allocated when memory is out, and because a fixed number would be too few for some and too
+//! many for most. One slot per candidate is always enough; so is one per candidate in the band.
+//! With fewer the result is as correct: the slots keep the candidates that may have the most. If
+//! these do not settle it, all candidates are looked at again, and those that may have more than
+//! the best so far are summed, one window of all slots at a time. Each candidate is then summed at
+//! most twice.
 //!
 //! **Change.** Each candidate is looked at again before it is summed, and the victim before it is
-//! returned. If what others were measured against has exited or shrunk meanwhile, everything begins
-//! again, three times at most. What grows is judged by its last look.
+//! returned. If the candidate against which others were measured has exited or shrunk meanwhile,
+//! the search begins again, at most three times in all. A candidate that grows is judged by its
+//! last look.
 //!
-//! A sum is no snapshot: it reads one CPU after the other, a batch 10,000 candidates on each, which takes
-//! milliseconds. Pages that are freed on a CPU that was read and taken on one that was not count twice;
-//! the other way round they are missed. So a sum that is not in the range of the candidate's last look is
-//! taken once more, and the second is believed: those that fell out together, together. A sum may be wrong
-//! by as much as its range is wide and still be in it: "right" above is meant of candidates that keep still
-//! while they are summed, and of others up to that width.
+//! A sum is no snapshot: it reads one CPU after the other, and in a batch 10,000 candidates on
+//! each, which takes milliseconds. Pages that are freed on a CPU already read and taken on one not
+//! yet read count twice; the other way round they are missed. So a sum outside the range of the
+//! candidate's last look is taken once more, and the second is believed; several such sums are
+//! retaken together. A sum may be wrong by the width of its range and still lie inside: "correct"
+//! above holds for candidates that do not change while they are summed, and for others up to that
+//! width.
 
 use core::cmp::Reverse;
 
-use super::band::{Band, Slot};
+use super::band::Band;
 use super::key::Key;
+use super::slot::Slot;
 use super::{NoVictim, Outcome, SelectError, Selection, Stop, Victim};
 use super::{look, nobody, read};
 use crate::oom::badness::{self, POINTS_OF_ORIGIN};
-use crate::oom::candidate::{Candidates, ScoreAdj};
-use crate::oom::scope::{Scope, Standing};
+use crate::oom::candidate::Candidates;
+use crate::oom::facts::ScoreAdj;
+use crate::oom::scope::Scope;
+use crate::oom::standing::Standing;
 
-/// How often a selection begins, at most. Twice is one giant that exits while it is looked at.
+/// The most rounds a selection takes. A second is due to a giant that exits while it is looked at.
 const ROUNDS_MAX: u32 = 3;
 
-/// Chooses the maximum, or with a budget of precise sums one that is near it.
+/// Chooses the maximum, or, with a limited number of precise sums, a candidate that is near it.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounded {
     budget: u64,
@@ -82,14 +90,14 @@ impl Default for Bounded {
 }
 
 impl Bounded {
-    /// As many precise sums as needed.
+    /// Takes as many precise sums as needed.
     #[must_use]
     pub const fn new() -> Self {
         Self::with_budget(u64::MAX)
     }
 
-    /// At most so many precise sums. If they are not enough, the victim is the candidate whose
-    /// distance from the maximum has the smallest bound, and [`Victim::behind`] says it.
+    /// Takes at most `precise_sums`. If they are not enough, the victim is the candidate whose
+    /// distance from the maximum has the smallest bound, and [`Victim::behind`] is that bound.
     #[must_use]
     pub const fn with_budget(precise_sums: u64) -> Self {
         Self {
@@ -97,11 +105,11 @@ impl Bounded {
         }
     }
 
-    /// Looks for the victim. As many slots as there are candidates are always enough; with fewer it
-    /// may take longer.
+    /// Looks for the victim. One slot per candidate is always enough; with fewer the search may
+    /// take longer.
     ///
     /// # Errors
-    /// [`SelectError::NoSlot`], unless there are no candidates; [`SelectError::Reading`].
+    /// [`SelectError::NoSlot`] if there are candidates but no slots; [`SelectError::Reading`].
     pub fn select<C: Candidates + ?Sized>(
         self,
         candidates: &C,
@@ -132,10 +140,10 @@ impl Bounded {
     }
 }
 
-/// So many sums are taken one by one in any case.
+/// This many sums are taken one by one before a batch is considered.
 const SINGLES_MIN: u64 = 16;
-/// When this part of the price of a batch has been spent one by one, it is bought even if it might have
-/// been over soon.
+/// A batch is bought, even if the search might be over soon, when 1/`PART` of its price has been
+/// spent on single sums.
 const PART: u64 = 4;
 
 /// A selection under way.
@@ -145,29 +153,29 @@ struct Search<'a, C: ?Sized> {
     len: u32,
     scope: &'a Scope,
     band: Band<'a>,
-    /// The most that was summed, or read exactly, in this round.
+    /// The candidate with the largest exact points in this round, whether summed or read exactly.
     best: Option<Slot>,
     precise_sums: u64,
     batches: u64,
     rent: Rent,
 }
 
-/// What has been summed one by one in this round.
+/// The single sums of this round, as the rent in the header's rent-or-buy problem.
 #[derive(Clone, Copy, Debug, Default)]
 struct Rent {
-    /// Precise sums when the round began.
+    /// Number of precise sums when the round began.
     sums_before: u64,
-    /// Candidates in the band then.
+    /// Number of candidates in the band when the round began.
     band: u64,
-    /// With how many sums it is asked next whether a batch is cheaper.
+    /// The number of sums at which the search next tests whether a batch is cheaper.
     ask_at: u64,
 }
 
-/// What a round came to.
+/// The result of a round.
 enum Round {
-    /// There is nothing more to find out.
+    /// Nothing more can be found out.
     Over(Outcome),
-    /// Something has changed meanwhile; this is the best of what was seen, if it is still there.
+    /// A candidate changed meanwhile. This is the best one seen, if it still exists.
     Changed(Option<Victim>),
 }
 
@@ -199,21 +207,23 @@ impl<C: Candidates + ?Sized> Search<'_, C> {
         self.answer()
     }
 
-    /// First pass: who is in the band.
+    /// First pass: finds the candidates in the band.
     fn read_all(&mut self) -> Result<(), Stop> {
         self.band.clear();
         for candidate in 0..self.len {
             if let Some(read) = read(self.candidates, self.scope, candidate)? {
-                self.band.offer(Slot::of(candidate, &read));
+                self.band
+                    .offer(Slot::of(candidate, read.standing, read.range));
             }
         }
         self.band.drop_below_floor();
         Ok(())
     }
 
-    /// Second pass: sums those that may have the most, until one surely has, or the band is empty.
+    /// Second pass: sums the candidates that may have the most, until one surely has or none is
+    /// left.
     fn sum_best_first(&mut self) -> Result<(), Stop> {
-        // Ends: each turn takes at least one candidate out of the band.
+        // This ends: each turn takes at least one candidate out of the band.
         while let Some((top, second)) = self.band.top() {
             let best = self.best.map(|slot| slot.low());
             let others = second.max(best).max(self.left_out(top.low()));
@@ -233,7 +243,8 @@ impl<C: Candidates + ?Sized> Search<'_, C> {
         Ok(())
     }
 
-    /// Third pass, if slots were short: sums whoever may have more than the best so far, in order.
+    /// Third pass, if slots were short: sums the candidates that may exceed the best so far, in
+    /// order.
     #[cold]
     fn sum_in_windows(&mut self) -> Result<(), Stop> {
         let (first, window) = (self.best, self.band.window().len());
@@ -245,7 +256,7 @@ impl<C: Candidates + ?Sized> Search<'_, C> {
             let Some(read) = read(self.candidates, self.scope, candidate)? else {
                 continue;
             };
-            let slot = Slot::of(candidate, &read);
+            let slot = Slot::of(candidate, read.standing, read.range);
             if self.best.is_some_and(|best| best.low() > slot.high()) {
                 continue;
             }
@@ -293,7 +304,7 @@ impl<C: Candidates + ?Sized> Search<'_, C> {
         self.rules.budget.saturating_sub(self.precise_sums)
     }
 
-    /// Whether all that are left in the band are to be summed together.
+    /// Returns whether to sum all that are left in the band together.
     fn is_batch_cheaper(&mut self, bar: Option<Key>) -> bool {
         let summed = self.precise_sums - self.rent.sums_before;
         if summed < self.rent.ask_at {
@@ -301,7 +312,8 @@ impl<C: Candidates + ?Sized> Search<'_, C> {
         }
         let price = self.price_of_all();
         let latest = SINGLES_MIN.max(price / PART);
-        // Counting who is left takes a step for each: half as often each time. Fewer and fewer are.
+        // Counting the candidates that are left visits each of them, so do it half as often each
+        // time.
         self.rent.ask_at = if summed < latest {
             latest.min(2 * summed)
         } else {
@@ -311,14 +323,14 @@ impl<C: Candidates + ?Sized> Search<'_, C> {
         if left <= price || left > self.sums_left() {
             return false;
         }
-        // So far each sum has put `gone / summed` out of the band. At that pace `left × summed / gone`
-        // more are to come.
+        // So far each sum has put `gone / summed` candidates out of the band. At that pace `left ×
+        // summed / gone` more sums are to come.
         let gone = self.rent.band.saturating_sub(left);
         let is_slow = left * summed > price * gone;
         is_slow || summed >= latest
     }
 
-    /// How many sums cost as much as summing all candidates together.
+    /// The number of single sums that cost as much as summing all candidates together.
     fn price_of_all(&self) -> u64 {
         u64::from(self.len / self.candidates.batch_gain().max(1))
     }
@@ -347,7 +359,8 @@ impl<C: Candidates + ?Sized> Search<'_, C> {
             .min_by_key(|nearest| (nearest.behind(), Reverse(nearest.slot.low())))
     }
 
-    /// The most that any candidate without a slot may have, as far as it matters to one with `low`.
+    /// The largest key of any candidate without a slot, if it matters to one whose minimum is
+    /// `low`.
     fn left_out(&self, low: Key) -> Option<Key> {
         let below_floor = self.band.floor().filter(|floor| *floor > low);
         below_floor.max(self.band.rest())
@@ -355,7 +368,7 @@ impl<C: Candidates + ?Sized> Search<'_, C> {
 
     fn answer(&mut self) -> Result<Round, Stop> {
         let Some(nearest) = self.nearest() else {
-            // Whoever was seen has exited since; those below need another look.
+            // All candidates seen have exited since. Those below the floor need another look.
             return Ok(if self.band.floor().max(self.band.rest()).is_some() {
                 Round::Changed(None)
             } else {
@@ -382,7 +395,7 @@ impl<C: Candidates + ?Sized> Search<'_, C> {
 /// A candidate that may be the victim.
 struct Nearest {
     slot: Slot,
-    /// The most that any other may have.
+    /// The largest key that any other candidate may have.
     others: Option<Key>,
 }
 
@@ -396,15 +409,15 @@ impl Nearest {
     }
 }
 
-/// What summing some candidates found.
+/// The result of summing some candidates.
 struct Summed {
     best: Option<Slot>,
     count: u64,
     batches: u64,
 }
 
-/// Sums the candidates in `slots`, except those that need it no longer; those whose sum is not where
-/// their last look said, once more, as far as `sums_left` allows.
+/// Sums the candidates in `slots`, except those whose points are known exactly or that dropped out.
+/// Sums that lie outside the range last read are taken once more, as far as `sums_left` allows.
 fn sum_batch<C: Candidates + ?Sized>(
     candidates: &C,
     scope: &Scope,
@@ -462,7 +475,7 @@ fn sum_batch<C: Candidates + ?Sized>(
     })
 }
 
-/// Sums the candidates in `slots`, one by itself, several CPU by CPU.
+/// Sums the candidates in `slots`: a single one directly, several CPU by CPU.
 fn take_sums<C: Candidates + ?Sized>(candidates: &C, slots: &mut [Slot]) {
     slots.sort_unstable_by_key(Slot::candidate);
     match slots {
@@ -475,7 +488,7 @@ fn take_sums<C: Candidates + ?Sized>(candidates: &C, slots: &mut [Slot]) {
     }
 }
 
-/// What a sum comes to, and the adjustment in it; `None` if the candidate has exited.
+/// The candidate's points by its sum, and the adjustment used; `None` if it has exited.
 fn points_of(slot: &Slot, scope: &Scope) -> Option<(i64, ScoreAdj)> {
     let (pages, adj) = slot.summed()?;
     Some((badness::points(pages, adj, scope.total), adj))

@@ -1,8 +1,8 @@
-//! Candidates that exit, are chosen, grow or shrink while a selection runs: every change, of every
-//! candidate, before every question.
+//! Candidates that exit, are chosen, grow or shrink while a selection runs: these tests apply every
+//! change to every candidate before every question.
 //!
-//! What is promised is about the last look at each: the victim's least is not below the most of any
-//! other.
+//! The promise is about the last look at each candidate: the victim's minimum is not below the
+//! maximum of any other.
 
 use alloc::vec::Vec;
 
@@ -23,7 +23,7 @@ const CHANGES: [Change; 8] = [
     Change::Grow(-9000),
 ];
 
-/// Four that differ in how they overlap.
+/// Populations of four, which differ in how their ranges overlap.
 fn populations() -> [[Member; 4]; 4] {
     let near = |pages| Member::new(pages, 20_000, 500, 500);
     [
@@ -34,7 +34,7 @@ fn populations() -> [[Member; 4]; 4] {
             Member::exactly(12_000),
             Member::exactly(15_000),
         ],
-        // Two, and two far below.
+        // Two giants, and two far below.
         [
             near(20_200),
             Member::exactly(12_500),
@@ -61,7 +61,7 @@ fn run(population: &Population, slots: usize) -> Outcome {
     selection.outcome
 }
 
-/// What was promised, whatever has changed.
+/// Checks the promise, whatever has changed.
 fn check(population: &Population, outcome: Outcome, what: &str) {
     let all = 0..population.len();
     let seen: Vec<_> = all.map(|candidate| population.seen(candidate)).collect();
@@ -108,7 +108,7 @@ fn one_change_anywhere_leaves_the_victim_the_maximum_of_what_was_last_read() {
         for slots in [1, 2, 3, 4] {
             let calm = Population::new(members, machine());
             run(&calm, slots);
-            // A change makes it ask again, but not before the change.
+            // A change makes the selection ask more questions, but only after the change.
             for at in 0..calm.questions() {
                 for candidate in 0..4 {
                     for change in CHANGES {
@@ -191,12 +191,14 @@ proptest! {
 
 #[test]
 fn a_victim_that_always_exits_is_given_up_on() {
-    // Each is the largest when the one before it is gone, and exits when it is looked at again.
+    // Each candidate is the largest once the one before it is gone, and exits when it is looked at
+    // again.
     let members = (0..8).map(|nth| Member::exactly(1000 - nth));
     let mut population = Population::new(members, machine());
     let mut at = 0;
     for gone in 0..8 {
-        // A round asks those that are left for facts and pages, those gone only for facts.
+        // A round asks candidates that are left for facts and pages, and those that are gone for
+        // facts only.
         at += 8 + (8 - gone);
         population = population.changing(at, gone, Change::Exit);
         at += 1;
@@ -221,14 +223,14 @@ fn whoever_exits_before_it_is_summed_is_passed_over_without_beginning_again() {
         Member::new(990, 990, 50, 50),
         Member::new(980, 980, 50, 50),
     ];
-    // Six questions in the first pass; then 0 is looked at, to be summed.
+    // The first pass asks six questions. The next one is the look at 0 before it is summed.
     let population = Population::new(members, machine()).changing(6, 0, Change::Exit);
     let outcome = run(&population, 3);
     assert!(
         matches!(outcome, Outcome::Victim(victim) if victim.candidate == 1),
         "{outcome:?}"
     );
-    // Two more for each of the others, and the look at the victim.
+    // Each of the others takes two more questions, and the victim one.
     assert_eq!(population.questions(), 6 + 1 + 2 + 2 + 1);
 }
 
@@ -252,7 +254,7 @@ fn the_patch_keeps_whom_it_chose_when_it_exits_and_waits_for_whom_it_finds_dying
         let selection = TwoPass::PATCH.select(&population, &machine());
         selection.expect("readings are in order").outcome
     };
-    // Six questions in the first pass.
+    // The first pass asks six questions.
     let exited = Population::new(members, machine()).changing(6, 0, Change::Exit);
     assert!(matches!(select(exited), Outcome::Victim(victim) if victim.candidate == 0));
     let dying = Population::new(members, machine()).changing(6, 2, Change::Chosen);

@@ -1,8 +1,8 @@
-//! Where the patch's choice ends among many that are alike, beside ours.
+//! The drift of the patch's choice among many similar candidates, compared with our selector.
 //!
-//! Candidates are counted as the published tree counts them on 256 CPUs with a batch of 32: each of
-//! four counters may be said to be 24,576 pages too small and 23,808 too large, and is 0 to 22,272
-//! too small. Each number is from 200 populations.
+//! Candidates are counted as the published tree counts them on 256 CPUs with a batch of 32. By its
+//! accuracy each of four counters may be 24,576 pages too small and 23,808 too large; here each is
+//! 0 to 22,272 pages too small. Each number is from 200 populations.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -13,7 +13,7 @@ use super::*;
 const UNDER: u64 = 4 * 24_576;
 const OVER: u64 = 4 * 23_808;
 const BEHIND_MAX: i64 = 22_272;
-/// Pages of a megabyte.
+/// Pages per megabyte.
 const MB: i64 = 256;
 const SEEDS: u64 = 200;
 
@@ -29,7 +29,7 @@ impl Random {
         random
     }
 
-    /// 0 to `end` − 1.
+    /// A number from 0 to `end` − 1.
     fn below(&mut self, end: i64) -> i64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
@@ -39,13 +39,13 @@ impl Random {
     }
 }
 
-/// A process with `pages`, counted.
+/// A process with `pages`, as the published tree would count them.
 fn counted(random: &mut Random, pages: i64) -> Member {
     let behind: i64 = (0..4).map(|_| random.below(BEHIND_MAX + 1)).sum();
     Member::new(pages, pages - behind, UNDER, OVER)
 }
 
-/// What a selector did to 200 populations.
+/// The results of a selector on 200 populations.
 #[derive(Debug, Default)]
 struct Tally {
     wrong: u64,
@@ -59,7 +59,7 @@ impl Tally {
     }
 }
 
-/// Tries `selecting` on populations of `count` made by `member`, which gets the number of each.
+/// Tries `selecting` on populations of `count` members. `member` makes each from its number.
 fn tally(selecting: Selecting, count: i64, member: impl Fn(&mut Random, i64) -> Member) -> Tally {
     let mut tally = Tally::default();
     let mut slots = vec![Slot::EMPTY; usize::try_from(count).expect("few")];
@@ -99,7 +99,8 @@ fn the_patch_is_right_as_long_as_sixteen_sums_are_enough() {
 
 #[test]
 fn beyond_sixteen_the_patch_drifts_until_it_chooses_as_if_by_lot() {
-    // Published of a model: at 40 wrong in 20 % of runs by 59 MB, from 200 on always by 380 to 400.
+    // Published for a model: with 40, 20 % of the choices are wrong, by 59 MB; from 200 on, all
+    // are, by 380 to 400 MB.
     let found = [40, 100, 200, 1000].map(|count| {
         let patch = tally(Selecting::TwoPass16, count, random_size);
         (count, patch.wrong, patch.lost_mb(), patch.sums / SEEDS)
@@ -111,7 +112,7 @@ fn beyond_sixteen_the_patch_drifts_until_it_chooses_as_if_by_lot() {
         (1000, 200, 380, 16),
     ];
     assert_eq!(found, expected);
-    // By lot it would be the largest of 1000, nearly 800 MB, less the mean of 400.
+    // A choice by lot loses the largest of 1000, nearly 800 MB, less the mean of 400 MB.
     let by_lot = 400;
     assert!(found[3].2.abs_diff(by_lot) < by_lot / 10);
 }
@@ -128,7 +129,7 @@ fn estimates_alone_choose_wrong_by_what_counters_are_wrong() {
 /// A population: its name, and how its members are made.
 type Made = (&'static str, fn(&mut Random, i64) -> Member);
 
-/// What the experiment on accuracy asks about.
+/// The populations of the accuracy experiment.
 const POPULATIONS: [Made; 6] = [
     ("random sizes", random_size),
     ("equal sizes", |random, _| counted(random, 400 * MB)),
@@ -190,7 +191,7 @@ fn bounded_is_never_wrong_in_any_population() {
 #[test]
 fn the_patch_is_wrong_wherever_many_are_alike() {
     let wrong = POPULATIONS.map(|(_, member)| tally(Selecting::TwoPass16, 300, member).wrong);
-    // Equal ones cannot be confused, and neither can a hog, or two giants, whom 16 sums tell apart.
+    // Equal sizes cannot be confused. A hog and two giants can be told apart by 16 sums.
     assert_eq!(wrong, [200, 0, 0, 0, 200, 199]);
 }
 
@@ -205,7 +206,8 @@ fn a_hog_costs_no_sum_and_two_giants_cost_one_or_two() {
 #[test]
 fn how_many_are_summed_is_the_affair_of_the_counters() {
     let published = tally(Selecting::Bounded, 1000, random_size);
-    // Ours, of processes that ran on 8 CPUs of one cache: four times 728 pages, the middle reported.
+    // Our counters, for processes that ran on 8 CPUs of one cache: each range is four times 728
+    // pages wide, with the estimate in the middle.
     let ours = tally(Selecting::Bounded, 1000, |random, _| {
         let pages = random.below(800 * MB);
         let behind: i64 = (0..4).map(|_| random.below(729) - 364).sum();

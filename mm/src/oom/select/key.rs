@@ -1,7 +1,7 @@
-//! Points with the number of whom they belong to: of equal points the later candidate comes first,
-//! so no two keys are equal.
+//! Points together with the number of their candidate. Of equal points the later candidate has the
+//! larger key, so no two keys are equal.
 
-/// Points of a candidate. The largest is chosen.
+/// The points of a candidate. The candidate with the largest key is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Key {
     pub(super) points: i64,
@@ -13,7 +13,7 @@ impl Key {
         Self { points, candidate }
     }
 
-    /// How many points a victim that has at least these may be behind `other`.
+    /// The number of points that a victim with at least these points may be behind `other`.
     pub(super) fn behind(self, other: Option<Self>) -> u64 {
         match other {
             Some(other) if other > self => other.points.abs_diff(self.points),
@@ -22,7 +22,7 @@ impl Key {
     }
 }
 
-/// The two largest of the keys it was shown, each of another candidate.
+/// The two largest of the keys shown so far, each of a different candidate.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Highest {
     first: Option<Key>,
@@ -30,7 +30,7 @@ pub(super) struct Highest {
 }
 
 impl Highest {
-    /// Shows it the key of a candidate it has not seen.
+    /// Takes in the key of a candidate that was not shown before.
     pub(super) fn see(&mut self, key: Key) {
         if Some(key) > self.first {
             self.second = self.first.replace(key);
@@ -39,7 +39,7 @@ impl Highest {
         }
     }
 
-    /// The largest of all others than `candidate`.
+    /// The largest key of any candidate other than `candidate`.
     pub(super) fn except(&self, candidate: u32) -> Option<Key> {
         match self.first {
             Some(first) if first.candidate == candidate => self.second,

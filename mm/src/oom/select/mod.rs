@@ -4,36 +4,39 @@
 //! |---|---|---|---|
 //! | [`Approximate`], Linux before 6.18 | one each | none | the largest estimate |
 //! | [`Precise`], Linux now | none | one each | the maximum |
-//! | [`TwoPass`], the proposed patch | two each | at most 16 | the maximum, if at most 16 are near it |
+//! | [`TwoPass`], the proposed patch | two each | at most 16 | the maximum if at most 16 are near |
 //! | [`Bounded`], ours | one each | as few as can be known to be enough | the maximum |
 //!
-//! All of them say how far from the maximum their victim may be ([`Victim::behind`]), by the ranges
-//! they have read. What they have read may have changed when they return: every statement is about
-//! the last look at each candidate.
+//! All of them report how far from the maximum their victim may be ([`Victim::behind`]), by the
+//! ranges they have read. Candidates may have changed when a selection returns: every statement is
+//! about the last look at each candidate.
 //!
-//! Of equal points the later candidate is chosen. So no two candidates are equal, and by points and
-//! then number there is one largest.
+//! Of candidates with equal points the later one is chosen. Ordered by points and then by number,
+//! exactly one candidate is the largest.
 
 mod approximate;
 mod band;
 mod bounded;
 mod key;
 mod precise;
+mod slot;
 mod two_pass;
 
 use core::fmt;
 
 pub use self::approximate::Approximate;
-pub use self::band::Slot;
 pub use self::bounded::Bounded;
 pub use self::precise::Precise;
+pub use self::slot::Slot;
 pub use self::two_pass::TwoPass;
 use super::badness::{self, POINTS_OF_ORIGIN};
-use super::candidate::{Candidates, Reading, ScoreAdj};
-use super::scope::{Scope, Standing};
+use super::candidate::Candidates;
+use super::facts::{Reading, ScoreAdj};
+use super::scope::Scope;
+use super::standing::Standing;
 use crate::counter::Range;
 
-/// How a design chooses the victim.
+/// The variants of victim selection, as a design names them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Selecting {
     /// [`Approximate`].
@@ -42,7 +45,7 @@ pub enum Selecting {
     Precise,
     /// [`TwoPass`].
     TwoPass16,
-    /// [`Bounded`], without a budget.
+    /// [`Bounded`], with no limit on precise sums.
     Bounded,
 }
 
@@ -55,7 +58,7 @@ impl Selecting {
         Self::Bounded,
     ];
 
-    /// As designs spell it.
+    /// The name of the variant in designs.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -66,10 +69,11 @@ impl Selecting {
         }
     }
 
-    /// Looks for the victim. Only [`Bounded`] uses `slots`; see there how many are good.
+    /// Looks for the victim. Only [`Bounded`] uses `slots`; see there how many are useful.
     ///
     /// # Errors
-    /// [`SelectError`]: a reading that cannot be, or no slot.
+    /// [`SelectError::Reading`] for an impossible reading, [`SelectError::NoSlot`] if [`Bounded`]
+    /// has none.
     pub fn select<C: Candidates + ?Sized>(
         self,
         candidates: &C,
@@ -85,66 +89,67 @@ impl Selecting {
     }
 }
 
-/// What a selection came to.
+/// The result of a selection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Selection {
-    /// Whom, or why nobody.
+    /// The victim, or the reason why there is none.
     pub outcome: Outcome,
-    /// Precise sums that were taken, one by one or in batches.
+    /// Number of precise sums taken, one by one or in batches.
     pub precise_sums: u64,
-    /// Times that several were taken together.
+    /// Number of times that several sums were taken together.
     pub batches: u64,
 }
 
-/// Whom to kill.
+/// The victim of a selection, or the reason why there is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// This one.
+    /// This candidate is to be killed.
     Victim(Victim),
-    /// Nobody.
+    /// No candidate was chosen.
     Nobody(NoVictim),
 }
 
 /// The candidate that was chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Victim {
-    /// Its number.
+    /// The number of the candidate.
     pub candidate: u32,
-    /// Where its points are: one number if they were summed or a cheap look was exact, `i64::MAX` if
-    /// it is an origin.
+    /// The range of its points: a single number if they were summed or read exactly, `i64::MAX` if
+    /// the candidate is an origin.
     pub points: Range,
-    /// How many points more another candidate may have, at most. 0: this is the maximum.
+    /// An upper bound of how many points more another candidate may have. 0: this is the maximum.
     pub behind: u64,
 }
 
-/// Why nobody was chosen.
+/// The reason why no candidate was chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoVictim {
     /// There are no candidates.
     Empty,
-    /// There are, but none may be killed, or none that may would help.
+    /// There are candidates, but none may be killed, or killing those that may would not help.
     NoneKillable,
-    /// This one was chosen before and is still dying: wait for its memory (Linux: `chosen = -1`).
+    /// This candidate was chosen before and is still dying: wait for its memory (Linux: `chosen =
+    /// -1`).
     Aborted {
-        /// Its number.
+        /// The number of the candidate.
         dying: u32,
     },
-    /// Whoever was to be chosen exited, several times in a row. Its memory comes back: try the
-    /// allocation again before another selection.
+    /// The candidate that was to be chosen exited, several times in a row. Its memory comes back,
+    /// so try the allocation again before another selection.
     Unsettled,
 }
 
-/// What makes a selection impossible.
+/// The reason why a selection could not be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SelectError {
-    /// A cheap look whose estimate is not in its range, or whose range ends before it begins.
+    /// A cheap look returned an estimate outside its range, or a range that ends before it begins.
     Reading {
-        /// Of whom.
+        /// The number of the candidate.
         candidate: u32,
-        /// What was read.
+        /// The reading.
         reading: Reading,
     },
-    /// [`Bounded`] needs a slot at least.
+    /// [`Bounded`] needs at least one slot.
     NoSlot,
 }
 
@@ -169,7 +174,7 @@ impl fmt::Display for SelectError {
 
 impl core::error::Error for SelectError {}
 
-/// Why a selection ends before its end.
+/// The reason why a selection stops early.
 #[derive(Clone, Copy, Debug)]
 enum Stop {
     /// This candidate is dying already.
@@ -186,7 +191,7 @@ impl Stop {
     }
 }
 
-/// The standing of a candidate now. One that has exited is exempt.
+/// The current standing of a candidate. One that has exited is exempt.
 fn look<C: Candidates + ?Sized>(
     candidates: &C,
     scope: &Scope,
@@ -201,7 +206,7 @@ fn look<C: Candidates + ?Sized>(
     }
 }
 
-/// A candidate's points, as far as a cheap look can tell.
+/// A candidate's points according to a cheap look.
 #[derive(Clone, Copy, Debug)]
 struct Read {
     standing: Standing,
@@ -209,7 +214,7 @@ struct Read {
     range: Range,
 }
 
-/// A cheap look at a candidate; `None` if it is exempt or has exited.
+/// Takes a cheap look at a candidate; `None` if it is exempt or has exited.
 fn read<C: Candidates + ?Sized>(
     candidates: &C,
     scope: &Scope,
@@ -244,7 +249,7 @@ fn read<C: Candidates + ?Sized>(
     }))
 }
 
-/// A candidate's points, exactly; `None` if it has exited.
+/// The exact points of a candidate; `None` if it has exited.
 fn sum<C: Candidates + ?Sized>(
     candidates: &C,
     scope: &Scope,
@@ -255,7 +260,7 @@ fn sum<C: Candidates + ?Sized>(
     Some(badness::points(pages, adj, scope.total))
 }
 
-/// The outcome if there is no victim among so many candidates.
+/// The outcome if there is no victim among this number of candidates.
 fn nobody(candidates: u32) -> Outcome {
     Outcome::Nobody(if candidates == 0 {
         NoVictim::Empty

@@ -1,4 +1,4 @@
-//! One pass over precise sums: right, and slow on a machine with many CPUs (Linux from 6.18 on).
+//! One pass over precise sums: correct, but slow on a machine with many CPUs (Linux from 6.18 on).
 
 use super::key::Key;
 use super::{Outcome, SelectError, Selection, Stop, Victim};
@@ -6,9 +6,10 @@ use super::{look, nobody, sum};
 use crate::counter::Range;
 use crate::oom::badness::POINTS_OF_ORIGIN;
 use crate::oom::candidate::Candidates;
-use crate::oom::scope::{Scope, Standing};
+use crate::oom::scope::Scope;
+use crate::oom::standing::Standing;
 
-/// Chooses the maximum.
+/// Chooses the candidate with the most points.
 #[derive(Clone, Copy, Debug)]
 pub struct Precise;
 
@@ -16,7 +17,8 @@ impl Precise {
     /// Looks for the victim.
     ///
     /// # Errors
-    /// None: it takes no cheap look that could be wrong. The type is that of the others.
+    /// None: it takes no cheap look that could be wrong. The return type is that of the other
+    /// selectors.
     pub fn select<C: Candidates + ?Sized>(
         self,
         candidates: &C,

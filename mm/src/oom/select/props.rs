@@ -1,5 +1,5 @@
-//! What must hold of every selection, whoever the candidates are: right, with as few sums as
-//! promised, and with a bound that is true.
+//! Properties of every selection, whatever the candidates: it is correct, takes no more sums than
+//! promised, and returns a true bound.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -10,15 +10,15 @@ use proptest::prelude::*;
 use super::key::Key;
 use super::truth::{Member, Population, machine};
 use super::*;
-use crate::oom::candidate::Facts;
+use crate::oom::facts::Facts;
 
-/// Where the truth and the estimate are in a range of some width, in thousandths of it.
+/// The positions of the truth and of the estimate in a range, in thousandths of its width.
 fn place() -> impl Strategy<Value = (u64, u64)> {
     let part = || prop_oneof![1 => Just(0_u64), 4 => 0_u64..=1000, 1 => Just(1000)];
     (part(), part())
 }
 
-/// Somebody whose range begins at `min` and is `width` wide, as far as numbers go.
+/// A candidate whose range begins at `min` and is `width` wide, as far as `i64` allows.
 fn member(min: i64, width: u64, (truth, estimate): (u64, u64)) -> Member {
     let max = min.saturating_add_unsigned(width);
     let width = u128::from(max.abs_diff(min));
@@ -48,7 +48,7 @@ fn near() -> impl Strategy<Value = Member> {
         .prop_map(|(min, width, place, adj)| member(min, width, place).with_adj(adj))
 }
 
-/// Every number there is.
+/// Values from the whole range of `i64`.
 fn extreme() -> impl Strategy<Value = Member> {
     let min = prop_oneof![any::<i64>(), Just(i64::MIN), Just(i64::MAX), Just(0)];
     (min, any::<u64>(), place(), -1000_i32..=1000, 0_u8..40).prop_map(
@@ -93,7 +93,7 @@ fn run(
     Ok((population, selection))
 }
 
-/// The victim is `expected`, for certain.
+/// Asserts that the victim is `expected`, for certain.
 fn assert_is(selection: &Selection, expected: Option<Key>) -> Result<(), TestCaseError> {
     match (selection.outcome, expected) {
         (Outcome::Victim(victim), Some(key)) => {
@@ -107,7 +107,7 @@ fn assert_is(selection: &Selection, expected: Option<Key>) -> Result<(), TestCas
     Ok(())
 }
 
-/// Whether summing those in `summed` proves who has the most.
+/// Returns whether summing the candidates in the bit set `summed` proves which one has the most.
 fn proves(keys: &[(Key, Key, Key)], summed: usize) -> bool {
     let known = |(nth, &(low, key, high)): (usize, &(Key, Key, Key))| {
         if summed >> nth & 1 == 1 {

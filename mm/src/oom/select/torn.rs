@@ -1,13 +1,13 @@
-//! Sums that are no snapshot: a page that moves from a CPU that was read to one that was not counts twice,
-//! and the other way round not at all.
+//! Sums that are no snapshot: a page that moves from a CPU already read to one not yet read counts
+//! twice; the other way round it is missed.
 
 use core::cell::Cell;
 
 use super::truth::{Member, Population, machine};
 use super::*;
-use crate::oom::candidate::{Facts, GroupId};
+use crate::oom::facts::{Facts, GroupId};
 
-/// Candidates of whom one is summed wrongly, as often as `torn` says.
+/// Candidates of which one is summed wrongly by `by` pages, the first `torn` times.
 struct Torn {
     population: Population,
     candidate: u32,
@@ -52,7 +52,7 @@ impl Candidates for Torn {
     }
 }
 
-/// A hundred that are alike to a cheap look; number 70 has the most.
+/// A hundred candidates that look alike to a cheap look; number 70 has the most.
 fn torn(candidate: u32, by: i64) -> Torn {
     let pages = |number: i64| {
         if number == 70 {

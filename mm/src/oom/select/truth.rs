@@ -1,4 +1,5 @@
-//! Candidates of whom everything is known, and who note what they are asked: an oracle for tests.
+//! Candidates whose true memory is known, and which record the questions they are asked: an oracle
+//! for tests.
 
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
@@ -6,11 +7,13 @@ use core::cell::{Cell, RefCell};
 use super::key::Key;
 use super::{Slot, badness};
 use crate::counter::Range;
-use crate::oom::candidate::{Candidates, Facts, Memory, Reading, ScoreAdj};
-use crate::oom::scope::{Scope, Standing};
+use crate::oom::candidate::Candidates;
+use crate::oom::facts::{Facts, Memory, Reading, ScoreAdj};
+use crate::oom::scope::Scope;
+use crate::oom::standing::Standing;
 use crate::oom::{Outcome, Selection, TotalPages};
 
-/// A candidate: what it is, what it really has, and what a cheap look shows.
+/// A candidate: its facts, its true pages, and the reading that a cheap look returns.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Member {
     pub(super) facts: Facts,
@@ -19,7 +22,8 @@ pub(super) struct Member {
 }
 
 impl Member {
-    /// A process with `pages`, which a cheap look shows as `estimate`, `under` too few to `over` too many.
+    /// A process with `pages` that a cheap look shows as `estimate`, which may be up to `under`
+    /// pages too small and `over` pages too large.
     pub(super) fn new(pages: i64, estimate: i64, under: u64, over: u64) -> Self {
         let range = Range {
             min: estimate.saturating_sub_unsigned(over),
@@ -43,7 +47,7 @@ impl Member {
     }
 }
 
-/// What happens to a candidate while the selection runs.
+/// A change of a candidate while the selection runs.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Change {
     Exit,
@@ -51,11 +55,11 @@ pub(super) enum Change {
     Reaped,
     Origin,
     Adj(i32),
-    /// Pages more or fewer.
+    /// The number of pages that the candidate gains; negative if it shrinks.
     Grow(i64),
 }
 
-/// What was last read of a candidate.
+/// The points last read of a candidate.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Seen {
     Nothing,
@@ -64,11 +68,11 @@ pub(super) enum Seen {
     Range(Range),
 }
 
-/// Candidates, of whom one may change before a certain question.
+/// Candidates of which some may change before given questions.
 #[derive(Debug)]
 pub(super) struct Population {
     members: RefCell<Vec<Option<Member>>>,
-    /// What was last read of each.
+    /// The points last read of each candidate, and its standing.
     seen: RefCell<Vec<(Seen, Standing)>>,
     scope: Scope,
     questions: Cell<u32>,
@@ -95,19 +99,19 @@ impl Population {
         }
     }
 
-    /// Before question `at`, counted from 0, `candidate` changes.
+    /// Makes `candidate` change before question `at`, counted from 0.
     pub(super) fn changing(mut self, at: u32, candidate: u32, change: Change) -> Self {
         self.changes.push((at, candidate, change));
         self
     }
 
-    /// Sums together are so much cheaper.
+    /// Sets the gain of a batch.
     pub(super) fn gaining(mut self, batch_gain: u32) -> Self {
         self.batch_gain = batch_gain;
         self
     }
 
-    /// How often it was asked anything.
+    /// Number of questions that were asked.
     pub(super) fn questions(&self) -> u32 {
         self.questions.get()
     }
@@ -135,7 +139,7 @@ impl Population {
         members[candidate as usize]
     }
 
-    /// What was last read of a candidate, in points.
+    /// The points last read of a candidate.
     pub(super) fn seen(&self, candidate: u32) -> Seen {
         self.seen.borrow()[candidate as usize].0
     }
@@ -149,7 +153,8 @@ impl Population {
         }
     }
 
-    /// The key of every candidate that may be killed, in their order.
+    /// The smallest, true and largest key of every candidate that may be chosen, in candidate
+    /// order.
     pub(super) fn keys(&self) -> Vec<(Key, Key, Key)> {
         let members = self.members.borrow();
         let key = |(nth, member): (usize, &Option<Member>)| {
@@ -172,12 +177,13 @@ impl Population {
         members.iter().enumerate().filter_map(key).collect()
     }
 
-    /// The one with the most points.
+    /// The key of the candidate with the most points.
     pub(super) fn maximum(&self) -> Option<Key> {
         self.keys().into_iter().map(|(_, key, _)| key).max()
     }
 
-    /// How many points `selection` is short of the maximum; `None` if it chose nobody.
+    /// The number of points by which the victim of `selection` is short of the maximum; `None` if
+    /// there is no victim.
     pub(super) fn regret(&self, selection: &Selection) -> Option<u64> {
         let Outcome::Victim(victim) = selection.outcome else {
             return None;
@@ -192,11 +198,11 @@ impl Population {
         )
     }
 
-    /// The least number of precise sums that prove who has the most, to whoever guesses right which
-    /// ones to take.
+    /// The least number of precise sums that prove which candidate has the most, if the sums to
+    /// take are guessed right.
     ///
-    /// All others that may reach above the maximum have to be summed. The maximum itself too, unless all
-    /// that may reach above the least it may have are summed instead.
+    /// All others that may reach above the maximum have to be summed. So has the maximum itself,
+    /// unless all that may reach above its own minimum are summed instead.
     pub(super) fn least_sums(&self) -> u64 {
         let keys = self.keys();
         let Some(&(low, maximum, high)) = keys.iter().max_by_key(|(_, key, _)| *key) else {
@@ -268,7 +274,7 @@ impl Candidates for Population {
         self.batch_max.set(self.batch_max.get().max(slots.len()));
         for slot in slots {
             match self.precise(slot.candidate()) {
-                // In parts, as from several CPUs.
+                // Added in parts, as if read from several CPUs.
                 Some(pages) => {
                     slot.add(pages / 2);
                     slot.add(pages - pages / 2);

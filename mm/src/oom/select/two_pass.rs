@@ -1,53 +1,56 @@
 //! Two passes over estimates, with at most 16 precise sums (the proposed patch).
 //!
-//! The first pass chooses the largest estimate. The second looks at all again: who cannot be above
-//! the chosen one is out; the others are summed as long as sums are left, and replace it unless that
-//! shows them to be below.
+//! The first pass chooses the largest estimate. The second looks at all candidates again: those
+//! that cannot be above the chosen one are out. The others are summed as long as sums are left, and
+//! each replaces the chosen one unless its sum shows it to be below.
 //!
 //! Kept as proposed, for comparison:
 //!
-//! * When no sums are left, whoever *may* be above the chosen one replaces it, even if he is probably
-//!   below. The next is compared with him: the bar sinks from one to the other, and among some
-//!   hundred similar candidates the choice is as good as drawn by lot.
-//! * What may be above is computed with `over`, how much an estimate may be too large, where `under`
-//!   is meant. It makes no difference while both sides of a comparison are estimates of like
-//!   counters; beside a sum the test is too tight.
+//! * When no sums are left, a candidate that *may* be above the chosen one replaces it, even if it
+//!   is probably below. The next is compared with that one: the bar sinks from one to the next, and
+//!   among a few hundred similar candidates the choice is as good as drawn by lot.
+//! * Whether a candidate may be above is computed with `over`, how much an estimate may be too
+//!   large, where `under` is meant. It makes no difference while both sides of a comparison are
+//!   estimates of like counters; beside a sum the test is too tight.
 //!
-//! Not kept: the points of nobody and of an origin enter no arithmetic. If the first pass finds
-//! nobody, there is no second one.
+//! Not kept: here the placeholder points of an origin, and of no candidate at all, enter no
+//! arithmetic. If the first pass finds no candidate, there is no second one.
 
 use super::key::{Highest, Key};
 use super::{Outcome, Read, SelectError, Selection, Stop, Victim};
 use super::{nobody, read, sum};
 use crate::counter::Range;
 use crate::oom::candidate::Candidates;
-use crate::oom::scope::{Scope, Standing};
+use crate::oom::scope::Scope;
+use crate::oom::standing::Standing;
 
 /// Chooses the maximum, unless too many are near it.
 #[derive(Clone, Copy, Debug)]
 pub struct TwoPass {
-    /// How many precise sums are taken at most.
+    /// The maximum number of precise sums.
     pub sums_max: u64,
 }
 
-/// The candidate that is to be replaced by a better one.
+/// The candidate chosen so far, which a better one may replace.
 #[derive(Clone, Copy, Debug)]
 struct Chosen {
     key: Key,
     standing: Standing,
-    /// How much its points may be too few; 0 once it is summed.
+    /// The number of points by which its estimate may be too small; 0 once it is summed.
     under: u64,
     range: Range,
 }
 
 impl TwoPass {
-    /// As proposed: 16 sums.
+    /// The proposed patch: 16 sums.
     pub const PATCH: Self = Self { sums_max: 16 };
 
-    /// Looks for the victim. How far it is behind follows from all ranges; the patch does not say so.
+    /// Looks for the victim. [`Victim::behind`] follows from all ranges; the patch does not report
+    /// it.
     ///
-    /// A victim found dying in either pass ends the selection. Whoever is chosen in the first pass and
-    /// exits before the second stays chosen, as in Linux, where the selection holds a reference.
+    /// A victim found dying in either pass ends the selection. A candidate that is chosen in the
+    /// first pass and exits before the second stays chosen, as in Linux, where the selection holds
+    /// a reference.
     ///
     /// # Errors
     /// [`SelectError::Reading`].
@@ -134,7 +137,8 @@ fn estimate_all<C: Candidates + ?Sized>(
     Ok(chosen)
 }
 
-/// Whether a candidate may be above the chosen one, or level with it, as the patch computes it.
+/// Returns whether a candidate may be above the chosen one, or level with it, as the patch computes
+/// it.
 fn may_replace(read: &Read, chosen: &Chosen) -> bool {
     match (read.standing, chosen.standing) {
         (Standing::Origin, _) => true,

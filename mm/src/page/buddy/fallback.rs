@@ -1,8 +1,8 @@
-//! Taking from blocks of another type once a type's own lists are empty.
+//! Taking pages from blocks of another type when the lists of the request's own type are empty.
 //!
-//! First a page block is claimed: if enough of it is free or compatible, its type changes. Failing
-//! that, the smallest free block that is large enough is stolen, and the page block around it keeps
-//! its type.
+//! The first attempt is to claim a page block: if enough of its pages are free or compatible, its
+//! type changes. If that fails, the request steals from the smallest free block that is large
+//! enough, and the page block around it keeps its type.
 
 use super::{Buddy, End, order_at};
 use crate::machine::Tags;
@@ -10,29 +10,31 @@ use crate::page::mobility::{Frames, Mobility};
 use crate::page::tag;
 use crate::units::{Order, Pages};
 
-/// What is taken under the zone lock.
+/// What to take from the free lists.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::page) struct Wanted {
     pub(in crate::page) order: Order,
-    /// The type of the request.
+    /// The mobility of the request.
     pub(in crate::page) mobility: Mobility,
-    /// Takes nothing rather than a page inside a block of another type (Linux: `ALLOC_NOFRAGMENT`).
+    /// Take no page rather than one inside a page block of another type (Linux:
+    /// `ALLOC_NOFRAGMENT`).
     pub(in crate::page) unmixed: bool,
 }
 
-/// What the taking CPU remembers between two pages of one hold (Linux: `enum rmqueue_mode`).
+/// The step at which the next block of the same hold starts to look (Linux: `enum rmqueue_mode`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::page) enum Stage {
-    /// Own lists, then claiming, then stealing.
+    /// Look in the own lists, then claim, then steal.
     #[default]
     Normal,
-    /// It had to steal: until the end of this hold claiming would fail again.
+    /// Steal at once: a block of this hold had to be stolen, and claiming is assumed to fail until
+    /// the hold ends.
     Steal,
 }
 
 impl Buddy {
-    /// Takes a block: from the request's own lists, else by claiming, else by stealing (Linux:
-    /// `__rmqueue`). `stage` is new for each hold.
+    /// Takes a block from the request's own lists, else by claiming, else by stealing (Linux:
+    /// `__rmqueue`). The caller starts each hold with a new `stage`.
     #[inline]
     pub(in crate::page) fn take_wanted<T: Tags>(
         &mut self,
@@ -52,8 +54,8 @@ impl Buddy {
         }
     }
 
-    /// Takes a block of at most `pages` pages: what taking single pages one after the other would
-    /// use up next. `wanted` is of a single page.
+    /// Takes a block of at most `pages` pages. It consists of the pages that taking single pages
+    /// one after the other would use up next. The order of `wanted` must be 0.
     pub(in crate::page) fn take_wanted_up_to<T: Tags>(
         &mut self,
         frames: Frames<'_, T>,
@@ -93,8 +95,8 @@ impl Buddy {
         Some(page)
     }
 
-    /// Claims the page block around the largest free block of another type that allows it (Linux:
-    /// `__rmqueue_claim`).
+    /// Claims the page block around a free block of another type, trying the largest free blocks
+    /// first, and takes the wanted block from it (Linux: `__rmqueue_claim`).
     fn claim<T: Tags>(&mut self, frames: Frames<'_, T>, wanted: Wanted) -> Option<u32> {
         let block = frames.types.block();
         let least = if wanted.unmixed {
@@ -107,8 +109,8 @@ impl Buddy {
             let Some(theirs) = self.foreign(order, wanted.mobility) else {
                 continue;
             };
-            // A movable page in an unmovable block does little harm; so for the sake of one, only
-            // large pieces are worth a change of type.
+            // A movable page in an unmovable block does little harm, so for a movable request only
+            // a large free block is worth the change of type.
             let worthwhile = at >= block.index() / 2 || wanted.mobility != Mobility::Movable;
             if !worthwhile {
                 break;
@@ -120,8 +122,8 @@ impl Buddy {
         None
     }
 
-    /// Claims the block around the first free one of `order` and type `theirs` (Linux:
-    /// `try_to_claim_block`).
+    /// Claims the page block around the first free block of `order` and type `theirs`, if enough of
+    /// it is free or compatible (Linux: `try_to_claim_block`).
     fn claim_around<T: Tags>(
         &mut self,
         frames: Frames<'_, T>,
@@ -155,8 +157,8 @@ impl Buddy {
         self.take(frames, wanted.order, mobility)
     }
 
-    /// Takes pages from the smallest free block of another type that is large enough; the rest keeps
-    /// its type (Linux: `__rmqueue_steal`).
+    /// Takes a block from the smallest free block of another type that is large enough; the rest
+    /// keeps its type (Linux: `__rmqueue_steal`).
     fn steal<T: Tags>(&mut self, frames: Frames<'_, T>, wanted: Wanted) -> Option<u32> {
         let (order, theirs) = (wanted.order.index()..Order::COUNT)
             .map(order_at)
@@ -168,15 +170,15 @@ impl Buddy {
         Some(page)
     }
 
-    /// The type whose free block of exactly `order` a request of `mobility` would take.
+    /// The first fallback type of `mobility` that has a free block of exactly `order`.
     fn foreign(&self, order: Order, mobility: Mobility) -> Option<Mobility> {
         let has = |theirs: &Mobility| self.lists[theirs.index()][order.index()].len > 0;
         mobility.fallbacks().into_iter().find(has)
     }
 
-    /// Gives the block at `start` the type `to`: its free blocks, in ascending order, go to the
-    /// tails of that type's lists (Linux: `__move_freepages_block`). Returns how many pages were
-    /// free.
+    /// Gives the page block at `start` the type `to`. Its free blocks, in ascending order, go to
+    /// the tails of that type's lists (Linux: `__move_freepages_block`). Returns the number of free
+    /// pages moved.
     pub(super) fn move_block<T: Tags>(
         &mut self,
         frames: Frames<'_, T>,
@@ -208,13 +210,14 @@ impl Buddy {
     }
 }
 
-/// How many pages of a page block are free or movable. The rest is neither.
+/// The numbers of free pages and of movable pages in a page block.
 struct Content {
     free: u32,
     movable: u32,
 }
 
-/// Counts the pages of the block at `start`. Pages on a CPU's list are neither free nor movable.
+/// Counts the pages of the page block at `start`. Pages on a CPU's list count as neither free nor
+/// movable.
 fn content<T: Tags>(frames: Frames<'_, T>, start: u32) -> Content {
     let end = start + frames.types.block().pages().0;
     let mut content = Content {
@@ -228,7 +231,8 @@ fn content<T: Tags>(frames: Frames<'_, T>, start: u32) -> Content {
             content.free += order.pages().0;
             order.pages().0
         } else if let Some(order) = tag::movable_order(tag) {
-            // A CPU may be splitting it up right now, but not into less than it was.
+            // If its owner is splitting the block at the moment, the parts are the same movable
+            // pages. A block larger than a page block counts only up to `end`.
             let pages = order.pages().0.min(end - at);
             content.movable += pages;
             pages

@@ -1,12 +1,14 @@
-//! Free lists of one zone: blocks of 1 to 1024 pages, split on demand and merged at once.
+//! The free lists of one zone: blocks of 1 to 1024 pages, split on demand and merged when freed.
 //!
-//! A free block's buddy of the same order is never free: they would be one block. So after
-//! everything came back, the zone is whole again, and a block of an order exists whenever one
-//! can. (If pages are grouped by mobility, a block kept for atomic requests does not merge with
-//! others.) There is a list per order and mobility; a free block is on the list of its block's type.
-//! Page numbers here are relative to the zone's first page.
+//! A free block's buddy of the same order is never free, because the two would have been merged. So
+//! once all blocks are freed the zone is whole again, and a free block of an order exists whenever
+//! the free pages allow one. (If pages are grouped by mobility, a block kept for atomic requests
+//! does not merge with others.) There is a list per order and mobility; a free block is on the list
+//! of the type of the page block around it. Page numbers here are relative to the zone's first
+//! page.
 //!
-//! Locks: the caller that has a `&mut Buddy` holds the zone lock. Tags of free pages change only under it.
+//! Locks: code that has a `&mut Buddy` runs under the zone lock. Tags of free pages change only
+//! under that lock.
 
 mod fallback;
 mod reserve;
@@ -24,18 +26,18 @@ use crate::units::{Order, Pages};
 pub(crate) struct Buddy {
     lists: [[List; Order::COUNT]; Mobility::COUNT],
     links: Links,
-    /// Pages of the zone, holes included: no buddy lies beyond.
+    /// The number of pages of the zone, holes included; a buddy beyond them does not exist.
     spanned: Pages,
-    /// Pages on all lists.
+    /// The number of pages on all lists.
     free: Pages,
-    /// Of these, pages in blocks kept for atomic requests (Linux: `nr_free_highatomic`).
+    /// The number of these in blocks kept for atomic requests (Linux: `nr_free_highatomic`).
     free_kept: Pages,
-    /// Pages of all blocks kept for atomic requests, free or not (Linux:
+    /// The number of pages of all blocks kept for atomic requests, free or not (Linux:
     /// `nr_reserved_highatomic`).
     kept: Pages,
 }
 
-/// One order's free blocks: taken from the head, the hottest.
+/// The free blocks of one order and type. Blocks are taken from the head, where the hottest are.
 #[derive(Clone, Copy, Debug)]
 struct List {
     head: u32,
@@ -43,17 +45,17 @@ struct List {
     len: u32,
 }
 
-/// Which end of its list a block goes to.
+/// The end of its list that a block goes to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
-    /// To be taken next.
+    /// The block is taken next.
     Head,
-    /// To be left alone: its merging is likely.
+    /// The block is taken last, because it is likely to merge soon.
     Tail,
 }
 
 impl Buddy {
-    /// Free lists of a zone of `spanned` pages, all still unknown to it.
+    /// Empty free lists for a zone of `spanned` pages.
     pub(super) fn new(spanned: Pages, metadata: Metadata) -> Self {
         let empty = List {
             head: NONE,
@@ -71,7 +73,8 @@ impl Buddy {
     }
 
     /// Takes a block from the lists of `mobility`, splitting a larger one if there is none of
-    /// `order` (Linux: `__rmqueue_smallest`). Its tag says it is free until the caller changes it.
+    /// `order` (Linux: `__rmqueue_smallest`). The block's tag still reads as free until the caller
+    /// changes it.
     #[inline]
     pub(super) fn take<T: Tags>(
         &mut self,
@@ -88,8 +91,8 @@ impl Buddy {
         Some(page)
     }
 
-    /// Links the rest of a block of order `from` whose first `1 << to` pages are taken: each upper
-    /// half at the head of its list (Linux: `expand`).
+    /// Links the rest of a block of order `from` whose first `1 << to` pages are taken. Each upper
+    /// half goes to the head of its list (Linux: `expand`).
     #[inline]
     fn link_rest<T: Tags>(
         &mut self,
@@ -108,8 +111,8 @@ impl Buddy {
         }
     }
 
-    /// Takes a block of at most `pages` pages, at least one: what taking single pages one after the
-    /// other would use up next.
+    /// Takes a block of at most `pages` pages; `pages` is at least 1. The block consists of the
+    /// pages that taking single pages one after the other would use up next.
     pub(super) fn take_up_to<T: Tags>(
         &mut self,
         frames: Frames<'_, T>,
@@ -123,8 +126,8 @@ impl Buddy {
         Some((self.take(frames, order, mobility)?, order))
     }
 
-    /// Puts a block back, merging it with every free buddy (Linux: `free_one_page`). Whatever is
-    /// larger than a block that has one type goes back in pieces, each to its own type's list.
+    /// Puts a block back, merging it with every free buddy (Linux: `free_one_page`). A block larger
+    /// than a page block goes back in pieces, each to the list of its own type.
     #[inline]
     pub(super) fn give<T: Tags>(&mut self, frames: Frames<'_, T>, page: u32, order: Order) {
         debug_assert!(
@@ -141,7 +144,7 @@ impl Buddy {
         }
     }
 
-    /// Puts back a block of one type (Linux: `__free_one_page`).
+    /// Puts back a block that is inside one page block (Linux: `__free_one_page`).
     #[inline]
     fn give_piece<T: Tags>(&mut self, frames: Frames<'_, T>, mut page: u32, mut order: Order) {
         let Frames { tags, types } = frames;
@@ -166,7 +169,8 @@ impl Buddy {
                 }
             }
             self.unlink(buddy, order, theirs);
-            // The upper half is no longer a head; the lower gets its tag below.
+            // The upper half is no longer the first page of a block; the lower half gets its tag
+            // below.
             tags.set(page.max(buddy), tag::TAIL);
             page = page.min(buddy);
             order = up;
@@ -180,14 +184,14 @@ impl Buddy {
         self.link(page, order, mobility, end);
     }
 
-    /// Puts a fresh block of the largest order on its list; its tag says so already.
+    /// Puts a fresh block of the largest order on its list. Its tag already reads as free.
     pub(super) fn give_fresh(&mut self, page: u32, mobility: Mobility) {
         self.free += Order::MAX.pages();
         self.link(page, Order::MAX, mobility, End::Tail);
     }
 
-    /// Puts blocks on the free lists as they are, in this order, and gives the memory around them
-    /// their types. No two of them are buddies.
+    /// Puts blocks on the free lists in the given order without merging them, and gives the page
+    /// blocks around them their types. No two of the blocks may be buddies.
     pub(super) fn lay_out<T: Tags>(&mut self, frames: Frames<'_, T>, pieces: &[Piece]) {
         for &Piece {
             page,
@@ -210,29 +214,30 @@ impl Buddy {
         }
     }
 
-    /// Pages on all lists.
+    /// The number of pages on all lists.
     pub(crate) fn free(&self) -> Pages {
         self.free
     }
 
-    /// Free blocks of `order` (Linux: `nr_free` in `/proc/buddyinfo`).
+    /// The number of free blocks of `order` (Linux: `nr_free` in `/proc/buddyinfo`).
     pub(crate) fn blocks(&self, order: Order) -> u32 {
         let of = |lists: &[List; Order::COUNT]| lists[order.index()].len;
         self.lists.iter().map(of).sum()
     }
 
-    /// Free blocks of `order` in blocks of type `mobility` (Linux: `/proc/pagetypeinfo`).
+    /// The number of free blocks of `order` in page blocks of type `mobility` (Linux:
+    /// `/proc/pagetypeinfo`).
     pub(crate) fn blocks_of(&self, order: Order, mobility: Mobility) -> u32 {
         self.lists[mobility.index()][order.index()].len
     }
 
-    /// Whether a free block of at least `order` exists.
+    /// Returns whether there is a free block of at least `order`.
     pub(super) fn has(&self, order: Order) -> bool {
         let has = |lists: &[List; Order::COUNT]| lists[order.index()..].iter().any(|it| it.len > 0);
         self.lists.iter().any(has)
     }
 
-    /// Notes that a block was taken from the lists of `mobility`.
+    /// Subtracts a block that was taken from the lists of `mobility` from the page counts.
     #[inline]
     fn account_taken(&mut self, order: Order, mobility: Mobility) {
         self.free -= order.pages();
@@ -246,8 +251,9 @@ impl Buddy {
         page + order.pages().0 <= self.spanned.0 && tags.get(page) == tag::free(order)
     }
 
-    /// Whether the block that this one and its buddy would form has a free buddy: then this one
-    /// will soon be part of a larger one, unless it is taken (Linux: only below order 9).
+    /// Returns whether the block that this one and its buddy would form has a free buddy. If so,
+    /// this block is likely to become part of a larger one soon, unless it is taken (Linux: only
+    /// below order 9).
     #[inline]
     fn merge_is_likely(&self, tags: &impl Tags, page: u32, order: Order) -> bool {
         match order.up() {

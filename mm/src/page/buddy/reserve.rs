@@ -1,7 +1,7 @@
-//! Blocks kept for requests of several pages that cannot wait (Linux: `MIGRATE_HIGHATOMIC`).
+//! Page blocks kept for atomic requests of several pages (Linux: `MIGRATE_HIGHATOMIC`).
 //!
-//! A page block from which such a request was served stays reserved for later ones, up to about
-//! one page in a hundred of the zone.
+//! A page block from which such a request was served stays reserved for later ones, up to about one
+//! percent of the zone's pages.
 
 use super::{Buddy, order_at};
 use crate::machine::Tags;
@@ -9,19 +9,19 @@ use crate::page::mobility::{Frames, Mobility};
 use crate::units::{Order, Pages};
 
 impl Buddy {
-    /// Pages on the lists of blocks kept for atomic requests.
+    /// The number of free pages in blocks kept for atomic requests.
     pub(in crate::page) fn free_kept(&self) -> Pages {
         self.free_kept
     }
 
-    /// Pages of all blocks kept for atomic requests.
+    /// The number of pages of all blocks kept for atomic requests, free or not.
     #[cfg(test)]
     pub(in crate::page) fn kept(&self) -> Pages {
         self.kept
     }
 
-    /// Keeps the block of `page`, which was just taken with `order`, unless `most` pages are kept
-    /// already (Linux: `reserve_highatomic_pageblock`).
+    /// Keeps the page block around `page`, which was just taken with `order`, unless `most` pages
+    /// are kept already (Linux: `reserve_highatomic_pageblock`).
     pub(in crate::page) fn keep<T: Tags>(
         &mut self,
         frames: Frames<'_, T>,
@@ -46,9 +46,9 @@ impl Buddy {
         }
     }
 
-    /// Gives one kept block that has a free page back, as one of type `to`, and says whether there
-    /// was one (Linux: `unreserve_highatomic_pageblock`, for one zone). The last one is kept unless
-    /// `all` may go.
+    /// Turns one kept block that has a free page into a block of type `to`, and returns whether
+    /// there was one (Linux: `unreserve_highatomic_pageblock`, for one zone). The last kept block
+    /// stays unless `all` is set.
     pub(in crate::page) fn unkeep<T: Tags>(
         &mut self,
         frames: Frames<'_, T>,

@@ -1,14 +1,14 @@
 //! Linux from 6.19: spill and decay take one batch per hold and drop both locks in between.
 //!
-//! As merged: refills and drains still move up to 2016 pages per hold, and a spill that loses
-//! the page lists between two holds abandons its rest.
+//! This is the change as merged: refills and drains still move up to 2016 pages per hold, and a
+//! spill that cannot get the pcp lock again between two holds abandons the rest.
 
 use super::unbatched::drain_limit;
 use super::{Holds, Leftover, Limit};
 use crate::site::Site;
 use crate::units::Pages;
 
-/// At most a batch per hold when freeing; the rest as before.
+/// About one batch per hold of a spill or decay; all other holds as in `Unbatched`.
 #[derive(Clone, Copy, Debug)]
 pub struct Batched;
 

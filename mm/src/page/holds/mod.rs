@@ -1,7 +1,7 @@
-//! How many pages one zone-lock hold moves: the variants, side by side.
+//! Variants of how many pages one zone-lock hold moves.
 //!
-//! Everybody who wants the zone waits for the hold in progress, so its length is the others'
-//! latency. Linux moves up to 63 × 2⁵ = 2016 pages per hold.
+//! Every CPU that wants the zone lock waits for the hold in progress, so the length of holds is
+//! latency for the other CPUs. Linux moves up to 63 × 2⁵ = 2016 pages per hold.
 
 mod batched;
 mod bounded;
@@ -19,83 +19,89 @@ use crate::units::Pages;
 
 /// A policy for zone-lock holds.
 pub trait Holds: fmt::Debug + Sync {
-    /// Its name on the command line.
+    /// The policy's name on the command line.
     fn name(&self) -> &'static str;
 
-    /// What one hold at `site` may move when the zone's batch is `batch`.
+    /// The limit of one hold at `site` when the zone's batch is `batch`.
     fn limit(&self, site: Site, batch: Pages) -> Limit;
 
-    /// What is moved under the lock: single pages, or blocks joined before and split after it.
+    /// The unit that is moved under the lock: single pages, or blocks that are joined before the
+    /// hold or split after it.
     fn unit(&self) -> Unit {
         Unit::Pages
     }
 
-    /// What becomes of the rest of a spill when the page lists are lost between two holds: a
-    /// drain has them, or the caller was migrated.
+    /// The fate of the rest of a spill when the caller cannot continue it after a hold, because a
+    /// drain has the pcp lock or because the caller was migrated.
     fn leftover(&self) -> Leftover;
 
-    /// What an allocation that finds no memory does if another CPU drains all lists already.
+    /// The behaviour of an allocation that finds no memory while another CPU is draining all lists.
     fn meets_drain(&self) -> MeetsDrain {
         MeetsDrain::LeavesIt
     }
 
-    /// Whether pages that a hold moved beyond its limit count towards what is to be moved. Linux
-    /// subtracts the limit.
+    /// Returns whether pages that a hold moved beyond its limit count towards the pages still to be
+    /// moved. If false, only the limit is subtracted, as Linux 6.12 and 6.18 do.
     fn counts_excess(&self) -> bool {
         true
     }
 
-    /// When frees of two to eight pages empty the lists.
+    /// The rule for when frees of blocks of two to eight pages empty the lists.
     fn flush_from(&self) -> FlushFrom {
         FlushFrom::BatchAndHalfMin
     }
 }
 
-/// How many pages must have been freed in a row before a free of two to eight pages that follows
-/// another such gives everything back (Linux: `free_high`).
+/// The number of pages that must have been freed in a row before a free of order 1 to 3 empties the
+/// lists, provided the free before it was of order 1 to 3 too (Linux: `free_high`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlushFrom {
-    /// A batch: Linux up to 6.12.
+    /// One batch, as in Linux up to 6.12.
     Batch,
-    /// A batch and half of `high_min`: Linux from 6.18, where small lists are kept for longer.
+    /// One batch plus half of `high_min`, as in Linux from 6.18, which keeps small lists for
+    /// longer.
     BatchAndHalfMin,
 }
 
-/// What one zone-lock hold may move.
+/// The limit of one zone-lock hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
-    /// All there is to move.
+    /// No limit: one hold moves all there is to move.
     None,
-    /// This many pages; the last block may exceed it.
+    /// This many pages; the last block may exceed the limit.
     About(Pages),
-    /// This many pages, or a single block; and as long as the knob `HoldTimeMax` says.
+    /// At most this many pages, or a single larger block; and the hold also ends once it has lasted
+    /// for the time set by [`HoldTimeMax`](crate::tunables::Knob::HoldTimeMax).
     Strict(Pages),
 }
 
-/// What one operation under the zone lock moves.
+/// The unit that one operation under the zone lock moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
-    /// Each page (or block of a higher-order list) by itself.
+    /// One page, or one block of a higher-order list.
     Pages,
-    /// The largest blocks that the moved pages form.
+    /// One of the largest blocks that the moved pages form.
     Blocks,
 }
 
-/// What becomes of the rest of an interrupted spill.
+/// The fate of the rest of an interrupted spill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leftover {
-    /// It stays on the lists until frees reach `high` again.
+    /// The rest stays on the lists until frees reach `high` again.
     Abandoned,
-    /// The next spill or decay on that CPU gives it back too.
+    /// The rest is recorded, and the next spill or decay on that CPU gives it back too.
     Owed,
 }
 
-/// What an allocation does that wants all lists drained while another CPU drains them.
+/// The behaviour of an allocation that wants all lists drained while another CPU is already
+/// draining them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MeetsDrain {
-    /// It looks for memory at once (Linux: `mutex_trylock(&pcpu_drain_mutex)`).
+    /// The allocation does not drain, and looks for memory again at once (Linux:
+    /// `mutex_trylock(&pcpu_drain_mutex)`).
     LeavesIt,
-    /// It drains as well, as the other may not have come to the pages it needs.
+    /// The allocation drains as well, because the other drain may not have reached the lists that
+    /// have pages yet, or may already have passed them.
     DrainsToo,
 }
 

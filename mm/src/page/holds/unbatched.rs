@@ -1,4 +1,4 @@
-//! Linux before the change that bounds holds: a refill, spill or decay is one hold, whatever its size.
+//! Linux before holds were bounded: a refill, spill or decay is one hold, whatever its size.
 
 use super::{Holds, Leftover, Limit};
 use crate::site::Site;
@@ -22,7 +22,8 @@ impl Holds for Unbatched {
     }
 }
 
-/// All Linux variants drain in steps of 32 batches and give a remote node's lists back by one.
+/// The limit of drains, or `None` for other sites. All Linux variants drain in steps of 32 batches,
+/// and give the lists of a remote node back one batch at a time.
 pub(super) fn drain_limit(site: Site, batch: Pages) -> Option<Limit> {
     match site {
         Site::Drain => Some(Limit::About(Pages(batch.0 << 5))),

@@ -1,4 +1,4 @@
-//! Mapping a huge page where no table is.
+//! Mapping a huge page where there is no table.
 //!
 //! Locks: `UpperTable`, then `PageTable`; pages are taken before and given back after.
 
@@ -16,7 +16,7 @@ use crate::units::{Order, Pages, Vpn};
 use crate::vmstat::counters::{NodeItem, ZoneItem};
 
 impl<M: Machine> AddressSpace<M> {
-    /// Maps a huge page around `page`. `None` if there is a table in use.
+    /// Maps a huge page around `page`. Returns `None` if there is a table in use.
     pub(super) fn fault_whole(
         &self,
         memory: Memory<'_, M>,
@@ -55,12 +55,12 @@ impl<M: Machine> AddressSpace<M> {
         kind: PageKind,
     ) -> Result<Option<Attempt>, FaultError> {
         let machine = memory.machine;
-        // The one for the table is kept for the parts, should it be split.
+        // The page for a table is kept beside the huge page, for its parts in case it is split.
         let mut spares = self.spares(memory, spot)?;
         let request = self.request(machine, Order::HUGE).urgent(Urgency::NoWait);
         let block = memory.manager.pages().alloc(machine, request);
         let outcome = block.map_err(FaultError::OutOfMemory).and_then(|pfn| {
-            // Clearing 2 MiB is most of the price of as many faults.
+            // Spend the work of 512 faults: most of the price of a fault is clearing the page.
             machine.spend(Work::Fault, ENTRIES);
             let whole = Page { pfn, kind };
             let outcome = self.put_whole(machine, spot, (whole, version), &mut spares);
@@ -94,14 +94,15 @@ impl<M: Machine> AddressSpace<M> {
                         entries.provide(blank);
                         1
                     }
-                    // What was mapped here before has left it: it is kept as if it was new.
+                    // An earlier mapping has left this empty table. Keep it for the parts, as if it
+                    // was new.
                     What::Table if entries.used() == 0 => 0,
                     What::Table => return Ok(None),
                 };
                 spot.leaf.set_huge(entries, whole);
                 self.table.count(machine, made);
-                // An unmapping or a reaper looks for huge pages without this lock, so the mapping is
-                // looked at again only after the page can be found.
+                // A CPU that unmaps or reaps looks for huge pages without this lock. So this fault
+                // looks at the mapping again only after the page can be found.
                 let refused = if private && self.has(machine, Flag::Unstable) {
                     Err(Unstable)
                 } else if self.tree.version() != version {
@@ -141,5 +142,5 @@ impl<M: Machine> AddressSpace<M> {
     }
 }
 
-/// The address space is being reaped.
+/// The error that the address space is being reaped.
 struct Unstable;

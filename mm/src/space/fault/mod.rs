@@ -1,17 +1,20 @@
-//! Mapping a page where it was touched (Linux: `handle_mm_fault`).
+//! Mapping a page where a process has touched it (Linux: `handle_mm_fault`).
 //!
-//! Private memory is faulted in without the lock of the mappings: the mapping is looked up, a page is
-//! taken, and under the lock of the page table the tree is looked at again. Its version tells
-//! whether it has changed; if so, all starts over, a few times ([`FAULT_TRIES`]). Then the fault takes the
-//! lock of the mappings as a reader, which keeps all from changing them. So whoever unmaps, or raises
-//! [`Flag::Unstable`], and then empties the table under the same lock, leaves nothing behind.
-//! A table that was not there is counted before that look, and they count too before they look for
-//! tables (`PageTable::catch_up`): so none is missed.
-//! What comes from elsewhere (files, shared memory, devices) is faulted in as a reader of the mappings.
+//! Private memory is faulted in without the lock of the mappings: the fault looks the mapping up,
+//! takes a page, and under the lock of the page table looks at the tree again. The tree's version
+//! tells whether it has changed. If it has, the fault starts over, a few times ([`FAULT_TRIES`]);
+//! then it takes the lock of the mappings as a reader, so that no CPU can change them.
+//!
+//! A CPU that unmaps, or raises [`Flag::Unstable`], and then empties the table under the same lock,
+//! leaves no page behind: a fault either fills its entry before the emptying, or sees the change. A
+//! fault counts a table that it makes before its second look, and the emptying CPU adds to the same
+//! count before it looks for tables (`PageTable::catch_up`), so it misses none.
+//!
+//! Pages of files, shared memory and devices are faulted in as a reader of the mappings.
 //!
 //! Locks: `PageTable`, or `UpperTable` and then `PageTable`, with no other lock inside; pages are
-//! taken before. For what comes from elsewhere, and after a few tries, also `Mmap` around it as a reader;
-//! for what comes from elsewhere `Object` before.
+//! taken before. For files, shared memory and devices, and after a few tries, also `Mmap` as a
+//! reader around them; for files and shared memory `Object` before them.
 
 mod huge;
 mod small;
@@ -32,34 +35,35 @@ use crate::page::{Mobility, Request};
 use crate::site::Site;
 use crate::units::{Order, Vpn};
 
-/// How often a fault looks a mapping up without its lock before it takes it as a reader, and so keeps
-/// all from changing mappings until it is done.
+/// The number of times that a fault looks a mapping up without the lock of the mappings. After that
+/// many tries it takes the lock as a reader, so that no CPU changes mappings until the fault is
+/// done.
 pub const FAULT_TRIES: u32 = 3;
 
-/// What a page is touched for.
+/// The kind of access that a page is touched for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// To look.
+    /// Reads the page.
     Read,
-    /// To change it.
+    /// Writes to the page, or its private copy.
     Write,
 }
 
-/// What a fault did.
+/// The outcome of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Faulted {
-    /// Nothing: the page was there.
+    /// Nothing was mapped: the page was there.
     Already,
-    /// A page was mapped; it was in swap if so said.
+    /// A page was mapped, fresh, from an object or from swap.
     Mapped {
-        /// Whether it was brought back from swap.
+        /// Whether the page was brought back from swap.
         swapped: bool,
     },
     /// A huge page was mapped.
     Huge,
 }
 
-/// What became of one attempt.
+/// The outcome of one attempt.
 enum Attempt {
     Done(Faulted),
     /// The mappings have changed meanwhile.
@@ -67,11 +71,12 @@ enum Attempt {
 }
 
 impl<M: Machine> AddressSpace<M> {
-    /// Maps `page`, if it is not there for `access` already. Taken by a victim of the OOM killer it
-    /// may go below watermarks.
+    /// Maps `page`, if it is not yet there for `access`. If the address space is that of a victim
+    /// of the OOM killer, the pages may be taken from below watermarks.
     ///
     /// # Errors
-    /// [`FaultError`]; nothing has changed, but that a file or what is shared may have the page now.
+    /// [`FaultError`]. Nothing has changed, except that a file or shared object may have the page
+    /// now.
     pub fn fault(
         &self,
         memory: Memory<'_, M>,
@@ -93,7 +98,8 @@ impl<M: Machine> AddressSpace<M> {
         self.fault_alone(memory, page, access)
     }
 
-    /// The same as a reader of the mappings: nobody changes them meanwhile.
+    /// As [`AddressSpace::fault`], but as a reader of the mappings, so that no CPU changes them
+    /// meanwhile.
     #[cold]
     fn fault_alone(
         &self,
@@ -101,8 +107,8 @@ impl<M: Machine> AddressSpace<M> {
         page: Vpn,
         access: Access,
     ) -> Result<Faulted, FaultError> {
-        // Ends: only those that take tables or pages away make it start over, as one that reaps does,
-        // and there is a limited number of these.
+        // The loop ends: only a CPU that takes tables or pages away, such as a reaper, makes the
+        // fault start over, and there is a limited number of these.
         loop {
             if let Attempt::Done(faulted) = self.fault_sourced(memory, page, access)? {
                 return Ok(faulted);
@@ -113,7 +119,7 @@ impl<M: Machine> AddressSpace<M> {
     /// Maps every page of `pages`, for writing, as if each was touched (Linux: `MAP_POPULATE`).
     ///
     /// # Errors
-    /// [`FaultError`] at the first page that cannot be mapped; those before it are.
+    /// [`FaultError`] for the first page that cannot be mapped; the pages before it are mapped.
     pub fn populate(&self, memory: Memory<'_, M>, pages: Range<Vpn>) -> Result<(), FaultError> {
         let mut page = pages.start;
         let mut tries = 0;
@@ -146,7 +152,8 @@ impl<M: Machine> AddressSpace<M> {
         Ok(())
     }
 
-    /// Fills `pages`, or only the first if the budget does not allow for all. Where it stopped.
+    /// Fills `pages`, or only the first one if the budget does not allow for all. Returns the first
+    /// page that it did not fill.
     fn fill_some(
         &self,
         memory: Memory<'_, M>,
@@ -167,12 +174,13 @@ impl<M: Machine> AddressSpace<M> {
         })
     }
 
-    /// The version of the tree to look at. Waits if a mapping in it is not yet to be touched, as the
-    /// pages of those it replaces are still there.
+    /// Returns the version of the tree to look at. If a mapping must not be touched yet, because
+    /// the pages of the mappings it replaces are still there, waits until it may be.
     fn version(&self, machine: &M) -> Result<u64, FaultError> {
         let version = self.tree.version();
-        // Acquire, as every field's: `replacing` is set before the tree changes, so whoever looks at
-        // the new tree sees it. Who has looked at the old one finds that it has changed.
+        // Reading a field is an acquire. `replacing` is set before the tree changes, so a fault
+        // that reads the new version sees it set. A fault that reads the old version finds later
+        // that the tree has changed.
         if self.replacing.get() == 0 {
             return Ok(version);
         }
@@ -182,7 +190,7 @@ impl<M: Machine> AddressSpace<M> {
             .ok_or(FaultError::Killed)
     }
 
-    /// The mapping of `page`, if it may be touched.
+    /// Returns the mapping of `page`, if a fault may touch it.
     fn mapped(&self, machine: &M, page: Vpn) -> Result<Vma, FaultError> {
         if self.has(machine, Flag::Exiting) {
             return Err(FaultError::Ended);
@@ -191,7 +199,8 @@ impl<M: Machine> AddressSpace<M> {
         vma.flatten().ok_or(FaultError::NotMapped(page))
     }
 
-    /// A huge page where one fits and may be used and is to be had; a small one otherwise.
+    /// Maps a huge page if one may be used here, fits into the mapping and can be had; else a small
+    /// one.
     fn fault_huge_or_small(
         &self,
         memory: Memory<'_, M>,
@@ -203,7 +212,7 @@ impl<M: Machine> AddressSpace<M> {
         if fits && !self.has_table(page) {
             match self.fault_whole(memory, (page, version), PageKind::Anon) {
                 Ok(Some(attempt)) => return Ok(attempt),
-                // There is a table already, or no huge page is to be had.
+                // There is a table already, or no huge page can be had.
                 Ok(None) | Err(FaultError::OutOfMemory(_) | FaultError::OverBudget(_)) => {}
                 Err(error) => return Err(error),
             }
@@ -227,7 +236,7 @@ impl<M: Machine> AddressSpace<M> {
         Ok(attempt.unwrap_or(Attempt::Again))
     }
 
-    /// A request for whoever uses this address space: a victim may dip into reserves.
+    /// Returns a request for a page of this address space. A victim may use the reserves.
     fn request(&self, machine: &M, order: Order) -> Request {
         let request = Request::new(order).of_mobility(Mobility::Movable);
         if self.has(machine, Flag::Victim) {

@@ -1,4 +1,4 @@
-//! Filling entries of one page table with fresh pages, or with what is in swap.
+//! Filling entries of one page table with fresh pages or with pages from swap.
 //!
 //! Locks: `PageTable`; pages are taken before and given back after.
 
@@ -17,40 +17,42 @@ use crate::space::page_table::{Entry, Page, PageKind, Spot, What};
 use crate::space::rss::RssKind;
 use crate::space::swap::SwapSlot;
 use crate::space::{AddressSpace, Flag};
-use crate::units::{Order, Pfn, Vpn};
+use crate::units::{Order, Pfn, Vpn, count_of};
 use crate::vmstat::counters::{NodeItem, ZoneItem};
 
-/// Pages that are taken, and mapped under one hold of a lock, at most.
+/// The largest number of pages that are taken together and mapped under one hold of a lock.
 pub(super) const TOGETHER: usize = 32;
 
-/// Pages on their way into a table, and what went in.
+/// Pages on their way into a table, and a record of those that went in.
 struct Batch {
     pfns: [Pfn; TOGETHER],
     len: usize,
     used: usize,
     swapped: [SwapSlot; TOGETHER],
     swapped_len: usize,
-    /// Pages of a file that were replaced by copies.
+    /// The number of pages of a file that were replaced by copies.
     copied: u32,
-    /// Why there are fewer than were asked for.
+    /// The error because of which there are fewer pages than were asked for.
     short: Option<AllocError>,
-    /// Whether there were too few.
+    /// Whether an entry was left empty because there were too few pages.
     ran_dry: bool,
-    /// Whether those who hold translations were told that pages of a file leave.
+    /// Whether the holders of translations were told that pages of a file leave.
     may_replace: bool,
 }
 
-/// The address space is being reaped.
+/// The error that the address space is being reaped.
 struct Unstable;
 
-/// Whether an entry is a page in memory that may be written to: not one of a file.
+/// Returns whether an entry is a page in memory that may be written to, which a page of a file is
+/// not.
 fn is_own(entry: Option<Entry>) -> bool {
     matches!(entry, Some(Entry::Page(page)) if page.kind != PageKind::File)
 }
 
 impl<M: Machine> AddressSpace<M> {
-    /// Fills `pages`, of one table, with fresh pages, or with what is in swap. Without memory for
-    /// all, it fills those there is memory for.
+    /// Fills the entries of `pages`, which are in one table, with fresh pages; pages that are in
+    /// swap are brought back. If there is not enough memory for all, fills as many as there is
+    /// memory for.
     pub(super) fn fill(
         &self,
         memory: Memory<'_, M>,
@@ -60,8 +62,8 @@ impl<M: Machine> AddressSpace<M> {
         self.fill_entries(memory, version, pages, false)
     }
 
-    /// The same, and where a page of a file is its copy takes its place. Those who hold translations
-    /// were told.
+    /// As [`Self::fill`], but also replaces a page of a file by a private copy. The caller has told
+    /// the holders of translations.
     pub(super) fn fill_replacing(
         &self,
         memory: Memory<'_, M>,
@@ -91,8 +93,8 @@ impl<M: Machine> AddressSpace<M> {
         if self.has(machine, Flag::Unstable) {
             return Err(FaultError::Unstable(pages.start));
         }
-        // Everything that can fail comes before anything is changed; first the table, without which
-        // pages are of no use.
+        // Every step that can fail comes before any change. The table comes first, because without
+        // it pages are of no use.
         let spares = if spot.leaf.is_live() {
             None
         } else {
@@ -118,7 +120,8 @@ impl<M: Machine> AddressSpace<M> {
         }
     }
 
-    /// Fills entries of a table, made with `spares` if there are any, with the pages of `batch`.
+    /// Fills entries of a table with the pages of `batch`. Makes the table first, if there are
+    /// `spares`.
     fn fill_table(
         &self,
         memory: Memory<'_, M>,
@@ -131,22 +134,23 @@ impl<M: Machine> AddressSpace<M> {
         {
             return Ok(Attempt::Done(Faulted::Already));
         }
-        // Entry, clearing and mapping: only the last of these is under a lock.
-        let pages = u32::try_from(batch.len).unwrap_or(u32::MAX);
-        memory.machine.spend(Work::Fault, pages);
+        // This is the price of entering, clearing and mapping; only the mapping happens under a
+        // lock.
+        memory.machine.spend(Work::Fault, count_of(batch.len));
         self.install(memory, version, spot, range, batch)
     }
 
-    /// Entries of `range` without a page in memory that may be written to.
+    /// Counts the entries of `range` that have no page in memory that may be written to.
     fn missing(&self, machine: &M, spot: Spot<'_, M>, range: Range<u32>) -> u32 {
         let missing = spot.leaf.entries.with(machine, Site::Fault, |entries| {
             let is_missing = |&index: &u32| !is_own(entries.get(index));
             range.filter(is_missing).count()
         });
-        u32::try_from(missing).unwrap_or(u32::MAX)
+        count_of(missing)
     }
 
-    /// Charges for pages and takes them, or as many as there are, but at least one.
+    /// Charges the budget for `pages` pages, at most [`TOGETHER`], and allocates them. If memory
+    /// runs out, returns those that it got, or fails if there are none.
     fn take_pages(&self, memory: Memory<'_, M>, pages: u32) -> Result<Batch, FaultError> {
         let mut batch = Batch::new();
         let wanted = (pages as usize).min(TOGETHER);
@@ -169,7 +173,7 @@ impl<M: Machine> AddressSpace<M> {
         Ok(batch)
     }
 
-    /// Writes what `batch` has into the empty or swapped entries of `range`.
+    /// Writes the pages of `batch` into the entries of `range` that have no page of their own.
     fn install(
         &self,
         memory: Memory<'_, M>,
@@ -192,10 +196,12 @@ impl<M: Machine> AddressSpace<M> {
                     continue;
                 }
                 if matches!(there, Some(Entry::Page(_))) && !batch.may_replace {
-                    // A page of the file came since the look at this entry: nobody was told yet.
+                    // This page of the file was mapped after the fault had looked at the entry, so
+                    // the holders of translations have not been told yet.
                     return Ok(Attempt::Again);
                 }
-                // Meanwhile some may have gone to swap: they wait for their own fault.
+                // Pages may have gone to swap since the missing ones were counted; each of them
+                // comes back by a fault of its own.
                 let Some(pfn) = batch.next() else {
                     batch.ran_dry = true;
                     break;
@@ -217,7 +223,7 @@ impl<M: Machine> AddressSpace<M> {
         })
     }
 
-    /// Counts what was mapped, and gives back what was not.
+    /// Counts the pages that were mapped, and gives back the others.
     fn settle_batch(&self, memory: Memory<'_, M>, batch: &Batch) {
         let Memory {
             machine,
@@ -242,10 +248,7 @@ impl<M: Machine> AddressSpace<M> {
         }
         let swapped = &batch.swapped[..batch.swapped_len];
         if !swapped.is_empty() {
-            machine.spend(
-                Work::SwapIn,
-                u32::try_from(swapped.len()).unwrap_or(u32::MAX),
-            );
+            machine.spend(Work::SwapIn, count_of(swapped.len()));
             self.rss
                 .add_growing(machine, RssKind::Swap, -signed(swapped.len() as u64));
             let given = spaces.swap.give_back(machine, swapped);

@@ -1,5 +1,5 @@
-//! Mapping a page as a reader of the mappings: one that comes from elsewhere (a file, shared memory, a
-//! device), or any whose fault has been overtaken by changes of the mappings too often.
+//! Mapping a page as a reader of the mappings: a page of a file, of shared memory or of a device,
+//! or any page whose fault was overtaken too often by changes of the mappings.
 //!
 //! Locks: `Mmap` as a reader, then `Object`, then `PageTable`, one after the other.
 
@@ -16,7 +16,7 @@ use crate::space::{AddressSpace, Flag, MappingKind};
 use crate::units::{Order, Pfn, Vpn};
 
 impl<M: Machine> AddressSpace<M> {
-    /// Maps a page, whatever it is, with nobody changing the mappings.
+    /// Maps a page of any kind while no CPU changes the mappings.
     pub(super) fn fault_sourced(
         &self,
         memory: Memory<'_, M>,
@@ -88,7 +88,7 @@ impl<M: Machine> AddressSpace<M> {
         self.install_sourced(memory, page, Page { pfn, kind })
     }
 
-    /// Replaces a page of the file by a private copy, which those who hold translations have to hear.
+    /// Replaces a page of the file by a private copy, and tells the holders of translations.
     fn copy(
         &self,
         memory: Memory<'_, M>,
@@ -101,7 +101,7 @@ impl<M: Machine> AddressSpace<M> {
         copied
     }
 
-    /// What is at `page` right now.
+    /// Returns the entry of `page` as it is now.
     fn entry_at(&self, machine: &M, page: Vpn) -> Option<Entry> {
         let spot = self.table.find(page).filter(|spot| spot.leaf.is_live())?;
         let index = spot.clip(&(page..Vpn(page.0 + 1))).start;

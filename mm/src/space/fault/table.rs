@@ -11,14 +11,14 @@ use crate::space::memory::Memory;
 use crate::space::page_table::{Blank, Spot, TABLES, What};
 use crate::units::{Order, Pfn};
 
-/// What tables are made of, taken before any lock.
+/// The memory for tables, taken before any lock.
 pub(super) struct Spares {
     pub(super) table: Option<Blank>,
     pub(super) upper: Option<Pfn>,
 }
 
 impl Spares {
-    /// Gives back what was not needed.
+    /// Gives back the pages that were not needed.
     pub(super) fn give_back<M: Machine>(self, memory: Memory<'_, M>) {
         let table = self.table.map(|blank| blank.frame);
         for frame in table.into_iter().chain(self.upper) {
@@ -28,7 +28,7 @@ impl Spares {
 }
 
 impl<M: Machine> AddressSpace<M> {
-    /// Makes a table live, with pages of `spares`. `false` if a huge page is there.
+    /// Makes a table live, with pages of `spares`. Returns `false` if a huge page is there.
     pub(super) fn add_table(
         &self,
         memory: Memory<'_, M>,
@@ -60,7 +60,7 @@ impl<M: Machine> AddressSpace<M> {
         is_there
     }
 
-    /// Takes pages for a table and, if it has none yet, for the one above.
+    /// Takes pages for a table and, if the upper table has none yet, for that too.
     pub(super) fn spares(
         &self,
         memory: Memory<'_, M>,

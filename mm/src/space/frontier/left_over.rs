@@ -1,14 +1,15 @@
 //! Tables that helpers handed back, for the next helper.
 //!
-//! A list of fixed length, as nobody may ask for memory to empty an address space: what does not fit is
-//! left to the CPU that finishes. Neighbours count as one.
+//! The list has a fixed length, because emptying an address space must not depend on free memory.
+//! Tables that do not fit are left to the CPU that finishes. A run of neighbouring tables takes one
+//! element.
 
 use core::ops::Range;
 
-/// How many runs of tables are kept.
+/// The largest number of runs of tables that the list keeps.
 const RUNS: usize = 16;
 
-/// See the file's header. Iterating takes out, first in, first out.
+/// Runs of tables that were handed back. Iterating takes them out, first in, first out.
 #[derive(Default)]
 pub(crate) struct LeftOver {
     runs: [Range<u64>; RUNS],

@@ -1,20 +1,23 @@
-//! Where those who empty a dying address space meet: who does what, and who does the rest.
+//! The frontier, at which the walkers that empty a dying address space meet. It decides which
+//! walker empties which table, and which walker finishes.
 //!
 //! ```text
-//!   0 ── done by the last user ──> low ········ nobody's yet ········ high <── done by helpers ── all
+//!   0 ── claimed from below ──> low ········ unclaimed ········ high <── claimed from above ── all
 //! ```
 //!
-//! One word holds both ends, how many are at work, and whether the last user is among them or was.
-//! Tables are claimed by moving an end over them, in one step, so no table has two owners; whoever has
-//! claimed one works alone on it. Many are claimed at a time while many are left, and one at a time in
-//! the end, so that all are done at about the same time. Who leaves last after the last user has come
-//! does what is left to be done (`exit::finish`), in one step with leaving, so exactly one does.
+//! One word holds both ends, the number of walkers at work, and whether the last user has come. A
+//! walker claims tables by moving an end over them, in one step. So no table has two owners, and a
+//! walker works alone on the tables it has claimed. Walkers claim many tables at a time while many
+//! are left, and one at a time in the end, so that all of them end at about the same time. The
+//! walker that leaves last after the last user has come finishes (`exit::finish`). It is chosen in
+//! the step with which it leaves, so exactly one walker finishes.
 //!
-//! What somebody has claimed and not begun (`rest`) is where others find it once nothing else is left:
-//! who stalls, is slow or gives way keeps one table, and nobody waits for the others.
+//! The tables that a walker has claimed and not begun are its rest (`rest`). Other walkers take
+//! tables from it once no table is unclaimed. So a walker that stalls, is slow or gives way keeps
+//! only one table, and no walker waits for the others.
 //!
-//! Tables that a helper had to leave (somebody refused) are handed back on a list; those who come
-//! later take them, and the CPU that finishes looks at every table anyway.
+//! If a holder of translations refuses a table, the helper hands that table back on a list. Walkers
+//! that come later take such tables, and the CPU that finishes looks at every table anyway.
 //!
 //! Locks: `LeftOver`, with nothing inside.
 
@@ -34,46 +37,46 @@ mod left_over;
 mod rest;
 mod state;
 
-/// Places for rests, but no more than there are CPUs. Who finds none free begins all it has claimed at
-/// once.
+/// The largest number of places for rests; there are no more of them than CPUs. A walker that finds
+/// no free place begins all the tables it has claimed at once.
 const RESTS: usize = 8;
 
-/// See the file's header.
+/// The frontier of one address space; the file's header describes it.
 pub(crate) struct Frontier<M: Machine> {
     word: M::Word,
     rests: [Rest<M>; RESTS],
-    /// How many of `rests` are used.
+    /// The number of elements of `rests` that are used.
     places: usize,
-    /// Both ends when the last user came. It writes them; who finishes reads them, ordered by the
-    /// word.
+    /// Both ends at the time when the last user came. The last user writes them, and the finisher
+    /// reads them; the frontier's word orders the two.
     ends_at_exit: [M::Field; 2],
     left_over: M::Lock<LeftOver>,
 }
 
-/// What somebody has claimed.
+/// Tables that a walker has claimed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Claim {
-    /// These tables, of which few were ever made.
+    /// The claimed tables, of which few were ever made.
     pub(crate) tables: Range<u64>,
-    /// Whether the last user has come, so that nothing there will be used again.
+    /// Whether the last user has come, so that nothing in these tables will be used again.
     pub(crate) exiting: bool,
-    /// Who are at work, the one who claims included.
+    /// The number of walkers at work, the claiming one included.
     pub(crate) at_work: u64,
 }
 
-/// No table is left that nobody has claimed.
+/// The outcome that no table is unclaimed.
 struct NoneLeft {
-    /// See [`State`].
+    /// Whether there may be rests; see [`State`].
     rested: bool,
 }
 
-/// Somebody at work.
+/// The last user or a helper, while it is at work.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Walker {
     end: End,
-    /// Where there may be a rest that it, or somebody on its CPU, has put there.
+    /// The place of a rest that this walker, or another on its CPU, may have put there.
     rest: Option<usize>,
-    /// How many tables it wanted when it last claimed some; 1 once there is none to claim.
+    /// The number of tables that it wanted when it last claimed some; 1 once none is unclaimed.
     share: u64,
 }
 
@@ -86,47 +89,48 @@ impl Walker {
         }
     }
 
-    /// Where it claims.
+    /// Returns the end at which it claims.
     pub(crate) const fn end(&self) -> End {
         self.end
     }
 
-    /// How many tables it wanted when it last claimed some; 1 once there is none to claim.
+    /// Returns the number of tables that it wanted when it last claimed some; 1 once none is
+    /// unclaimed.
     pub(crate) const fn share(&self) -> u64 {
         self.share
     }
 }
 
-/// Where tables are claimed.
+/// The end at which a walker claims tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// From the lowest on.
+    /// The low end: from the lowest table upwards.
     Low,
-    /// From the highest on.
+    /// The high end: from the highest table downwards.
     High,
 }
 
-/// Why a helper is not needed.
+/// The reason why a helper cannot join.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NotJoined {
-    /// Somebody finishes, or has finished.
+    /// A walker is finishing, or has finished.
     TooLate,
-    /// As many as can be counted are at work.
+    /// As many walkers as the word can count are at work.
     TooMany,
 }
 
-/// What whoever leaves has to do.
+/// The duty of a walker that leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Left {
-    /// Nothing: others are at work, or the last user has not come yet.
+    /// It has nothing to do: other walkers are at work, or the last user has not come yet.
     Nothing,
-    /// All the rest: nobody else is there or will come.
+    /// It must finish: no other walker is at work or will come.
     Finish,
 }
 
-/// What is left of `tables` when `share` of them that were made are taken at an `end`; `beyond` finds
-/// the next that was made. What lies between is taken as well.
+/// Returns the part of `tables` that remains when `share` tables that were made are taken at an
+/// `end`, together with everything before them. `beyond` finds the next table that was made.
 fn without(
     tables: &Range<u64>,
     end: End,
@@ -153,7 +157,8 @@ fn without(
 }
 
 impl Claim {
-    /// Takes the first table that was made out, at an `end`; the rest stays.
+    /// Takes the first table that was made out of this claim, at an `end`, with everything before
+    /// it. The claim keeps the rest.
     fn take_first(&mut self, end: End, beyond: impl Fn(u64) -> Option<u64>) -> Self {
         let rest = without(&self.tables, end, 1, beyond);
         let tables = match end {
@@ -166,13 +171,13 @@ impl Claim {
 }
 
 impl<M: Machine> Frontier<M> {
-    /// Nothing claimed, nobody at work.
+    /// Makes a frontier with no table claimed and no walker at work.
     pub(crate) fn new(machine: &M) -> Self {
         let cpus = machine.topology().cpus() as usize;
         Self::with_rests(machine, cpus.min(RESTS))
     }
 
-    /// The same for so many who can have a rest each.
+    /// Makes such a frontier with `rests` places for rests.
     pub(crate) fn with_rests(machine: &M, rests: usize) -> Self {
         let state = State {
             low: 0,
@@ -192,22 +197,22 @@ impl<M: Machine> Frontier<M> {
         }
     }
 
-    /// A helper begins, at the end that fewer are at, as far as that is known: a process has its memory
-    /// where it ran, so those at one end free into the same zones.
+    /// Lets a helper join, at the end with fewer walkers, as far as that is known. A process has
+    /// its memory near the CPUs it ran on, so walkers at the same end free into the same zones.
     ///
     /// # Errors
-    /// Why it may not.
+    /// [`NotJoined`] says why the helper may not join.
     pub(crate) fn join(&self, machine: &M) -> Result<Walker, NotJoined> {
         let joined = self.change(machine, |state| {
             if state.finishing {
                 return Err(NotJoined::TooLate);
             }
-            // One place is kept for the last user.
+            // The word must still be able to count the last user.
             if state.at_work >= AT_WORK_MAX - 1 {
                 return Err(NotJoined::TooMany);
             }
             let at_work = state.at_work + 1;
-            // The last user, who may come first, is at the low end.
+            // The last user, who may have come first, is at the low end.
             let end = if at_work > 1 && at_work % 2 == 1 {
                 End::Low
             } else {
@@ -215,14 +220,14 @@ impl<M: Machine> Frontier<M> {
             };
             Ok((State { at_work, ..state }, end))
         });
-        // Who gave way before comes back to what it had claimed.
+        // A helper that gave way before comes back to the tables it had claimed.
         joined.map(|(state, end)| {
             let rest = state.rested.then(|| self.places(machine).next()).flatten();
             Walker::new(end, rest)
         })
     }
 
-    /// The last user begins, at the low end.
+    /// Lets the last user join, at the low end.
     pub(crate) fn join_last_user(&self, machine: &M) -> Walker {
         let joined = self.change(machine, |state| {
             let after = State {
@@ -239,11 +244,13 @@ impl<M: Machine> Frontier<M> {
         Walker::new(End::Low, None)
     }
 
-    /// What a walker does next: a table that was made, and those around it that were not; or all it
-    /// claims if there is no place for the rest. Of what it has claimed before; else it claims some,
-    /// `share` says how many given how many are at work; else what others have claimed and not begun.
-    /// `beyond` finds the next one that was made at the walker's end, from there on and up, or below
-    /// there. `None` when nothing is left.
+    /// Returns the tables that `walker` empties next, or `None` when nothing is left. It is one
+    /// table that was made, with those around it that were not; or a whole claim, if there is no
+    /// place for its rest. The walker takes from its own rest first. If that is empty, it makes a
+    /// new claim, of as many tables as `share` returns for the number of walkers at work. If no
+    /// table is unclaimed, it takes from the rests of others. `beyond` finds the next table that
+    /// was made: from the given number up for a walker at the low end, and below it at the high
+    /// end.
     pub(crate) fn claim(
         &self,
         machine: &M,
@@ -254,7 +261,7 @@ impl<M: Machine> Frontier<M> {
         let end = walker.end;
         let take = |rest: &Rest<M>| rest.take(machine, end, &beyond);
         if let Some((claim, more)) = walker.rest.and_then(|place| take(&self.rests[place])) {
-            // Once it is empty, somebody else may use the place.
+            // Once the rest is empty, another walker may use its place.
             walker.rest = walker.rest.filter(|_| more);
             return Some(claim);
         }
@@ -289,13 +296,14 @@ impl<M: Machine> Frontier<M> {
         Some(claim)
     }
 
-    /// Places for rests, that of this CPU first.
+    /// Returns the places for rests, that of this CPU first.
     fn places(&self, machine: &M) -> impl Iterator<Item = usize> {
         let (own, places) = (machine.this_cpu().index(), self.places);
         (0..places).map(move |nth| (own + nth) % places)
     }
 
-    /// Claims some tables at an `end`, with what lies between them; and how many it wanted.
+    /// Claims some tables at an `end`, with everything between them. Also returns how many it
+    /// wanted.
     fn claim_some(
         &self,
         machine: &M,
@@ -330,8 +338,8 @@ impl<M: Machine> Frontier<M> {
         claimed.map(|(_, claimed)| claimed)
     }
 
-    /// Tables whose mappings nobody forgets who has claimed them: claimed before the last user came, or
-    /// left by somebody who gave way. For who finishes.
+    /// Returns the claimed tables whose mappings no walker has forgotten, for the finisher: those
+    /// claimed before the last user came, and those in the rest of a walker that gave way.
     pub(crate) fn unforgotten(&self, machine: &M) -> impl Iterator<Item = Range<u64>> {
         let rests = self.rests.iter().filter_map(move |rest| rest.left(machine));
         let rests = rests.filter(|claim| claim.exiting);
@@ -339,13 +347,13 @@ impl<M: Machine> Frontier<M> {
         before.into_iter().chain(rests.map(|claim| claim.tables))
     }
 
-    /// Tables that were claimed before the last user came.
+    /// Returns the tables that were claimed before the last user came.
     fn claimed_before_exit(&self) -> [Range<u64>; 2] {
         let [low, high] = &self.ends_at_exit;
         [0..low.get(), high.get()..TABLES]
     }
 
-    /// Whoever was at work leaves, with no claim left.
+    /// Lets a walker leave that has ended its last claim.
     pub(crate) fn leave(&self, machine: &M) -> Left {
         let left = self.change(machine, |state| {
             let at_work = state.at_work - 1;
@@ -376,14 +384,15 @@ impl<M: Machine> Frontier<M> {
         self.left_over.with(machine, site, core::mem::take)
     }
 
-    /// Moves on in one step, unless `to` refuses; returns where to, and what else `to` says.
+    /// Changes the state in one step, unless `to` refuses. Returns the new state, and the value
+    /// that `to` returned with it.
     fn change<T, E>(
         &self,
         machine: &M,
         to: impl Fn(State) -> Result<(State, T), E>,
     ) -> Result<(State, T), E> {
-        // Acquire here and AcqRel below pair with each other: what was done before a step is seen by
-        // whoever comes later, above all by who finishes.
+        // Acquire here and AcqRel below pair with each other: everything a walker did before its
+        // step is seen by walkers that come later, above all by the finisher.
         let mut word = self.word.load(machine, Acquire);
         loop {
             let (state, more) = to(State::decode(word))?;

@@ -1,9 +1,9 @@
-//! What somebody has claimed and not begun, where others may take it.
+//! The tables that a walker has claimed and not begun, where other walkers may take them.
 //!
-//! One word: from which table up to which, and what else the claim says. A table is taken by making
-//! it smaller, in one step, by whoever has put it there as by anybody else; so no table is taken
-//! twice. A word that is the same again says the same again, so it does not matter what it was in
-//! between.
+//! A rest is one word: the range of tables, and the other fields of the claim. Any walker,
+//! including the one that put the rest there, takes a table by making the range smaller in one
+//! step. So no table is taken twice. Equal words mean equal claims, so a word that changed and
+//! changed back in between does no harm.
 
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -11,21 +11,21 @@ use super::state::{AT_WORK_MAX, AT_WORK_SHIFT, END_BITS, END_MASK, EXITING};
 use super::{Claim, End};
 use crate::machine::{Machine, Word};
 
-/// See the file's header.
+/// A claim that may be taken from table by table; the file's header describes it.
 pub(super) struct Rest<M: Machine>(M::Word);
 
-/// No table.
+/// The word of a place without a rest.
 const NONE: i64 = 0;
 
-// Relaxed throughout: the word says all there is to know about the claim, and what was done to a table
-// is ordered by its lock, and for who finishes by leaving.
+// Relaxed throughout: the word holds everything about the claim. The lock of a table orders the
+// work on that table, and leaving the frontier orders it for the finisher.
 impl<M: Machine> Rest<M> {
-    /// Nothing to take.
+    /// Makes a place without a rest.
     pub(super) fn none(machine: &M) -> Self {
         Self(machine.word(NONE))
     }
 
-    /// Puts `claim` here, unless there is something already.
+    /// Puts `claim` here, unless there is a rest already. Returns whether it did.
     pub(super) fn put(&self, machine: &M, claim: &Claim) -> bool {
         if self.0.load(machine, Relaxed) != NONE {
             return false;
@@ -36,7 +36,8 @@ impl<M: Machine> Rest<M> {
         put.is_ok()
     }
 
-    /// Takes one table that was made, at an `end`, with what lies before it; and whether there is more.
+    /// Takes one table that was made, at an `end`, with everything before it. Also returns whether
+    /// tables are left in the rest.
     pub(super) fn take(
         &self,
         machine: &M,
@@ -57,13 +58,13 @@ impl<M: Machine> Rest<M> {
         }
     }
 
-    /// What is here.
+    /// Returns the tables that are left, if there are any.
     pub(super) fn left(&self, machine: &M) -> Option<Claim> {
         decode(self.0.load(machine, Relaxed))
     }
 }
 
-/// In the bits of the frontier's word.
+/// Encodes a claim in the bits that the frontier's word uses.
 fn encode(claim: &Claim) -> i64 {
     if claim.tables.is_empty() {
         return NONE;

@@ -1,21 +1,21 @@
-//! What the frontier's word says, and its bits.
+//! The state of a frontier, and its encoding in one word.
 
 use crate::space::page_table::TABLES;
 
-/// What the word says.
+/// The state of a frontier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct State {
-    /// Tables below are claimed.
+    /// All tables below this one are claimed.
     pub(super) low: u64,
-    /// Tables from here on are claimed.
+    /// All tables from this one on are claimed.
     pub(super) high: u64,
-    /// Who are at work, the last user included.
+    /// The number of walkers at work, the last user included.
     pub(super) at_work: u64,
-    /// Whether somebody has claimed more than it began at once, so that there may be rests.
+    /// Whether a walker has ever claimed more than one table at a time, so that there may be rests.
     pub(super) rested: bool,
     /// Whether the last user has come.
     pub(super) exiting: bool,
-    /// Whether somebody was told to finish.
+    /// Whether a walker was told to finish.
     pub(super) finishing: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What an entry of a page table says, and its 64 bits.
+//! An entry of a page table, and its encoding in 64 bits.
 
 use crate::space::rss::RssKind;
 use crate::space::swap::SwapSlot;
@@ -13,27 +13,29 @@ pub(in crate::space) enum Entry {
     Swap(SwapSlot),
 }
 
-/// A page in memory, as a page table knows it.
+/// A page in memory, with what a page table records about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::space) struct Page {
-    /// Its frame.
+    /// The frame of the page.
     pub(in crate::space) pfn: Pfn,
-    /// As what it is counted, and whose it is.
+    /// The counter that includes the page, and the owner of the page.
     pub(in crate::space) kind: PageKind,
 }
 
-/// As what a mapped page is counted, and whether it goes back to its zone when it is unmapped.
+/// The kind of a mapped page. It decides which counter includes the page, and whether the page goes
+/// back to its zone when it is unmapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::space) enum PageKind {
-    /// Anonymous, or a private copy: the address space's own.
+    /// An anonymous page or a private copy, owned by the address space.
     Anon,
-    /// A page of a file: the file's.
+    /// A page of a file, owned by the file.
     File,
-    /// A page of shared memory: the object's.
+    /// A page of shared memory, owned by the object.
     Shared,
-    /// A frame that nobody manages: not counted (Linux: `VM_PFNMAP`).
+    /// A frame that no zone manages, and no counter includes (Linux: `VM_PFNMAP`).
     Raw,
-    /// Of a reserved huge page: the address space's own, not counted (Linux: hugetlb).
+    /// A reserved huge page, owned by the address space, which no counter includes (Linux:
+    /// hugetlb).
     Reserved,
 }
 
@@ -46,7 +48,7 @@ impl PageKind {
         Self::Reserved,
     ];
 
-    /// The counter it is in, if any.
+    /// Returns the counter that includes the page, if any.
     pub(in crate::space) const fn counted(self) -> Option<RssKind> {
         match self {
             Self::Anon => Some(RssKind::Anon),
@@ -56,7 +58,7 @@ impl PageKind {
         }
     }
 
-    /// Whether it goes back to its zone when it is unmapped.
+    /// Returns whether the page goes back to its zone when it is unmapped.
     pub(in crate::space) const fn is_owned(self) -> bool {
         matches!(self, Self::Anon | Self::Reserved)
     }

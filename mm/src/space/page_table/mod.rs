@@ -1,15 +1,15 @@
-//! Page tables: where each virtual page is.
+//! Page tables: for each virtual page, the frame or swap slot that it is in.
 //!
 //! ```text
 //! PageTable ── Upper, 1 GiB: a lock ── Leaf, 2 MiB: a lock, and 512 entries or a huge page
 //! ```
 //!
-//! `entry`: what an entry says. `table`: the entries of one table. `sparse`: how tables are found
-//! without a lock: the place of a table stays once it was made, only the table in it comes and
-//! goes. So nobody needs to wait for others to have left before a table is given back.
+//! `entry` is one entry, `table` the entries of one table. `sparse` finds tables without a lock:
+//! once the place of a table was made, it stays; only the table in it comes and goes. So a CPU that
+//! gives a table back need not wait until others have left it.
 //!
-//! Every table takes a page of memory, those of 1 GiB too; the levels above (a page per 512 GiB) are
-//! not modelled.
+//! Every table takes a page of memory, and so does every upper table, of 1 GiB; the levels above (a
+//! page per 512 GiB) are not modelled.
 //!
 //! Locks: `UpperTable`, then `PageTable`.
 
@@ -29,38 +29,39 @@ use crate::units::{Pfn, Vpn};
 
 /// log₂ of the entries of a table.
 pub(super) const TABLE_BITS: u32 = 9;
-/// Tables below an upper table.
+/// The number of tables below an upper table.
 const SLOTS: u64 = ENTRIES as u64;
 /// log₂ of the pages of an address space: 128 TiB (x86-64 with four levels).
 pub(super) const SPACE_BITS: u32 = 35;
-/// Tables of an address space, all levels but the lowest left out.
+/// The number of tables of an address space on the lowest level.
 pub(super) const TABLES: u64 = 1 << (SPACE_BITS - TABLE_BITS);
 
-/// The table that `page` is in.
+/// Returns the number of the table that `page` is in.
 #[inline]
 pub(super) const fn table_of(page: Vpn) -> u64 {
     page.0 >> TABLE_BITS
 }
 
-/// The first page of table `index`.
+/// Returns the first page of table `index`.
 #[inline]
 pub(super) const fn first_page(index: u64) -> Vpn {
     Vpn(index << TABLE_BITS)
 }
 
-/// See the module.
+/// The page tables of one address space; the module's documentation describes them.
 pub(super) struct PageTable<M: Machine> {
     uppers: Sparse<M, Upper<M>>,
-    /// Pages that tables are in; also where those who make tables and those who empty them meet.
+    /// The number of pages that tables take. Both the CPUs that make tables and those that empty
+    /// them change this word, so that one side sees the other: see [`PageTable::count`].
     frames: M::Word,
 }
 
-/// What 512 tables have in common.
+/// An upper table, with the places of 512 tables.
 pub(super) struct Upper<M: Machine> {
-    /// Held while tables and huge pages come, and by those who take huge pages away unless what they
-    /// take is theirs alone. Guards the page that this table is in.
+    /// Guards the page of this table. A CPU holds it while it puts a table or a huge page below,
+    /// and while it takes a huge page away, unless it has claimed that page's place.
     pub(super) frame: M::Lock<Option<Pfn>>,
-    /// Not 0 if a page is there for this table.
+    /// Not 0 if this table has its page.
     framed: M::Field,
     leaves: Sparse<M, Leaf<M>>,
 }
@@ -68,7 +69,7 @@ pub(super) struct Upper<M: Machine> {
 /// The place of one table.
 pub(super) struct Leaf<M: Machine> {
     pub(super) entries: M::Lock<Entries>,
-    /// What is there, to look at without the lock.
+    /// The state of the place, for looking at it without the lock.
     what: M::Field,
 }
 
@@ -77,31 +78,33 @@ const TABLE: u64 = 1;
 const HUGE: u64 = 2;
 
 impl<M: Machine> Leaf<M> {
-    /// Whether there is a table. May be outdated unless the lock is held.
+    /// Returns whether there is a table. May be outdated unless the lock is held.
     #[inline]
     pub(super) fn is_live(&self) -> bool {
         self.what.get() == TABLE
     }
 
-    /// Whether there is a huge page. May be outdated unless the lock is held.
+    /// Returns whether there is a huge page. May be outdated unless the lock is held.
     #[inline]
     pub(super) fn is_huge(&self) -> bool {
         self.what.get() == HUGE
     }
 
-    /// From now on the table may be filled. A page was provided.
+    /// Lets the table be filled from now on. The caller has provided its page.
     pub(super) fn go_live(&self, entries: &mut Entries) {
         entries.set_what(What::Table);
         self.what.set(TABLE);
     }
 
-    /// Puts a huge page where nothing is. A page for a table of its parts was provided.
+    /// Puts a huge page into an empty place. The caller has provided the page for a table of its
+    /// parts.
     pub(super) fn set_huge(&self, entries: &mut Entries, page: Page) {
         entries.set_what(What::Huge(page));
         self.what.set(HUGE);
     }
 
-    /// Takes an empty table, or what was kept for one; afterwards there is nothing.
+    /// Takes away an empty table, or the table kept for a huge page's parts. The place is empty
+    /// afterwards.
     pub(super) fn take_blank(&self, entries: &mut Entries) -> Option<Blank> {
         self.what.set(NOTHING);
         entries.take_blank()
@@ -110,7 +113,7 @@ impl<M: Machine> Leaf<M> {
 
 /// A table and its place.
 pub(super) struct Spot<'t, M: Machine> {
-    /// Its number.
+    /// The number of the table.
     pub(super) index: u64,
     pub(super) upper: &'t Upper<M>,
     pub(super) leaf: &'t Leaf<M>,
@@ -125,7 +128,7 @@ impl<M: Machine> Clone for Spot<'_, M> {
 impl<M: Machine> Copy for Spot<'_, M> {}
 
 impl<M: Machine> PageTable<M> {
-    /// No tables.
+    /// Makes a page table without tables.
     pub(super) fn new(machine: &M) -> Self {
         Self {
             uppers: Sparse::new(machine, SPACE_BITS - 2 * TABLE_BITS),
@@ -133,31 +136,32 @@ impl<M: Machine> PageTable<M> {
         }
     }
 
-    /// Pages that tables are in.
+    /// Returns the number of pages that tables take.
     pub(super) fn pages(&self, machine: &M) -> u64 {
-        // Relaxed: a count.
+        // Relaxed: this is only a count.
         u64::try_from(self.frames.load(machine, Relaxed)).unwrap_or(0)
     }
 
-    /// Counts pages of tables: some have come and their tables are live, or some have gone.
+    /// Counts pages of tables: new ones whose tables are live, or, if `frames` is negative, those
+    /// that have gone.
     ///
-    /// Of two CPUs, one that makes a table live, counts it and then looks whether it may be filled,
-    /// and one that makes filling wrong, [catches up](Self::catch_up) and then looks for live tables,
-    /// at least one sees what the other did.
+    /// Suppose that one CPU makes a table live, counts it and then looks whether it may fill it,
+    /// and another makes filling wrong, [catches up](Self::catch_up) and then looks for live
+    /// tables. Then at least one of them sees what the other did.
     pub(super) fn count(&self, machine: &M, frames: i64) {
-        // AcqRel: pairs with that in `catch_up`, whichever is first.
+        // AcqRel pairs with that in `catch_up`, whichever comes first.
         self.frames.add(machine, frames, AcqRel);
     }
 
-    /// From here on every table is seen that is filled by somebody who does not see what was done
-    /// before. Without this a table might still look as if it was not there, though nobody waits
-    /// for its lock.
+    /// After this call the caller sees every table that is filled by a CPU that has not seen the
+    /// caller's earlier stores. Without it, the caller might take such a table for missing, and
+    /// pass it over without taking its lock.
     pub(super) fn catch_up(&self, machine: &M) {
-        // AcqRel: pairs with that in `count`, whichever is first.
+        // AcqRel pairs with that in `count`, whichever comes first.
         self.frames.add(machine, 0, AcqRel);
     }
 
-    /// The place of the table that `page` is in, made if need be.
+    /// Returns the place of the table that `page` is in, and makes it if need be.
     pub(super) fn spot(&self, machine: &M, page: Vpn) -> Result<Spot<'_, M>, NoMemory> {
         let index = table_of(page);
         let new_upper = || Upper::new(machine);
@@ -172,7 +176,7 @@ impl<M: Machine> PageTable<M> {
         Ok(Spot { index, upper, leaf })
     }
 
-    /// The same if it was made already.
+    /// Returns the place of the table that `page` is in, if it was made already.
     #[inline]
     pub(super) fn find(&self, page: Vpn) -> Option<Spot<'_, M>> {
         let index = table_of(page);
@@ -181,7 +185,7 @@ impl<M: Machine> PageTable<M> {
         Some(Spot { index, upper, leaf })
     }
 
-    /// The first table from number `index` up whose place was made.
+    /// Returns the first table from number `index` up whose place was made.
     pub(super) fn next(&self, index: u64) -> Option<Spot<'_, M>> {
         let mut from = index;
         loop {
@@ -196,7 +200,7 @@ impl<M: Machine> PageTable<M> {
         }
     }
 
-    /// The last table below number `index` whose place was made.
+    /// Returns the last table below number `index` whose place was made.
     pub(super) fn prev(&self, index: u64) -> Option<Spot<'_, M>> {
         let mut end = index;
         loop {
@@ -211,13 +215,13 @@ impl<M: Machine> PageTable<M> {
         }
     }
 
-    /// The first upper table from number `index` up that was made, with its number.
+    /// Returns the first upper table from number `index` up that was made, with its number.
     pub(super) fn next_upper(&self, index: u64) -> Option<(u64, &Upper<M>)> {
         self.uppers.next(index)
     }
 }
 
-/// The place of table `index` in its upper table.
+/// Returns the place of table `index` in its upper table.
 const fn slot(index: u64) -> u64 {
     index & (SLOTS - 1)
 }
@@ -231,12 +235,12 @@ impl<M: Machine> Upper<M> {
         }
     }
 
-    /// Whether a page is there for this table. May be outdated.
+    /// Returns whether this table has its page. May be outdated.
     pub(super) fn has_frame(&self) -> bool {
         self.framed.get() != 0
     }
 
-    /// Takes the page of this table; all tables below are gone.
+    /// Takes the page of this table. The caller has removed all tables below.
     pub(super) fn take_frame(&self, machine: &M, site: Site) -> Option<Pfn> {
         self.frame.with(machine, site, |frame| {
             self.framed.set(0);
@@ -244,7 +248,7 @@ impl<M: Machine> Upper<M> {
         })
     }
 
-    /// Gives this table `page` to be in if it has none yet, and otherwise gives it back.
+    /// Gives this table its page. If it has one already, returns `page`.
     pub(super) fn provide(&self, frame: &mut Option<Pfn>, page: Pfn) -> Option<Pfn> {
         if frame.is_some() {
             return Some(page);
@@ -256,7 +260,7 @@ impl<M: Machine> Upper<M> {
 }
 
 impl<M: Machine> Spot<'_, M> {
-    /// Its first page.
+    /// Returns the first page of the table.
     pub(super) fn start(&self) -> Vpn {
         first_page(self.index)
     }

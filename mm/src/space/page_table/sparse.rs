@@ -1,7 +1,7 @@
-//! A sparse array: entries are made at their first use and stay, so they are found without a lock.
+//! A sparse array. Entries are made at their first use and stay, so they are found without a lock.
 //!
-//! A tree of fan-out 64 over the bits of the index, like the upper levels of a page table, but
-//! nothing of it is ever taken away while it lives.
+//! It is a tree of fan-out 64 over the bits of the index, like the upper levels of a page table,
+//! but no node is taken away while the array lives.
 
 use alloc::vec::Vec;
 
@@ -12,10 +12,10 @@ const FAN_BITS: u32 = 6;
 const FAN: usize = 1 << FAN_BITS;
 const FAN_MASK: u64 = FAN as u64 - 1;
 
-/// See the file's header.
+/// An array of entries that are made at their first use; the file's header describes it.
 pub(super) struct Sparse<M: Machine, T> {
     root: M::Once<Node<M, T>>,
-    /// Bits of the index below the root's own.
+    /// The number of bits of the index below those that select a place in the root.
     shift: u32,
 }
 
@@ -25,7 +25,7 @@ enum Node<M: Machine, T> {
 }
 
 impl<M: Machine, T> Sparse<M, T> {
-    /// None of the entries below `1 << bits` made yet.
+    /// Makes an array for indexes below `1 << bits`, without entries.
     pub(super) fn new(machine: &M, bits: u32) -> Self {
         Self {
             root: machine.once(),
@@ -33,7 +33,7 @@ impl<M: Machine, T> Sparse<M, T> {
         }
     }
 
-    /// Entry `index`, if it was made.
+    /// Returns entry `index`, if it was made.
     #[inline]
     pub(super) fn get(&self, index: u64) -> Option<&T> {
         let mut node = self.root.get()?;
@@ -48,8 +48,8 @@ impl<M: Machine, T> Sparse<M, T> {
         }
     }
 
-    /// Entry `index`, made by `make` if it was not yet. Of several who make it at once one is first,
-    /// and all get that one's.
+    /// Returns entry `index`, and makes it by `make` if need be. If several CPUs make it at once,
+    /// the first one's is kept and returned to all.
     pub(super) fn get_or_make(
         &self,
         machine: &M,
@@ -70,7 +70,7 @@ impl<M: Machine, T> Sparse<M, T> {
         }
     }
 
-    /// The first entry from `index` up that was made, with its index.
+    /// Returns the first entry from `index` up that was made, with its index.
     pub(super) fn next(&self, index: u64) -> Option<(u64, &T)> {
         if index >> self.shift >= FAN as u64 {
             return None;
@@ -78,14 +78,14 @@ impl<M: Machine, T> Sparse<M, T> {
         self.root.get()?.first(index, self.shift)
     }
 
-    /// The last entry below `index` that was made, with its index.
+    /// Returns the last entry below `index` that was made, with its index.
     pub(super) fn prev(&self, index: u64) -> Option<(u64, &T)> {
         let last = index.checked_sub(1)?.min(((FAN as u64) << self.shift) - 1);
         self.root.get()?.last(last, self.shift)
     }
 }
 
-/// The place of `index` in a node that has `shift` bits below its own.
+/// Returns the place of `index` in a node that has `shift` bits of the index below its own.
 #[inline]
 const fn place(index: u64, shift: u32) -> usize {
     (index >> shift & FAN_MASK) as usize
@@ -96,7 +96,7 @@ fn set_once<T, O: Once<T>>(
     make: impl FnOnce() -> Result<T, NoMemory>,
 ) -> Result<&T, NoMemory> {
     if once.get().is_none() {
-        // Whoever loses drops what it has made.
+        // If another CPU was first, drop this one.
         drop(once.set(make()?));
     }
     once.get().ok_or(NoMemory)

@@ -8,20 +8,20 @@ use super::entry::{Entry, NONE, Page};
 use crate::space::error::NoMemory;
 use crate::units::Pfn;
 
-/// Entries of a table.
+/// The number of entries of a table.
 pub(in crate::space) const ENTRIES: u32 = 512;
 
-/// What a table is made of: taken before any lock, dropped with none held.
+/// The memory of a table. It is taken before any lock, and dropped with no lock held.
 pub(in crate::space) struct Blank {
-    /// The page it is in.
+    /// The page that the table takes.
     pub(in crate::space) frame: Pfn,
-    /// Its entries, all empty. They are of the global allocator, as nothing is written into pages
-    /// here.
+    /// The entries, all empty. They are memory of the global allocator, because this code does not
+    /// write into pages.
     entries: Vec<u64>,
 }
 
 impl Blank {
-    /// An empty table in `frame`.
+    /// Makes an empty table in `frame`.
     pub(in crate::space) fn new(frame: Pfn) -> Result<Self, NoMemory> {
         let mut entries = Vec::new();
         entries
@@ -32,10 +32,10 @@ impl Blank {
     }
 }
 
-/// What is in the place of a table: nothing, the table, or a huge page.
+/// The contents of the place of a table: nothing, the table, or a huge page.
 ///
 /// Guarded by the lock of a [`Leaf`](super::Leaf). A table that was taken away leaves its place and
-/// lock behind, so whoever was on the way to it finds that it is gone.
+/// lock behind, so a CPU that was on its way to the table finds that it is gone.
 #[derive(Default)]
 pub(in crate::space) struct Entries {
     /// The page that the table is in, while it exists or is kept for the parts of a huge page.
@@ -45,20 +45,20 @@ pub(in crate::space) struct Entries {
     entries: Vec<u64>,
 }
 
-/// What is in the place of a table.
+/// The state of the place of a table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::space) enum What {
-    /// Nothing.
+    /// The place is empty.
     #[default]
     Nothing,
-    /// A table.
+    /// A table is there.
     Table,
-    /// A huge page.
+    /// A huge page is there.
     Huge(Page),
 }
 
 impl Entries {
-    /// What is there.
+    /// Returns the state of the place.
     pub(in crate::space) fn what(&self) -> What {
         self.what
     }
@@ -71,19 +71,20 @@ impl Entries {
         self.what = what;
     }
 
-    /// Entries that are not empty.
+    /// Returns the number of entries that are not empty.
     pub(in crate::space) fn used(&self) -> u32 {
         self.used
     }
 
-    /// Keeps `blank` for an empty table; it is not in use yet.
+    /// Keeps `blank` for an empty table, which is not in use yet.
     pub(in crate::space) fn provide(&mut self, blank: Blank) {
         debug_assert!(self.frame.is_none(), "a table has one page");
         self.entries = blank.entries;
         self.frame = Some(blank.frame);
     }
 
-    /// Takes an empty table, or what was kept for one; nothing is there afterwards.
+    /// Takes away an empty table, or the table kept for a huge page's parts. The place is empty
+    /// afterwards.
     pub(super) fn take_blank(&mut self) -> Option<Blank> {
         debug_assert_eq!(self.used, 0, "a table that goes is empty");
         self.what = What::Nothing;
@@ -92,20 +93,21 @@ impl Entries {
         Some(Blank { frame, entries })
     }
 
-    /// What is at `index`.
+    /// Returns the entry at `index`.
     pub(in crate::space) fn get(&self, index: u32) -> Option<Entry> {
         Entry::decode(*self.entries.get(index as usize)?)
     }
 
-    /// Writes an entry of a live table, replacing what is there.
+    /// Writes an entry of a live table, replacing the one that is there.
     pub(in crate::space) fn set(&mut self, index: u32, entry: Entry) {
         let there = &mut self.entries[index as usize];
         self.used += u32::from(*there == NONE);
         *there = entry.encode();
     }
 
-    /// Empties entries of `range` and tells `gone` of each, from the lowest on, until it says stop
-    /// with `false`. Where it stopped: everything below is empty.
+    /// Empties the entries of `range` from the lowest on and passes each to `gone`, until `gone`
+    /// returns `false`. Returns the index at which it stopped: every entry of `range` below it is
+    /// empty.
     pub(in crate::space) fn clear(
         &mut self,
         range: Range<u32>,

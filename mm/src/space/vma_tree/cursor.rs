@@ -1,5 +1,5 @@
-//! Going through mappings in order, in either direction, whatever changes meanwhile, and finding the
-//! same mapping again.
+//! Walking through mappings in order, in either direction, while others change them; and finding
+//! the same mapping again.
 
 use core::fmt;
 
@@ -8,24 +8,24 @@ use super::{Busy, Place, Vma, VmaTree};
 use crate::machine::{Field, Machine};
 use crate::units::Vpn;
 
-/// A position between mappings: an address. What is unmapped behind or before it, by whomever, does
-/// not matter; what is mapped ahead of it will be met.
+/// A position between mappings, which is an address. It does not matter which mappings other CPUs
+/// unmap around it; a mapping that is added ahead of it will be met.
 pub struct Cursor<'t, M: Machine> {
     tree: &'t VmaTree<M>,
     at: u64,
-    /// Where the next mapping is, and one slot before it the previous one. Good while the tree
-    /// has this version.
+    /// The leaf of the next mapping, which is in `slot`, and of the previous one, in the slot
+    /// before. Valid while the tree has `version`.
     leaf: &'t Node<M>,
     slot: usize,
     version: u64,
 }
 
-/// No version of a tree; it would take centuries to get there.
+/// A version that no tree reaches: it would take centuries.
 const NEVER: u64 = u64::MAX;
 
 impl<'t, M: Machine> Cursor<'t, M> {
-    /// Before `page`: going forward begins with the mapping that `page` is in or the next one,
-    /// going backward with the one that `page - 1` is in or the one before.
+    /// Makes a cursor right before `page`. Going forward begins with the mapping that `page` is in,
+    /// or the next one; going backward with the one that `page - 1` is in, or the one before.
     #[must_use]
     pub fn at(tree: &'t VmaTree<M>, page: Vpn) -> Self {
         Self {
@@ -37,16 +37,16 @@ impl<'t, M: Machine> Cursor<'t, M> {
         }
     }
 
-    /// Behind all mappings.
+    /// Makes a cursor behind all mappings.
     #[must_use]
     pub fn end(tree: &'t VmaTree<M>) -> Self {
         Self::at(tree, Vma::END_MAX)
     }
 
-    /// The next mapping that ends above the position, which moves behind it.
+    /// Returns the next mapping that ends above the position, and moves the position behind it.
     ///
     /// # Errors
-    /// [`Busy`]; the position has not moved.
+    /// [`Busy`] if the tree changed during every try; the position has not moved.
     #[inline]
     pub fn forward(&mut self) -> Result<Option<Vma>, Busy> {
         if let Some(vma) = self.leaf.vma_if_used(self.slot & SLOTS)
@@ -59,10 +59,10 @@ impl<'t, M: Machine> Cursor<'t, M> {
         self.forward_on()
     }
 
-    /// The last mapping that begins below the position, which moves before it.
+    /// Returns the last mapping that begins below the position, and moves the position before it.
     ///
     /// # Errors
-    /// [`Busy`]; the position has not moved.
+    /// [`Busy`] if the tree changed during every try; the position has not moved.
     #[inline]
     pub fn backward(&mut self) -> Result<Option<Vma>, Busy> {
         if let Some(slot) = self.slot.checked_sub(1) {
@@ -76,14 +76,14 @@ impl<'t, M: Machine> Cursor<'t, M> {
         self.backward_on()
     }
 
-    /// Whether the tree is as it was, and so all that was read until now.
+    /// Returns whether the tree is unchanged, so that everything read until now is true.
     #[inline]
     fn is_current(&self) -> bool {
-        // Ordered behind what was read, as in `VmaTree::try_read`.
+        // This read is ordered after the earlier ones, as in `VmaTree::try_read`.
         self.tree.version.get() == self.version
     }
 
-    /// To the next leaf.
+    /// Goes on with the first mapping of the next leaf.
     #[inline(never)]
     fn forward_on(&mut self) -> Result<Option<Vma>, Busy> {
         if let Some(leaf) = self.tree.nodes.get(self.leaf.links().1) {
@@ -96,7 +96,7 @@ impl<'t, M: Machine> Cursor<'t, M> {
         self.forward_slow()
     }
 
-    /// To the leaf before.
+    /// Goes on with the last mapping of the leaf before.
     #[inline(never)]
     fn backward_on(&mut self) -> Result<Option<Vma>, Busy> {
         if let Some(leaf) = self.tree.nodes.get(self.leaf.links().0)
@@ -133,7 +133,8 @@ impl<'t, M: Machine> Cursor<'t, M> {
         Ok(found)
     }
 
-    /// Moves to where the address says.
+    /// Searches the tree from the cursor's address, and notes the place of the mapping that `look`
+    /// finds.
     fn search(
         &mut self,
         look: impl Fn(&'t VmaTree<M>, u64) -> Option<Option<Place<'t, M>>>,
@@ -150,16 +151,17 @@ impl<'t, M: Machine> Cursor<'t, M> {
     }
 }
 
-/// Finds mappings, the same one again without a search (Linux: `vmacache_find`).
+/// A lookup of mappings that finds the same mapping again without a search (Linux:
+/// `vmacache_find`).
 pub struct Finder<'t, M: Machine> {
     tree: &'t VmaTree<M>,
     last: Vma,
-    /// When the tree had `last`.
+    /// The version of the tree in which `last` was found.
     version: u64,
 }
 
 impl<'t, M: Machine> Finder<'t, M> {
-    /// One that has found nothing yet.
+    /// Makes a finder that has found nothing yet.
     #[must_use]
     pub fn new(tree: &'t VmaTree<M>) -> Self {
         let last = Vma {
@@ -174,10 +176,10 @@ impl<'t, M: Machine> Finder<'t, M> {
         }
     }
 
-    /// The mapping that `page` is in.
+    /// Returns the mapping that `page` is in.
     ///
     /// # Errors
-    /// [`Busy`].
+    /// [`Busy`] if the tree changed during every try.
     #[inline]
     pub fn find(&mut self, page: Vpn) -> Result<Option<Vma>, Busy> {
         if self.last.contains(page) && self.tree.version.get() == self.version {

@@ -1,8 +1,8 @@
-//! Changing the tree: whoever has the editor.
+//! Changing the tree, as the holder of the editor.
 //!
 //! A change marks the version odd, moves entries, brings the gaps up to date along the paths it
-//! touched, and marks the version even. Nodes are made before the version turns odd, so a change that
-//! has begun ends.
+//! touched, and marks the version even. Nodes are made before the version turns odd, so a change
+//! that has begun cannot fail.
 
 use core::ops::Range;
 
@@ -15,14 +15,14 @@ use crate::units::Vpn;
 
 pub use super::split::Editor;
 
-/// A leaf that has become this small joins a neighbour if there is room.
+/// A leaf with at most this many entries joins a neighbour if there is room.
 const SMALL: usize = SLOTS / 4;
 
 impl<M: Machine> VmaTree<M> {
     /// Adds a mapping (Linux: `vma_iter_store` into a hole).
     ///
     /// # Errors
-    /// If it is no mapping, something is in the way, or there is no memory.
+    /// [`VmaError`] if `new` is not a valid mapping or overlaps another, or if there is no memory.
     pub fn insert(&self, machine: &M, editor: &mut Editor, new: Vma) -> Result<(), VmaError> {
         check(new)?;
         let mut path = Path::new();
@@ -58,7 +58,7 @@ impl<M: Machine> VmaTree<M> {
     /// Removes the mapping that begins at `start`, and returns it (Linux: `vma_iter_clear`).
     ///
     /// # Errors
-    /// [`VmaError::NotMapped`].
+    /// [`VmaError::NotMapped`] if no mapping begins at `start`.
     pub fn erase(&self, editor: &mut Editor, start: Vpn) -> Result<Vma, VmaError> {
         let mut path = Path::new();
         let (leaf, at) = self.go_to(&mut path, start)?;
@@ -68,11 +68,12 @@ impl<M: Machine> VmaTree<M> {
         Ok(old)
     }
 
-    /// Moves the ends of the mapping that begins at `start`, and gives it an id (Linux:
+    /// Changes the ends and the id of the mapping that begins at `start` to those of `new` (Linux:
     /// `vma_adjust`).
     ///
     /// # Errors
-    /// If none begins there, `new` is no mapping, or something else is in the way.
+    /// [`VmaError`] if no mapping begins at `start`, if `new` is not a valid mapping or overlaps
+    /// another, or if there is no memory.
     pub fn resize(
         &self,
         machine: &M,
@@ -106,11 +107,13 @@ impl<M: Machine> VmaTree<M> {
         Ok(())
     }
 
-    /// Adds a mapping over whatever is there: what lies inside goes, what reaches in is cut, what
-    /// reaches over is split (Linux: `mas_store`). Tells `gone` what was removed, piece by piece.
+    /// Adds a mapping in place of the mappings in its range (Linux: `mas_store`). A mapping inside
+    /// the range is removed, one that reaches into it is cut, and one that reaches over it on both
+    /// sides is split. Calls `gone` with each piece that was removed.
     ///
     /// # Errors
-    /// If it is no mapping, or there is no memory; then nothing was removed.
+    /// [`VmaError`] if `new` is not a valid mapping, or if there is no memory; nothing was removed
+    /// then.
     pub fn store(
         &self,
         machine: &M,
@@ -119,17 +122,19 @@ impl<M: Machine> VmaTree<M> {
         gone: impl FnMut(Vma),
     ) -> Result<(), VmaError> {
         check(new)?;
-        // The rest of what is cut or split may have to be inserted, and then what is stored.
+        // Two insertions may be needed: the remainder of a mapping that is split, and `new`.
         self.prepare(machine, editor, 2)?;
         self.take_out(machine, editor, &(new.start..new.end), gone)?;
         self.insert(machine, editor, new)
     }
 
-    /// Removes what is mapped in `pages`; cuts and splits what reaches out. Tells `gone` what was
-    /// removed, piece by piece, from low to high. Nothing if `pages` is empty.
+    /// Removes the mappings in `pages`. A mapping that reaches out of `pages` is cut or split.
+    /// Calls `gone` with each piece that was removed, from low to high. Does nothing if `pages` is
+    /// empty.
     ///
     /// # Errors
-    /// [`VmaError::NoMemory`] if a mapping has to be cut and there is none; then nothing was removed.
+    /// [`VmaError::NoMemory`] if a mapping has to be cut and there is no memory; nothing was
+    /// removed then.
     pub fn clear(
         &self,
         machine: &M,
@@ -145,14 +150,14 @@ impl<M: Machine> VmaTree<M> {
         self.take_out(machine, editor, &pages, gone)
     }
 
-    /// Removes every mapping. Takes no memory.
+    /// Removes every mapping. Needs no memory.
     pub fn clear_all(&self, machine: &M, editor: &mut Editor) {
         let all = Vpn(0)..Vpn(u64::MAX);
         let cleared = self.take_out(machine, editor, &all, |_| {});
         debug_assert_eq!(cleared, Ok(()), "nothing is cut, so no memory is needed");
     }
 
-    /// Whether a mapping is in `pages` and beyond.
+    /// Returns whether a mapping is partly in `pages` and partly outside.
     fn reaches_out(&self, pages: &Range<Vpn>) -> bool {
         let last = Vpn(pages.end.0.saturating_sub(1));
         let at = |page| self.next_now(page).filter(|vma| vma.start < pages.end);
@@ -160,7 +165,7 @@ impl<M: Machine> VmaTree<M> {
             || at(last).is_some_and(|vma| vma.end > pages.end)
     }
 
-    /// Removes what is mapped in `pages`. Memory for what is cut was prepared.
+    /// Removes the mappings in `pages`. The caller has prepared nodes for the pieces that remain.
     fn take_out(
         &self,
         machine: &M,
@@ -171,7 +176,7 @@ impl<M: Machine> VmaTree<M> {
         if pages.is_empty() {
             return Ok(());
         }
-        // Ends: each round removes at least one page of `pages`.
+        // The loop ends: each round removes at least one page of `pages`.
         while let Some(there) = self
             .next_now(pages.start)
             .filter(|vma| vma.start < pages.end)
@@ -203,7 +208,7 @@ impl<M: Machine> VmaTree<M> {
         Ok(())
     }
 
-    /// The way to the mapping that begins at `start`. Returns its leaf and slot.
+    /// Records the path to the mapping that begins at `start`. Returns its leaf and slot.
     #[inline]
     fn go_to(&self, path: &mut Path, start: Vpn) -> Result<(&Node<M>, usize), VmaError> {
         let page = start.0.min(PAGE_MAX);
@@ -214,7 +219,7 @@ impl<M: Machine> VmaTree<M> {
         }
     }
 
-    /// What overlaps `new`, other than the mapping that begins at `but`.
+    /// Returns a mapping that overlaps `new`, other than the one that begins at `but`.
     fn in_the_way(&self, new: Vma, but: Vpn) -> Option<Vma> {
         let mut there = self.next_now(new.start)?;
         if there.start == but {
@@ -223,14 +228,14 @@ impl<M: Machine> VmaTree<M> {
         (there.start < new.end).then_some(there)
     }
 
-    /// Whether `old`, in the leaf of `path`, may become `new` where it is: between the same
-    /// neighbours, in the leaf responsible for it.
+    /// Returns whether `old`, in the leaf of `path`, may become `new` in its slot: it keeps its
+    /// neighbours, and the leaf is responsible for it.
     fn stays(&self, old: Vma, new: Vma, path: &Path) -> bool {
         let meet = new.start < old.end && old.start < new.end;
         meet && (new.start == old.start || self.path(new.start.0).leaf == path.leaf)
     }
 
-    /// Runs a change: readers that overlap it will read again.
+    /// Runs a change. Readers that overlap it will read again.
     #[inline]
     fn change<R>(&self, f: impl FnOnce() -> R) -> R {
         let version = self.version.get();

@@ -1,4 +1,4 @@
-//! Why a tree of mappings refuses.
+//! The reasons why a tree of mappings refuses a call.
 
 use core::error::Error;
 use core::fmt;
@@ -6,7 +6,7 @@ use core::fmt;
 use super::Vma;
 use crate::units::Vpn;
 
-/// A reader met changes every time it tried; take the lock of the mappings.
+/// A reader met changes every time it tried. The caller should take the lock of the mappings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Busy;
 
@@ -14,28 +14,28 @@ pub struct Busy;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoMemory;
 
-/// Why a mapping cannot be added or changed. Nothing has changed.
+/// The reason why a mapping cannot be added or changed. Nothing has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VmaError {
-    /// It ends where it begins.
+    /// The mapping ends where it begins.
     Empty(Vma),
-    /// It ends before it begins.
+    /// The mapping ends before it begins.
     Unordered(Vma),
-    /// It has more pages than [`Vma::LEN_MAX`].
+    /// The mapping has more pages than [`Vma::LEN_MAX`].
     TooLong(Vma),
-    /// It ends above [`Vma::END_MAX`].
+    /// The mapping ends above [`Vma::END_MAX`].
     TooHigh(Vma),
-    /// Its id is larger than [`Vma::ID_MAX`].
+    /// The mapping's id is larger than [`Vma::ID_MAX`].
     IdTooLarge(Vma),
-    /// This one is in the way.
+    /// The new mapping overlaps this one.
     Overlaps(Vma),
-    /// No mapping begins there.
+    /// No mapping begins at this page.
     NotMapped(Vpn),
     /// There is no memory for a node.
     NoMemory,
 }
 
-/// Whether `new` can be a mapping at all.
+/// Checks that `new` can be a mapping.
 #[inline]
 pub(super) fn check(new: Vma) -> Result<(), VmaError> {
     let is_sane = new.start < new.end

@@ -1,8 +1,9 @@
-//! Free space between mappings: kept in the nodes, found in one descent.
+//! Free space between mappings: recorded in the nodes, found in one descent.
 //!
-//! Looking begins in the leaf at one end of what is allowed. If nothing fits there, the way up is
-//! searched for a subtree with a wide enough gap, and that one down. Beyond the first leaf a gap that the
-//! nodes promise is there, unless it is wider than they can say ([`GAP_MAX`](super::node::GAP_MAX)).
+//! A search begins in the leaf at one end of the allowed range. If nothing fits there, it goes up
+//! to a node with a child that has a wide enough gap, and from there down to the gap. Beyond the
+//! first leaf, every gap that a node records exists, unless it is wider than a node can record
+//! ([`GAP_MAX`](super::node::GAP_MAX)).
 
 use core::ops::Range;
 
@@ -13,8 +14,8 @@ use crate::machine::Machine;
 use crate::units::Vpn;
 
 impl<M: Machine> VmaTree<M> {
-    /// The lowest `pages` free pages within `allowed`; where they begin (Linux:
-    /// `mas_empty_area`, `vm_unmapped_area` bottom-up).
+    /// Returns where the lowest `pages` free pages within `allowed` begin (Linux: `mas_empty_area`,
+    /// `vm_unmapped_area` bottom-up).
     pub fn lowest_gap(&self, _editor: &Editor, pages: u64, allowed: Range<Vpn>) -> Option<Vpn> {
         let (low, high) = (allowed.start.0, allowed.end.min(Vma::END_MAX).0);
         if pages == 0 || high.checked_sub(low)? < pages {
@@ -23,7 +24,8 @@ impl<M: Machine> VmaTree<M> {
         let mut path = self.path(low.min(PAGE_MAX));
         let mut free_from = low;
         loop {
-            // What lies below `low` only makes gaps narrower.
+            // If a gap begins below `low`, only a part of it counts. So the recorded gap is wide
+            // enough wherever a gap fits.
             if path.gap >= pages.min(GAP_MAX) {
                 let leaf = self.node(path.leaf);
                 free_from = free_from.max(self.end_before(leaf, 0));
@@ -43,7 +45,7 @@ impl<M: Machine> VmaTree<M> {
         }
     }
 
-    /// The highest `pages` free pages within `allowed`; where they begin (Linux:
+    /// Returns where the highest `pages` free pages within `allowed` begin (Linux:
     /// `mas_empty_area_rev`, `vm_unmapped_area` top-down).
     pub fn highest_gap(&self, _editor: &Editor, pages: u64, allowed: Range<Vpn>) -> Option<Vpn> {
         let (low, high) = (allowed.start.0, allowed.end.min(Vma::END_MAX).0);
@@ -81,7 +83,7 @@ impl<M: Machine> VmaTree<M> {
         }
     }
 
-    /// Where the free space behind the last entry of the leaf of `path` ends.
+    /// Returns where the free space behind the last entry of the leaf of `path` ends.
     fn first_gap_end(&self, path: &Path, free_to: u64) -> u64 {
         match self.node(path.leaf).links().1 {
             NONE => free_to,
@@ -89,7 +91,7 @@ impl<M: Machine> VmaTree<M> {
         }
     }
 
-    /// Moves `path` to the next leaf with a gap of at least `pages`.
+    /// Moves `path` to the next leaf with a gap of at least `pages`. Returns whether there is one.
     fn to_next_wide(&self, path: &mut Path, pages: u64) -> bool {
         let pages = pages.min(GAP_MAX);
         let wide = |node: &Node<M>, from: usize| node.first_wide(from, pages);
@@ -103,7 +105,8 @@ impl<M: Machine> VmaTree<M> {
         false
     }
 
-    /// Moves `path` to the last leaf before it with a gap of at least `pages`.
+    /// Moves `path` to the last leaf before it with a gap of at least `pages`. Returns whether
+    /// there is one.
     fn to_prev_wide(&self, path: &mut Path, pages: u64) -> bool {
         let pages = pages.min(GAP_MAX);
         let wide = |node: &Node<M>, to: usize| node.last_wide(to, pages);
@@ -117,7 +120,8 @@ impl<M: Machine> VmaTree<M> {
         false
     }
 
-    /// Takes child `at` at `depth`, and from there on what `choose` says.
+    /// Moves `path` to child `at` at `depth`, and on every level below to the child that `choose`
+    /// returns.
     fn descend(
         &self,
         path: &mut Path,
@@ -142,7 +146,7 @@ impl<M: Machine> VmaTree<M> {
     }
 }
 
-/// `pages` pages from `from` on, if they end at `high` at the latest.
+/// Returns `from` if the `pages` pages from there on end at `high` at the latest.
 fn fit(from: u64, pages: u64, high: u64) -> Option<Vpn> {
     (from.checked_add(pages)? <= high).then_some(Vpn(from))
 }

@@ -1,7 +1,8 @@
-//! Keeping the gaps: what a change makes of the largest gap in each node above it.
+//! Keeping the recorded gaps right: the effect of a change on the largest gap of each node above
+//! it.
 //!
-//! Each goes up no further than the gap of a node has changed, and looks at all children of a node
-//! only when the largest gap among them may have been the one that shrank.
+//! A repair goes up only as far as the gap of a node has changed. It looks at all children of a
+//! node only if the gap that shrank may have been the largest among them.
 
 use super::VmaTree;
 use super::node::{GAP_MAX, NONE, Node};
@@ -9,7 +10,7 @@ use super::path::Path;
 use crate::machine::Machine;
 
 impl<M: Machine> VmaTree<M> {
-    /// There is a gap of `gap` in the leaf of `path` now.
+    /// Raises the recorded gaps after a gap of `gap` pages has appeared in the leaf of `path`.
     #[inline]
     pub(super) fn gap_came(&self, path: &Path, gap: u64) {
         if gap.min(GAP_MAX) > path.gap {
@@ -17,7 +18,7 @@ impl<M: Machine> VmaTree<M> {
         }
     }
 
-    /// The same where it is larger than what the leaf had before.
+    /// Does the work of [`Self::gap_came`] for a gap that is larger than the leaf's recorded one.
     fn raise(&self, path: &Path, gap: u64) {
         let gap = gap.min(GAP_MAX);
         for level in (0..path.levels()).rev() {
@@ -31,7 +32,7 @@ impl<M: Machine> VmaTree<M> {
         }
     }
 
-    /// A gap of `gap` in the leaf of `path` has become smaller.
+    /// Mends the recorded gaps after a gap of `gap` pages in the leaf of `path` has become smaller.
     #[inline]
     pub(super) fn gap_went(&self, path: &Path, gap: u64) {
         if gap.min(GAP_MAX) == path.gap {
@@ -39,7 +40,7 @@ impl<M: Machine> VmaTree<M> {
         }
     }
 
-    /// Anything may have happened to the leaf of `path`.
+    /// Mends the recorded gaps after any change in the leaf of `path`.
     pub(super) fn mend(&self, path: &Path) {
         if path.levels() > 0 {
             let gap = self.gap_of_leaf(self.node(path.leaf));
@@ -47,7 +48,8 @@ impl<M: Machine> VmaTree<M> {
         }
     }
 
-    /// Anything may have happened to the children of the inner node at `depth` of `path`.
+    /// Mends the recorded gaps after any change to the children of the inner node at `depth` of
+    /// `path`.
     pub(super) fn mend_above(&self, path: &Path, depth: usize) {
         if depth > 0 {
             let gap = self.node(path.step(depth).0).widest_child();
@@ -55,7 +57,8 @@ impl<M: Machine> VmaTree<M> {
         }
     }
 
-    /// What is below step `depth - 1` of `path` has `gap` now.
+    /// Records that the largest gap below step `depth - 1` of `path` is now `gap`, and mends the
+    /// gaps above.
     fn mend_from(&self, path: &Path, depth: usize, gap: u64) {
         let mut gap = gap.min(GAP_MAX);
         for level in (0..depth).rev() {
@@ -80,7 +83,7 @@ impl<M: Machine> VmaTree<M> {
         }
     }
 
-    /// The first gap of the leaf behind `leaf`, which reaches back into it, may have changed.
+    /// Mends the recorded gap of the leaf behind `leaf`, whose first gap reaches back into `leaf`.
     pub(super) fn mend_after(&self, leaf: &Node<M>) {
         let after = leaf.links().1;
         if after != NONE {
@@ -88,7 +91,7 @@ impl<M: Machine> VmaTree<M> {
         }
     }
 
-    /// The largest gap in the subtree of node `id` with `levels` levels below.
+    /// Returns the largest gap in the subtree of node `id` with `levels` levels below.
     pub(super) fn gap_of(&self, id: u32, levels: usize) -> u64 {
         let node = self.node(id);
         if levels > 0 {

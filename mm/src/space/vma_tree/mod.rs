@@ -1,10 +1,11 @@
 //! The mappings of an address space, in order (Linux: the maple tree of `mm_struct`).
 //!
-//! A B+ tree of nodes of eight cache lines (`node`). Writers come one at a time: whoever has the
-//! [`Editor`], which belongs under the lock of the mappings, may change the tree (`edit`, and `split`
-//! where nodes come and go) and look for free space (`gap`), which is kept in the nodes (`mend`).
-//! Readers need no lock: they read, then ask whether the tree has changed meanwhile, and if so read
-//! again. A cursor (`cursor`) holds an address, not a place, so it goes on whatever is removed around it.
+//! It is a B+ tree of nodes of eight cache lines (`node`). Writers come one at a time: the holder
+//! of the [`Editor`], which belongs under the lock of the mappings, may change the tree (`edit`,
+//! and `split` where nodes come and go) and look for free space (`gap`), which is recorded in the
+//! nodes (`mend`). Readers need no lock: they read, then check whether the tree has changed
+//! meanwhile, and if so read again. A cursor (`cursor`) holds an address and not a place, so it
+//! goes on whatever is removed around it.
 //!
 //! `machines/host/examples/mappings.rs` shows all of it in use.
 //!
@@ -32,17 +33,17 @@ use self::nodes::Nodes;
 use crate::machine::{Field, Machine};
 use crate::units::Vpn;
 
-/// How often a reader tries again before it gives up.
+/// The number of times a reader tries before it gives up.
 const TRIES: u32 = 16;
 
-/// One mapping: pages from `start` up to, not including, `end`.
+/// One mapping: the pages from `start` up to, not including, `end`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Vma {
     /// Its first page.
     pub start: Vpn,
-    /// The first page behind it.
+    /// The first page behind the mapping.
     pub end: Vpn,
-    /// What the owner of the tree knows it by, at most [`Vma::ID_MAX`].
+    /// The id that the owner of the tree gave it, at most [`Vma::ID_MAX`].
     pub id: u32,
 }
 
@@ -54,13 +55,13 @@ impl Vma {
     /// The highest address, in pages, that a mapping may end at.
     pub const END_MAX: Vpn = Vpn(1 << 52);
 
-    /// How many pages it has.
+    /// Returns the number of its pages.
     #[must_use]
     pub const fn pages(&self) -> u64 {
         self.end.0 - self.start.0
     }
 
-    /// Whether `page` is in it.
+    /// Returns whether `page` is in it.
     #[inline]
     #[must_use]
     pub const fn contains(&self, page: Vpn) -> bool {
@@ -68,23 +69,24 @@ impl Vma {
     }
 }
 
-/// See the module.
+/// The mappings of an address space, in order; the module's documentation describes the tree.
 pub struct VmaTree<M: Machine> {
-    /// Odd while somebody changes the tree.
+    /// The version of the tree; odd while it is being changed.
     version: M::Field,
-    /// The root's number, and above it the number of levels below.
+    /// The root's number in the low 32 bits, and above it the number of levels below the root.
     root: M::Field,
     nodes: Nodes<M>,
 }
 
-/// The largest page number that is looked for: beyond all mappings, below what an unused key holds.
+/// The largest page number that is looked for. It is beyond all mappings, and below the value of an
+/// unused key.
 const PAGE_MAX: u64 = Vma::END_MAX.0;
 
 impl<M: Machine> VmaTree<M> {
-    /// No mapping, and the right to add some.
+    /// Makes a tree without mappings, and the right to change it.
     ///
     /// # Errors
-    /// [`NoMemory`].
+    /// [`NoMemory`] if there is no memory for the first node.
     pub fn new(machine: &M) -> Result<(Self, Editor), NoMemory> {
         let nodes = Nodes::new(machine);
         let root = nodes.make(machine, 0)?;
@@ -97,48 +99,49 @@ impl<M: Machine> VmaTree<M> {
         Ok((tree, Editor::new()))
     }
 
-    /// The mapping that `page` is in.
+    /// Returns the mapping that `page` is in.
     ///
     /// # Errors
-    /// [`Busy`].
+    /// [`Busy`] if the tree changed during every try.
     #[inline]
     pub fn find(&self, page: Vpn) -> Result<Option<Vma>, Busy> {
         Ok(self.prev(page)?.filter(|vma| vma.contains(page)))
     }
 
-    /// The first mapping that ends above `page` (Linux: `find_vma`).
+    /// Returns the first mapping that ends above `page` (Linux: `find_vma`).
     ///
     /// # Errors
-    /// [`Busy`].
+    /// [`Busy`] if the tree changed during every try.
     #[inline]
     pub fn next(&self, page: Vpn) -> Result<Option<Vma>, Busy> {
         self.read(|| Some(self.look_up(page)?.map(|place| place.vma)))
     }
 
-    /// The last mapping that begins at or below `page`.
+    /// Returns the last mapping that begins at or below `page`.
     ///
     /// # Errors
-    /// [`Busy`].
+    /// [`Busy`] if the tree changed during every try.
     #[inline]
     pub fn prev(&self, page: Vpn) -> Result<Option<Vma>, Busy> {
         self.read(|| Some(self.look_down(page)?.map(|place| place.vma)))
     }
 
-    /// Changes whenever the tree does: what was read from it is still true while this is the same.
+    /// Returns the version of the tree. It changes whenever the tree does: anything read from the
+    /// tree is still true while the version is the same.
     #[inline]
     #[must_use]
     pub fn version(&self) -> u64 {
         self.version.get()
     }
 
-    /// Bytes of memory of all nodes that are in use.
+    /// Returns the bytes of memory of all nodes that are in use.
     #[must_use]
     pub fn bytes(&self, editor: &Editor) -> usize {
         editor.nodes() as usize * size_of::<Node<M>>()
     }
 
-    /// Runs `look` until the tree has not changed meanwhile. `look` gives up with `None` where
-    /// it meets what can only be a change under way.
+    /// Runs `look` until the tree has not changed meanwhile. `look` gives up with `None` where it
+    /// meets a state that only a change under way can explain.
     #[inline]
     fn read<R>(&self, look: impl Fn() -> Option<R>) -> Result<R, Busy> {
         match self.try_read(&look) {
@@ -162,12 +165,13 @@ impl<M: Machine> VmaTree<M> {
     fn try_read<R>(&self, look: impl Fn() -> Option<R>) -> Option<R> {
         let version = self.version.get();
         let seen = if version & 1 == 0 { look() } else { None };
-        // What was read last is ordered before this: fields are read with acquire. Whoever read
-        // something of a change finds that change's version here, or a later one.
+        // Fields are read with acquire, so the reads of `look` are ordered before this one. A
+        // reader that has read a part of a change finds the version of that change here, or a later
+        // one.
         seen.filter(|_| self.version.get() == version)
     }
 
-    /// The last mapping that begins at or below `page`.
+    /// Returns the last mapping that begins at or below `page`, with its place.
     #[inline]
     fn look_down(&self, page: Vpn) -> Option<Option<Place<'_, M>>> {
         let page = page.0.min(PAGE_MAX);
@@ -178,7 +182,7 @@ impl<M: Machine> VmaTree<M> {
         }
     }
 
-    /// The first mapping that ends above `page`.
+    /// Returns the first mapping that ends above `page`, with its place.
     #[inline]
     fn look_up(&self, page: Vpn) -> Option<Option<Place<'_, M>>> {
         let page = page.0.min(PAGE_MAX);
@@ -200,7 +204,7 @@ impl<M: Machine> VmaTree<M> {
         self.first_of(leaf.links().1)
     }
 
-    /// The leaf responsible for `page`.
+    /// Returns the leaf responsible for `page`.
     #[inline]
     fn leaf(&self, page: u64) -> Option<&Node<M>> {
         let (id, levels) = self.top();
@@ -211,7 +215,7 @@ impl<M: Machine> VmaTree<M> {
         Some(node)
     }
 
-    /// The last entry of leaf `id`, if there is such a leaf.
+    /// Returns the last entry of leaf `id`, if there is such a leaf.
     #[cold]
     fn last_of(&self, id: u32) -> Option<Option<Place<'_, M>>> {
         if id == NONE {
@@ -221,7 +225,7 @@ impl<M: Machine> VmaTree<M> {
         Some(Some(Place::of(leaf, leaf.count().checked_sub(1)?)))
     }
 
-    /// The first entry of leaf `id`, if there is such a leaf.
+    /// Returns the first entry of leaf `id`, if there is such a leaf.
     fn first_of(&self, id: u32) -> Option<Option<Place<'_, M>>> {
         if id == NONE {
             return Some(None);
@@ -229,7 +233,7 @@ impl<M: Machine> VmaTree<M> {
         Some(Some(Place::of(self.nodes.get(id)?, 0)))
     }
 
-    /// A node that is known to exist.
+    /// Returns node `id`, which is known to exist.
     #[inline]
     fn node(&self, id: u32) -> &Node<M> {
         self.nodes
@@ -237,7 +241,7 @@ impl<M: Machine> VmaTree<M> {
             .expect("the editor follows links to nodes in use only")
     }
 
-    /// The root's number and how many levels are below it.
+    /// Returns the root's number and the number of levels below it.
     #[inline]
     fn top(&self) -> (u32, usize) {
         let root = self.root.get();
@@ -245,7 +249,7 @@ impl<M: Machine> VmaTree<M> {
     }
 }
 
-/// A mapping and where it was found.
+/// A mapping, with the leaf and slot in which it was found.
 struct Place<'t, M: Machine> {
     vma: Vma,
     leaf: &'t Node<M>,

@@ -1,12 +1,13 @@
-//! Nodes: two arrays of fields, keys and values, eight cache lines in all.
+//! Nodes of the tree: two arrays of fields, keys and values, in eight cache lines.
 //!
-//! A leaf has up to [`SLOTS`] entries: where each begins, and its length with its id. Its last value
-//! links it to its neighbours. An inner node has up to [`SLOTS`] children: a key from which on each is
-//! responsible, and its number with the largest gap in it. Keys are in order, unused ones and the
-//! last hold [`NO_KEY`], so that no search needs a count.
+//! A leaf has up to [`SLOTS`] entries: the key of an entry is where the mapping begins, its value
+//! the mapping's length and id. The last value of a leaf links it to its neighbours. An inner node
+//! has up to [`SLOTS`] children: the key of a child is the first key it is responsible for, its
+//! value the child's number and the largest gap in it. Keys are in order. Unused keys, and the last
+//! one, hold [`NO_KEY`], so that no search needs a count.
 //!
-//! The gap of an entry is the free space right before it; that of a leaf's first entry reaches back
-//! into the leaf before. The gap of a node is the largest of those below.
+//! The gap of an entry is the free space right before it; the gap of a leaf's first entry reaches
+//! back into the leaf before. The gap of a node is the largest gap below it.
 
 use core::array;
 
@@ -14,33 +15,33 @@ use super::Vma;
 use crate::machine::{Field, Machine};
 use crate::units::Vpn;
 
-/// Entries of a leaf, or children of an inner node.
+/// The entries of a leaf, or the children of an inner node.
 pub(super) const SLOTS: usize = GROUPS * GROUP - 1;
-/// A search looks at the ends of groups first, then into one of them.
+/// The number of groups of keys. A search looks at the ends of groups first, then into one group.
 const GROUPS: usize = 4;
 const GROUP: usize = 8;
-/// The value of a leaf that links it.
+/// The value of a leaf that links it to its neighbours.
 const LINKS: usize = SLOTS;
-/// What an unused key holds; larger than any address.
+/// The value of an unused key; larger than any address.
 pub(super) const NO_KEY: u64 = u64::MAX;
-/// What the first key of an inner node holds: its first child takes whatever is below the second.
+/// The first key of every inner node: its first child takes every key below the second.
 pub(super) const FIRST_KEY: u64 = 0;
-/// No node.
+/// The number of no node.
 pub(super) const NONE: u32 = u32::MAX;
-/// The largest gap that is kept exactly; what is wider reads as this.
+/// The largest gap that is recorded exactly; a wider gap is recorded as this.
 pub(super) const GAP_MAX: u64 = u32::MAX as u64;
 
-/// Bits of an entry's value for its id; the length is above.
+/// The bits of an entry's value for the id; the length is above.
 pub(super) const ID_BITS: u32 = 24;
 
-/// See the file's header.
+/// A leaf or an inner node; the file's header describes both.
 #[repr(align(64))]
 pub(super) struct Node<M: Machine> {
     keys: [M::Field; SLOTS + 1],
     vals: [M::Field; SLOTS + 1],
 }
 
-/// What a slot holds: a key and a value.
+/// The key and the value of a slot.
 pub(super) type Slot = (u64, u64);
 
 impl<M: Machine> Node<M> {
@@ -51,28 +52,29 @@ impl<M: Machine> Node<M> {
         }
     }
 
-    /// How many keys are at most `key`, which is below [`NO_KEY`].
+    /// Returns how many keys are at most `key`, which is below [`NO_KEY`].
     ///
-    /// Counted, not searched: without a branch that depends on the keys.
+    /// The keys are counted rather than searched, so no branch depends on them.
     #[inline]
     pub(super) fn rank(&self, key: u64) -> usize {
         let upto = |slot: usize| usize::from(self.keys[slot].get() <= key);
         let first = GROUP * (upto(GROUP - 1) + upto(2 * GROUP - 1) + upto(3 * GROUP - 1));
-        // The last key of the group is larger, or it is the node's last.
+        // The last key of the group need not be counted: it is larger than `key`, or it is the
+        // node's last.
         first + (0..GROUP - 1).map(|nth| upto(first + nth)).sum::<usize>()
     }
 
-    /// How many keys are used.
+    /// Returns how many keys are used.
     #[inline]
     pub(super) fn count(&self) -> usize {
         self.rank(NO_KEY - 1)
     }
 
-    /// The slot of the child responsible for `key`.
+    /// Returns the slot of the child responsible for `key`.
     #[inline]
     pub(super) fn route(&self, key: u64) -> usize {
-        // The first key is 0; a reader that meets a change may see none at all, and whatever
-        // it takes then will do.
+        // The first key is 0, so the rank is at least 1. A reader that overlaps a change may find
+        // no key at all. It may then take any child, because it will read again.
         self.rank(key).wrapping_sub(1) & SLOTS
     }
 
@@ -95,19 +97,19 @@ impl<M: Machine> Node<M> {
         self.key(slot) != NO_KEY
     }
 
-    /// The mapping in `slot` of a leaf.
+    /// Returns the mapping in `slot` of a leaf.
     #[inline]
     pub(super) fn vma(&self, slot: usize) -> Vma {
         vma((self.keys[slot].get(), self.vals[slot].get()))
     }
 
-    /// The same if there is one.
+    /// Returns the mapping in `slot` of a leaf, if the slot is used.
     #[inline]
     pub(super) fn vma_if_used(&self, slot: usize) -> Option<Vma> {
         self.is_used(slot).then(|| self.vma(slot))
     }
 
-    /// The last mapping of a leaf.
+    /// Returns the last mapping of a leaf.
     #[inline]
     pub(super) fn last_vma(&self) -> Option<Vma> {
         Some(self.vma(self.count().checked_sub(1)?))
@@ -119,7 +121,8 @@ impl<M: Machine> Node<M> {
         self.keys[slot].set(key);
     }
 
-    /// The child in `slot` of an inner node, and the largest gap in it, at most [`GAP_MAX`].
+    /// Returns the child in `slot` of an inner node, and the largest gap in it, at most
+    /// [`GAP_MAX`].
     #[inline]
     pub(super) fn child(&self, slot: usize) -> (u32, u64) {
         let value = self.vals[slot].get();
@@ -130,7 +133,7 @@ impl<M: Machine> Node<M> {
         self.vals[slot].set(child_value(child, gap));
     }
 
-    /// What is in use, from the lowest key on.
+    /// Returns the slots that are in use, from the lowest key on.
     #[inline]
     fn slots(&self) -> impl Iterator<Item = Slot> {
         let all = self.keys.iter().zip(&self.vals);
@@ -138,17 +141,17 @@ impl<M: Machine> Node<M> {
             .take_while(|&(key, _)| key != NO_KEY)
     }
 
-    /// The mappings of a leaf.
+    /// Returns the mappings of a leaf.
     pub(super) fn vmas(&self) -> impl Iterator<Item = Vma> {
         self.slots().map(vma)
     }
 
-    /// The largest gap in any child.
+    /// Returns the largest gap in any child.
     pub(super) fn widest_child(&self) -> u64 {
         self.slots().map(|(_, value)| value).max().unwrap_or(0) >> 32
     }
 
-    /// The first child from `slot` on with a gap of at least `gap`.
+    /// Returns the first child from `slot` on with a gap of at least `gap`.
     #[inline]
     pub(super) fn first_wide(&self, slot: usize, gap: u64) -> Option<usize> {
         (slot..SLOTS)
@@ -156,7 +159,7 @@ impl<M: Machine> Node<M> {
             .find(|&slot| self.child(slot).1 >= gap)
     }
 
-    /// The last child before `slot` with a gap of at least `gap`.
+    /// Returns the last child before `slot` with a gap of at least `gap`.
     #[inline]
     pub(super) fn last_wide(&self, slot: usize, gap: u64) -> Option<usize> {
         (0..slot.min(SLOTS))
@@ -164,7 +167,8 @@ impl<M: Machine> Node<M> {
             .find(|&slot| self.child(slot).1 >= gap)
     }
 
-    /// The largest gap before an entry of a leaf, if the entry before its first ends at `end`.
+    /// Returns the largest gap before an entry of a leaf, if the entry before its first ends at
+    /// `end`.
     pub(super) fn widest_entry(&self, mut end: u64) -> u64 {
         let mut widest = 0;
         for (start, value) in self.slots() {
@@ -174,7 +178,7 @@ impl<M: Machine> Node<M> {
         widest
     }
 
-    /// The leaves before and after a leaf.
+    /// Returns the numbers of the leaves before and after a leaf.
     #[inline]
     pub(super) fn links(&self) -> (u32, u32) {
         let links = self.vals[LINKS].get();
@@ -185,13 +189,14 @@ impl<M: Machine> Node<M> {
         self.vals[LINKS].set(u64::from(before) << 32 | u64::from(after));
     }
 
-    /// Puts `new` into `slot`; what was there and behind moves up by one. Not when full.
+    /// Puts `new` into `slot`, and moves the entries from that slot on up by one. The node must not
+    /// be full.
     #[inline]
     pub(super) fn open(&self, slot: usize, new: Slot) {
         debug_assert!(!self.is_full(), "there is room for one more");
         let (mut slot, mut moved) = (slot, new);
-        // Ends before the last slot, which is unused. Two at a time, so that nothing is carried
-        // from one register to another.
+        // The loop ends before the last slot, which is unused. It moves two slots at a time, so
+        // that no value is copied from one register to another.
         while slot < SLOTS {
             let first = self.swap(slot, moved);
             if first.0 == NO_KEY {
@@ -212,10 +217,10 @@ impl<M: Machine> Node<M> {
         old
     }
 
-    /// Takes out what is in `slot`; what is behind moves down by one.
+    /// Takes out the entry in `slot`, and moves the entries behind it down by one.
     #[inline]
     pub(super) fn close(&self, slot: usize) {
-        // The last key is unused, so this ends there.
+        // The loop ends at the last key, which is unused.
         for slot in slot..SLOTS {
             let next = self.keys[slot + 1].get();
             if next == NO_KEY {
@@ -226,7 +231,7 @@ impl<M: Machine> Node<M> {
         }
     }
 
-    /// Moves what is in `from` and behind to the end of `other`, where there is room.
+    /// Moves the entries from slot `from` on to the end of `other`, which has room for them.
     pub(super) fn give(&self, from: usize, other: &Self) {
         let used = other.count();
         for slot in from..self.count() {
@@ -237,7 +242,7 @@ impl<M: Machine> Node<M> {
     }
 }
 
-/// A mapping as a leaf keeps it.
+/// Returns the key and value of a mapping in a leaf.
 #[inline]
 pub(super) fn slot(vma: Vma) -> Slot {
     let value = (vma.end.0 - vma.start.0) << ID_BITS | u64::from(vma.id);
@@ -248,13 +253,14 @@ pub(super) fn slot(vma: Vma) -> Slot {
 fn vma((start, value): Slot) -> Vma {
     Vma {
         start: Vpn(start),
-        // A reader that meets a change may put together what does not belong together.
+        // A reader that overlaps a change may combine the start of one mapping with the length of
+        // another, so the sum may wrap.
         end: Vpn(start.wrapping_add(value >> ID_BITS)),
         id: low(value & u64::from(Vma::ID_MAX)),
     }
 }
 
-/// What an inner node keeps of a child.
+/// Returns the value that an inner node has for a child.
 pub(super) fn child_value(child: u32, gap: u64) -> u64 {
     gap.min(GAP_MAX) << 32 | u64::from(child)
 }

@@ -1,8 +1,8 @@
-//! All nodes of a tree, by number.
+//! The nodes of a tree, by number.
 //!
-//! A number is a chunk and a place in it, so that finding a node is a shift and two looks. Nodes are
-//! added and never given back to the allocator while the tree lives, so a reader that follows an
-//! outdated number finds a node, if not the right one.
+//! A number is a chunk and a place in it, so that finding a node takes a shift and two loads. Nodes
+//! are added and never given back to the allocator while the tree lives, so a reader that follows
+//! an outdated number finds a node, though perhaps the wrong one.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -12,15 +12,16 @@ use super::NoMemory;
 use super::node::{NONE, Node};
 use crate::machine::{Machine, Once};
 
-/// Bits of a number for the place in its chunk; the chunk is above.
+/// The bits of a number for the place in its chunk; the number of the chunk is above.
 const PLACE_BITS: u32 = 27;
 const CHUNKS: usize = 1 << (u32::BITS - PLACE_BITS);
-/// Nodes of the first chunk; each chunk has twice as many as the one before.
+/// The number of nodes of the first chunk; each chunk has twice as many as the one before.
 const FIRST_CHUNK: u32 = 1;
-/// The last chunk that may exist: with it there are 2²⁵ nodes. [`NONE`] is in none of them.
+/// The last chunk that may exist. With it there are 2²⁵ − 1 nodes, and [`NONE`] is the number of
+/// none.
 const LAST_CHUNK: u32 = 24;
 
-/// See the file's header.
+/// The nodes of a tree, by number; the file's header describes the numbers.
 pub(super) struct Nodes<M: Machine>([M::Once<Box<[Node<M>]>>; CHUNKS]);
 
 impl<M: Machine> Nodes<M> {
@@ -28,15 +29,15 @@ impl<M: Machine> Nodes<M> {
         Self(array::from_fn(|_| machine.once()))
     }
 
-    /// Node `id`, if it was ever made.
+    /// Returns node `id`, if it was ever made.
     #[inline]
     pub(super) fn get(&self, id: u32) -> Option<&Node<M>> {
         let chunk = self.0[(id >> PLACE_BITS) as usize].get()?;
         chunk.get((id & ((1 << PLACE_BITS) - 1)) as usize)
     }
 
-    /// The number of the `nth` node, which is made if it is the first of its chunk. Those before
-    /// it have been made.
+    /// Returns the number of the `nth` node. Makes its chunk if it is the first node of it. The
+    /// caller has made the nodes before it.
     pub(super) fn make(&self, machine: &M, nth: u32) -> Result<u32, NoMemory> {
         let nth = nth + FIRST_CHUNK;
         let (top, chunk) = (nth.ilog2(), nth.ilog2() - FIRST_CHUNK.ilog2());

@@ -1,4 +1,4 @@
-//! The way to a leaf, for who changes the tree: nobody disturbs it.
+//! The path to a leaf, for the holder of the editor: no other CPU changes the tree meanwhile.
 
 use super::VmaTree;
 use super::node::{self, GAP_MAX, NONE, Node};
@@ -6,18 +6,19 @@ use super::{Place, Vma};
 use crate::machine::Machine;
 use crate::units::Vpn;
 
-/// Levels of inner nodes. A level more takes at least sixteen times as many changes, so nobody
-/// lives to see so many.
+/// The largest number of levels of inner nodes. Each further level takes at least sixteen times as
+/// many changes, so no tree becomes that high.
 const LEVELS_MAX: usize = 12;
 
-/// The way from the root to a leaf: each inner node, and which child was taken.
+/// The path from the root to a leaf: each inner node, and the slot of the child that was taken.
 ///
-/// Filled in where it lies, since it is too large to be moved about.
+/// A path is filled in place, because it is too large to be moved about.
 pub(super) struct Path {
     steps: [Step; LEVELS_MAX],
     len: usize,
     pub(super) leaf: u32,
-    /// What the tree says is the largest gap in the leaf; nothing where the leaf is the root.
+    /// The largest gap in the leaf, as its parent records it; [`GAP_MAX`] where the leaf is the
+    /// root, whose gap is not recorded.
     pub(super) gap: u64,
 }
 
@@ -39,13 +40,14 @@ impl Path {
         }
     }
 
-    /// How many inner nodes there are.
+    /// Returns the number of inner nodes.
     #[inline]
     pub(super) fn levels(&self) -> usize {
         self.len
     }
 
-    /// The inner node at `level`, counted from the root, and which child was taken.
+    /// Returns the inner node at `level`, counted from the root, and the slot of the child taken
+    /// there.
     #[inline]
     pub(super) fn step(&self, level: usize) -> (u32, usize) {
         let Step { id, slot } = self.steps[level];
@@ -59,14 +61,15 @@ impl Path {
 }
 
 impl<M: Machine> VmaTree<M> {
-    /// The way to the leaf responsible for `page`.
+    /// Returns the path to the leaf responsible for `page`.
     pub(super) fn path(&self, page: u64) -> Path {
         let mut path = Path::new();
         self.go(&mut path, page);
         path
     }
 
-    /// The same into `path`, which is new. Returns the leaf.
+    /// Records the path to the leaf responsible for `page` in `path`, which is new. Returns the
+    /// leaf.
     #[inline]
     pub(super) fn go(&self, path: &mut Path, page: u64) -> &Node<M> {
         let (root, levels) = self.top();
@@ -85,7 +88,7 @@ impl<M: Machine> VmaTree<M> {
         node
     }
 
-    /// The mapping before `slot` of `leaf`, perhaps in the leaf before.
+    /// Returns the mapping before `slot` of `leaf`, which may be in the leaf before.
     #[inline]
     pub(super) fn before(&self, leaf: &Node<M>, slot: usize) -> Option<Vma> {
         match slot {
@@ -94,7 +97,7 @@ impl<M: Machine> VmaTree<M> {
         }
     }
 
-    /// Where [`VmaTree::before`] ends, or where addresses begin.
+    /// Returns where the mapping of [`VmaTree::before`] ends, or 0 if there is none.
     #[inline]
     pub(super) fn end_before(&self, leaf: &Node<M>, slot: usize) -> u64 {
         if slot > 0 {
@@ -109,14 +112,15 @@ impl<M: Machine> VmaTree<M> {
         }
     }
 
-    /// The mapping in `slot` of `leaf`, or if there is none the first of the leaf after.
+    /// Returns the mapping in `slot` of `leaf`, or, if the slot is unused, the first mapping of the
+    /// leaf after it.
     #[inline]
     pub(super) fn at_or_after(&self, leaf: &Node<M>, slot: usize) -> Option<Vma> {
         leaf.vma_if_used(slot)
             .or_else(|| self.undisturbed(self.first_of(leaf.links().1)))
     }
 
-    /// As [`VmaTree::next`].
+    /// As [`VmaTree::next`], for the holder of the editor.
     pub(super) fn next_now(&self, page: Vpn) -> Option<Vma> {
         self.undisturbed(self.look_up(page))
     }

@@ -1,26 +1,28 @@
-//! Nodes come and go: splitting full ones, joining small ones, growing and shrinking the tree.
+//! Adding and removing nodes: splitting full ones, joining small ones, growing and shrinking the
+//! tree.
 //!
-//! All of it inside a change, with nodes that were made before it began. A node that is not in use
-//! is linked to the next such node; to readers it is an empty one.
+//! All of this happens inside a change, with nodes that were made before the change began. A node
+//! that is not in use links to the next such node; readers see it as an empty node.
 
 use super::node::{FIRST_KEY, NONE, SLOTS, Slot, child_value};
 use super::path::Path;
 use super::{NoMemory, VmaTree};
 use crate::machine::{Field, Machine};
 
-/// Two leaves join if this leaves room for a few more.
+/// Two leaves join if they have at most this many entries together, so that there is room for a few
+/// more.
 const JOINED_MAX: usize = SLOTS * 3 / 4;
 
-/// The right to change a tree, and what only its holder needs to know.
+/// The right to change a tree, and the book-keeping that only its holder needs.
 ///
-/// It was made with one tree and is good for that one only: with another, changes panic or lose
+/// It was made with one tree and is valid for that tree only: with another, changes panic or lose
 /// mappings.
 #[derive(Debug)]
 pub struct Editor {
-    /// The first node that is not in use; each links to the next.
+    /// The first node that is not in use; each such node links to the next.
     spare: u32,
     spares: u32,
-    /// Nodes ever made.
+    /// The number of nodes ever made.
     made: u32,
     pub(super) mappings: u32,
 }
@@ -35,20 +37,21 @@ impl Editor {
         }
     }
 
-    /// How many mappings there are.
+    /// Returns the number of mappings.
     #[must_use]
     pub fn mappings(&self) -> u32 {
         self.mappings
     }
 
-    /// How many nodes are in use.
+    /// Returns the number of nodes in use.
     pub(super) fn nodes(&self) -> u32 {
         self.made - self.spares
     }
 }
 
 impl<M: Machine> VmaTree<M> {
-    /// Makes as many nodes as `insertions` may need, each one on every level and a new root.
+    /// Makes the nodes that `insertions` insertions may need: for each, one on every level and a
+    /// new root.
     pub(super) fn prepare(
         &self,
         machine: &M,
@@ -81,7 +84,7 @@ impl<M: Machine> VmaTree<M> {
         editor.spares += 1;
     }
 
-    /// Puts `new` into slot `at` of the leaf of `path`, which is split if it is full.
+    /// Puts `new` into slot `at` of the leaf of `path`, and splits the leaf if it is full.
     #[cold]
     pub(super) fn insert_split(&self, editor: &mut Editor, path: &Path, at: usize, new: Slot) {
         let leaf = self.node(path.leaf);
@@ -91,7 +94,7 @@ impl<M: Machine> VmaTree<M> {
             return self.mend_after(leaf);
         }
         let (before, after) = leaf.links();
-        // Mappings often grow in one direction: then nodes stay full.
+        // Mappings are often added in one direction. An uneven split then leaves full nodes behind.
         let half = match at {
             0 if before == NONE => 0,
             SLOTS if after == NONE => SLOTS,
@@ -115,7 +118,7 @@ impl<M: Machine> VmaTree<M> {
         self.mend_after(right);
     }
 
-    /// Adds `child`, responsible from `key` on, behind the leaf of `path`.
+    /// Adds `child`, which is responsible for keys from `key` on, behind the leaf of `path`.
     fn insert_child(&self, editor: &mut Editor, path: &Path, mut key: u64, mut child: u32) {
         let mut split = path.leaf;
         for depth in (0..path.levels()).rev() {
@@ -146,7 +149,7 @@ impl<M: Machine> VmaTree<M> {
         self.grow(editor, key, child);
     }
 
-    /// A root above the root, for it and `child`.
+    /// Adds a root above the present root, with that root and `child` as its children.
     fn grow(&self, editor: &mut Editor, key: u64, child: u32) {
         let (old, levels) = self.top();
         let id = self.take_spare(editor);
@@ -156,7 +159,7 @@ impl<M: Machine> VmaTree<M> {
         self.root.set((levels as u64 + 1) << 32 | u64::from(id));
     }
 
-    /// Tidies up behind an entry of a small leaf that was erased.
+    /// Tidies up after an entry of a small leaf was erased.
     #[cold]
     pub(super) fn erase_join(&self, editor: &mut Editor, path: &Path) {
         let leaf = self.node(path.leaf);
@@ -185,7 +188,8 @@ impl<M: Machine> VmaTree<M> {
         }
     }
 
-    /// Takes the leaf of `path`, which is empty, out of its parent, and parents that become empty.
+    /// Takes the leaf of `path`, which is empty, out of its parent, and also removes parents that
+    /// become empty.
     fn erase_leaf(&self, editor: &mut Editor, path: &Path) {
         let mut gone = path.leaf;
         for depth in (0..path.levels()).rev() {
@@ -203,10 +207,10 @@ impl<M: Machine> VmaTree<M> {
         self.shrink(editor);
     }
 
-    /// A root with one child is not needed.
+    /// Removes the root as long as it has only one child, which becomes the root.
     fn shrink(&self, editor: &mut Editor) {
         let (mut id, mut levels) = self.top();
-        // Ends at a leaf.
+        // The loop ends at a leaf.
         while levels > 0 && !self.node(id).is_used(1) {
             let (child, _) = self.node(id).child(0);
             self.node(id).close(0);
@@ -216,7 +220,7 @@ impl<M: Machine> VmaTree<M> {
         self.root.set((levels as u64) << 32 | u64::from(id));
     }
 
-    /// Joins a small leaf with a neighbour of the same parent, if both fit into one.
+    /// Joins a small leaf with a neighbour of the same parent, if the entries of both fit into one.
     fn join_leaf(&self, editor: &mut Editor, path: &Path) {
         let above = path.levels() - 1;
         let (parent, at) = path.step(above);

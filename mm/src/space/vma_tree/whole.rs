@@ -1,4 +1,4 @@
-//! Whether a tree is what it should be. For tests and checkers.
+//! Consistency checks of a tree, for tests and checkers.
 
 use core::ops::Range;
 
@@ -7,11 +7,11 @@ use super::{Editor, VmaTree};
 use crate::machine::Machine;
 
 impl<M: Machine> VmaTree<M> {
-    /// Looks at every node: keys in order and where they belong, gaps what they should be, leaves
-    /// linked in order, no mapping lost.
+    /// Checks every node: keys are in order and in the right node, gaps are right, leaves are
+    /// linked in order, and no mapping is lost.
     ///
     /// # Panics
-    /// If the tree is not whole: a bug.
+    /// If the tree is inconsistent, which is a bug.
     pub fn assert_whole(&self, editor: &Editor) {
         let (root, levels) = self.top();
         let mut walk = Walk {
@@ -26,7 +26,7 @@ impl<M: Machine> VmaTree<M> {
         assert_eq!(walk.nodes, editor.nodes());
     }
 
-    /// Node `id` with `levels` levels below is responsible for `keys`.
+    /// Checks node `id`, which has `levels` levels below and is responsible for `keys`.
     fn assert_node(&self, walk: &mut Walk, id: u32, levels: usize, keys: Range<u64>) {
         let node = self.node(id);
         let count = node.count();
@@ -49,11 +49,11 @@ impl<M: Machine> VmaTree<M> {
     }
 }
 
-/// What was met on the way from the lowest leaf to the highest.
+/// The state of a walk from the lowest leaf to the highest.
 struct Walk {
-    /// The leaf before.
+    /// The leaf before the next one.
     leaf: u32,
-    /// Where the last mapping ended.
+    /// The address at which the last mapping ended.
     end: u64,
     nodes: u32,
     mappings: usize,

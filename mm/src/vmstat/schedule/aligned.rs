@@ -1,10 +1,10 @@
-//! All CPUs on one tick: what the mailing-list thread took for the present state.
+//! All CPUs on one tick, which the mailing-list thread took for the present state of Linux.
 
 use super::{Moment, Schedule};
 use crate::machine::Due;
 use crate::units::Nanos;
 
-/// Every CPU fires at whole intervals of the clock, exactly.
+/// Every CPU fires at exact multiples of the interval.
 #[derive(Clone, Copy, Debug)]
 pub struct Aligned;
 
@@ -15,7 +15,8 @@ impl Schedule for Aligned {
 
     fn next(&self, moment: &Moment) -> Due {
         let interval = moment.interval.0.max(1);
-        // Like a phase of zero for all: at least half an interval from now.
+        // This is `Phased` with a phase of zero for all CPUs: the first multiple more than half an
+        // interval from now.
         let after = moment.now.0 + interval / 2;
         Due::At(Nanos((after / interval + 1) * interval))
     }

@@ -1,8 +1,8 @@
-//! When a CPU's vmstat work fires next: the variants, side by side.
+//! Variants of when a CPU's vmstat work fires next.
 //!
-//! A schedule is a pure function of the moment; the work asks it after each firing. What the
-//! timer then makes of the answer is the machine's affair: `Due::Wheel` is late by up to the
-//! timer wheel's granularity, `Due::At` is not.
+//! A schedule is a pure function of the moment; the work asks it after each firing. The machine's
+//! timer then adds its own delay: `Due::Wheel` is late by up to the timer wheel's granularity,
+//! `Due::At` is not.
 
 mod aligned;
 mod phased;
@@ -23,32 +23,32 @@ use crate::units::{CpuId, Hz, Jiffies, Nanos};
 
 /// A rule for when periodic per-CPU work fires.
 pub trait Schedule: fmt::Debug + Sync {
-    /// Its name on the command line.
+    /// The schedule's name on the command line.
     fn name(&self) -> &'static str;
 
-    /// When the work of `moment.cpu`, which is running now, is to run again.
+    /// The time at which the work of `moment.cpu`, which is running now, is to run again.
     fn next(&self, moment: &Moment) -> Due;
 }
 
-/// All that a schedule may look at.
+/// All inputs of a schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moment {
-    /// The CPU's clock.
+    /// The time of the CPU's clock.
     pub now: Nanos,
     /// Ticks per second.
     pub hz: Hz,
-    /// How long from one firing to the next.
+    /// The time from one firing to the next.
     pub interval: Nanos,
-    /// Whose work it is.
+    /// The CPU whose work it is.
     pub cpu: CpuId,
-    /// Its place among the online CPUs that share its zones.
+    /// The CPU's place among the online CPUs of its node.
     pub rank: Rank,
-    /// How many CPUs are online in all.
+    /// The number of online CPUs of the machine.
     pub online: u32,
 }
 
 impl Moment {
-    /// The tick that has last happened.
+    /// The most recent tick.
     #[must_use]
     pub const fn jiffy(&self) -> Jiffies {
         self.hz.jiffies(self.now)
@@ -60,8 +60,8 @@ impl Moment {
         self.hz.span(self.interval).0.max(1)
     }
 
-    /// Where in each interval this CPU's turn is: intervals are cut into as many equal parts as
-    /// CPUs share the zones.
+    /// The offset of this CPU's turn in each interval. Intervals are cut into as many equal parts
+    /// as the node has online CPUs.
     #[must_use]
     pub fn phase(&self) -> Nanos {
         let Rank { rank, of } = self.rank;
@@ -69,7 +69,7 @@ impl Moment {
         Nanos(u64::try_from(part).unwrap_or(0))
     }
 
-    /// The first moment of this CPU's phase after `after`.
+    /// The first time after `after` that is at this CPU's phase.
     #[must_use]
     pub fn turn_after(&self, after: Nanos) -> Nanos {
         let interval = self.interval.0.max(1);
@@ -96,7 +96,7 @@ mod tests {
         }
     }
 
-    /// The tick each of `cpus` fires at if the wheel were exact.
+    /// The tick at which each of `cpus` would fire if the wheel were exact.
     fn exact_ticks(schedule: &dyn Schedule, cpus: u32, hz: u32) -> Vec<u64> {
         (0..cpus)
             .map(|cpu| {

@@ -1,8 +1,8 @@
-//! Ours: the same interval for all, each CPU at its own phase of it.
+//! Our schedule: all CPUs have the same interval, and each has its own phase in it.
 //!
-//! The phase follows from the CPU's rank among the online CPUs that share its zones, so holes
-//! and hotplug leave no collisions. Phases are finer than the timer wheel, so `Phased` needs an
-//! exact timer; `PhasedWheel` shows what the wheel makes of them.
+//! The phase follows from the CPU's rank among the online CPUs of its node, so no two of them
+//! collide, whatever CPU numbers are missing or offline. Phases are finer than the timer wheel, so
+//! `Phased` needs an exact timer; `PhasedWheel` shows how the wheel rounds them.
 
 use super::{Moment, Schedule};
 use crate::machine::Due;
@@ -22,7 +22,7 @@ impl Schedule for Phased {
     }
 }
 
-/// The same phases put through the timer wheel.
+/// The phases of [`Phased`], rounded by the timer wheel.
 #[derive(Clone, Copy, Debug)]
 pub struct PhasedWheel;
 
@@ -37,8 +37,8 @@ impl Schedule for PhasedWheel {
     }
 }
 
-/// The first turn more than half an interval away: a phase that moved a little, or a firing
-/// that was a little late, neither repeats nor skips one.
+/// The first turn more than half an interval away. So a CPU whose phase moved a little, or whose
+/// work fired a little late, neither repeats nor skips a turn.
 fn turn(moment: &Moment) -> Nanos {
     moment.turn_after(Nanos(moment.now.0 + moment.interval.0 / 2))
 }

@@ -1,7 +1,9 @@
-//! What Linux does: whole seconds, three jiffies apart per CPU, then the timer wheel.
+//! Linux's schedule: whole seconds, shifted by three jiffies per CPU, then rounded by the timer
+//! wheel.
 //!
-//! The skew alone would keep CPUs apart. The wheel fires a timer one second away at the first
-//! multiple of 64 jiffies (HZ 1000) or 8 (HZ 100 to 300) after its jiffy, and so regroups them.
+//! The skew alone would keep CPUs apart. But the wheel fires a timer one second away at the first
+//! multiple of 64 jiffies (HZ 1000) or 8 jiffies (HZ 100 to 300) after its jiffy, which puts CPUs
+//! back together.
 
 use super::{Moment, Schedule};
 use crate::machine::Due;
@@ -25,8 +27,9 @@ impl Schedule for RoundJiffies {
     }
 }
 
-/// `delay` jiffies from now, rounded to a multiple of `grid` less the CPU's skew; up when more
-/// than a quarter of the grid past one, else down. The unrounded delay if that is not ahead.
+/// The delay in jiffies to the time `delay` jiffies from now, rounded to a multiple of `grid` less
+/// the CPU's skew. It is rounded down if it is less than a quarter of `grid` past a multiple,
+/// otherwise up. Returns `delay` itself if the rounded time is not ahead.
 pub(super) fn rounded(moment: &Moment, delay: u64, grid: u64) -> Jiffies {
     const SKEW_JIFFIES: u64 = 3;
     let now = moment.jiffy().0;
@@ -64,7 +67,7 @@ mod tests {
                 };
                 rounded(&moment, second, second).0
             };
-            // The last jiffy that is less than a quarter past, and the first that is not.
+            // The last jiffy that is less than a quarter past a second, and the first that is not.
             assert_eq!(ahead(quarter - 1), second - (quarter - 1));
             assert_eq!(ahead(quarter), 2 * second - quarter);
         }

@@ -1,7 +1,7 @@
-//! A control for experiments: Linux's phases at the stretched patch's mean rate.
+//! A control for experiments: Linux's phases at the mean rate of the stretched patch.
 //!
-//! The patch changes two things at once: CPUs get phases of their own, and most of them fire
-//! less often. This changes only the second, so that the two can be told apart.
+//! The patch changes two things at once: CPUs get phases of their own, and most of them fire less
+//! often. This control changes only the rate, so that the two effects can be told apart.
 
 use super::round_jiffies::rounded;
 use super::{Moment, Schedule};
@@ -18,7 +18,7 @@ impl Schedule for Slowed {
 
     fn next(&self, moment: &Moment) -> Due {
         let n = u64::from(moment.online.max(1));
-        // The stretched schedule's mean rate, Σ 1/(1 + k/n) / n: it tends to ln 2.
+        // The mean rate of the stretched schedule is Σ 1/(1 + k/n) / n, which tends to ln 2.
         let rate_ppm = (0..n).map(|k| 1_000_000 * n / (n + k)).sum::<u64>() / n;
         let interval = moment.interval_jiffies() * 1_000_000 / rate_ppm.max(1);
         Due::Wheel(rounded(moment, interval, interval))

@@ -1,13 +1,13 @@
 //! The patch, as posted: the interval grows with the CPU's number, up to twice as long.
 //!
-//! Meant as an offset, it is a period: CPUs drift past each other, the work is done about 30 %
-//! less often, and ids with holes collide.
+//! The patch meant this as an offset, but it is a period: CPUs drift past each other, the work is
+//! done about 30 % less often, and CPUs collide if their numbers have holes.
 
 use super::{Moment, RoundJiffies, Schedule};
 use crate::machine::Due;
 use crate::units::Jiffies;
 
-/// The interval times `1 + (cpu mod n) / n`, for `n` online CPUs.
+/// Fires every interval times `1 + (cpu mod n) / n`, for `n` online CPUs.
 #[derive(Clone, Copy, Debug)]
 pub struct Stretched;
 

@@ -1,12 +1,12 @@
-//! What Linux does: every dormant CPU with differentials is kicked in the same instant.
+//! Linux's shepherd: it kicks all dormant CPUs that have differentials at the same instant.
 //!
-//! Pages left on a dormant CPU's lists are not looked at: they stay there.
+//! It does not look at the pages on a dormant CPU's lists, so these stay there.
 
 use super::{Leftovers, Shepherd};
 use crate::machine::{Due, WhenIdle};
 use crate::vmstat::schedule::Moment;
 
-/// Kick all, now.
+/// Kicks every dormant CPU with differentials at once.
 #[derive(Clone, Copy, Debug)]
 pub struct AtOnce;
 

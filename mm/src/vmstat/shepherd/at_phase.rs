@@ -1,12 +1,14 @@
-//! Ours: each dormant CPU is kicked at its own phase, and pages count as a reason.
+//! Our shepherd: it kicks each dormant CPU at that CPU's own phase, and pages on its lists count as
+//! a reason.
 //!
-//! A kick wakes an idle CPU in either variant: what it holds would stay out of reach otherwise.
+//! In both variants a kick wakes an idle CPU, because its differentials and pages would stay out of
+//! reach otherwise.
 
 use super::{Leftovers, Shepherd};
 use crate::machine::{Due, WhenIdle};
 use crate::vmstat::schedule::Moment;
 
-/// Kick each at its own turn.
+/// Kicks each dormant CPU at its own turn.
 #[derive(Clone, Copy, Debug)]
 pub struct AtPhase;
 

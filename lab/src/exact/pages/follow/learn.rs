@@ -3,9 +3,9 @@
 
 use plimsoll_mm::page::ListState;
 
-use super::super::compare::Pair;
 use super::super::lists::{LISTS, ListId};
 use super::super::op::{Action, Kind, Move, Op};
+use super::super::pair::Pair;
 use super::{Follow, Learnt, SCALE_MAX};
 
 impl Follow {

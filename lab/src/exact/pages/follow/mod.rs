@@ -5,9 +5,9 @@ mod learn;
 
 use std::collections::{HashMap, HashSet};
 
-use super::compare::Pair;
 use super::lists::{LISTS, ListId, Place};
 use super::op::{Action, Kind, Op};
+use super::pair::Pair;
 
 /// The kernel's lists, by zone and CPU.
 #[derive(Clone, Debug, Default)]

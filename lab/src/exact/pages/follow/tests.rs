@@ -2,8 +2,8 @@
 
 use plimsoll_mm::page::ListState;
 
-use super::super::compare::Amount;
 use super::super::op::Move;
+use super::super::pair::Amount;
 use super::*;
 
 const LIST: ListId = ListId(1);

@@ -223,7 +223,8 @@ impl Walk<'_> {
         }
     }
 
-    /// Whose lists a run of drain events empties: the first frame whose list is known tells.
+    /// Returns the CPU whose lists a run of drain events empties: the first frame whose list is known
+    /// tells.
     fn owner(&self, index: usize) -> Option<u32> {
         let mut next = Some(index);
         while let Some(at) = next {

@@ -21,10 +21,10 @@ use plimsoll_recording::Recording;
 use plimsoll_recording::event::{Event, What};
 
 pub(super) use self::tally::Tally;
-use super::begin::note;
 use super::boost::{self, Boosts};
 use super::future::Future;
 use super::lists::{ListId, Lists, MOVABLE, Place, RECLAIMABLE, UNMOVABLE};
+use super::marks::note;
 use super::op::{Action, Move, Op};
 use super::rounds::Rounds;
 use super::zoneinfo::ZoneInfo;

@@ -1,4 +1,4 @@
-//! What `/proc` says of the machine and of every process before memory runs out.
+//! Describes the machine and every process, as `/proc` shows them, before memory runs out.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -6,8 +6,9 @@ use std::io;
 
 use super::process::{Process, Second};
 
-/// What `/proc` says of the machine, its groups and every process; and of those that this load made,
-/// by the process IDs of its workers, what `/proc` does not say.
+/// Describes the machine, its groups and every process from `/proc`. For processes that this load
+/// made, which it knows by the process IDs of its workers, the text also has what `/proc` does not
+/// show.
 pub(super) fn population(
     together: &[&str],
     workers: &BTreeMap<u32, &Process>,
@@ -28,7 +29,7 @@ pub(super) fn population(
     }
     pids.sort_unstable();
     for pid in pids {
-        // One that has ended meanwhile has nothing to say.
+        // A process that has ended meanwhile has no files and is left out.
         if let Ok(line) = describe(pid, workers) {
             text += &line;
         }
@@ -41,7 +42,7 @@ fn describe(pid: u32, workers: &BTreeMap<u32, &Process>) -> io::Result<String> {
     let (status, stat) = (read("status")?, read("stat")?);
     let (adj, score, group) = (read("oom_score_adj")?, read("oom_score")?, read("cgroup")?);
     let after_name = stat.rsplit(')').next().unwrap_or_default();
-    // Field 24; the first behind the name is field 3.
+    // The rss is field 24 of the line, and the first field after the name is field 3.
     let rss = after_name.split_whitespace().nth(21).unwrap_or("0");
     let parent = after_name.split_whitespace().nth(1).unwrap_or("0");
     let kind = match (pid, parent) {
@@ -64,8 +65,8 @@ fn describe(pid: u32, workers: &BTreeMap<u32, &Process>) -> io::Result<String> {
     ))
 }
 
-/// The words that `/proc` has no file for: the node that the process's policy binds it to, and the
-/// process whose memory it uses.
+/// Returns the words that describe what `/proc` has no file for: the node to which the process's
+/// policy binds it, and the process whose memory it uses.
 fn unsaid(pid: u32, parent: u32, workers: &BTreeMap<u32, &Process>) -> String {
     let policy = |process: &Process| {
         let node = process.node;
@@ -74,7 +75,7 @@ fn unsaid(pid: u32, parent: u32, workers: &BTreeMap<u32, &Process>) -> String {
     if let Some(worker) = workers.get(&pid) {
         return policy(worker);
     }
-    // A worker of this load starts no process but the one that uses its memory.
+    // A worker of this load starts no process except the one that uses its memory.
     match workers.get(&parent) {
         Some(worker) => {
             let vfork = match worker.second {
@@ -93,7 +94,7 @@ pub(super) fn meminfo(name: &str) -> io::Result<u64> {
     kib.ok_or_else(|| io::Error::other(format!("/proc/meminfo has no {name}")))
 }
 
-/// The value of `Name:   value kB`.
+/// Returns the value of a line `Name:   value kB`.
 fn field<'t>(text: &'t str, name: &str) -> Option<&'t str> {
     let mut lines = text.lines().filter_map(|line| line.split_once(':'));
     let (_, value) = lines.find(|(known, _)| *known == name)?;

@@ -1,18 +1,18 @@
-//! What the kernel says in its log of each shortage.
+//! Collects the kernel's log messages about each shortage.
 
 use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 
-/// What the kernel has logged since a moment, as far as it is about shortages.
+/// The kernel's messages about shortages that were logged after this was made.
 pub(super) struct KernelLog {
     records: File,
     pub(super) kept: String,
 }
 
 impl KernelLog {
-    /// From the next message on.
+    /// Begins with the next message.
     pub(super) fn from_now() -> io::Result<Self> {
         let nonblocking = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits());
         let nonblocking = nonblocking.map_err(io::Error::other)?;
@@ -30,7 +30,7 @@ impl KernelLog {
         Ok(log)
     }
 
-    /// Takes all that is there by now. A read gives one message.
+    /// Reads all messages that are there by now. The kernel returns one message for each read.
     pub(super) fn read(&mut self) -> io::Result<()> {
         let mut message = [0; 8192];
         loop {
@@ -38,7 +38,8 @@ impl KernelLog {
                 Ok(0) => return Ok(()),
                 Ok(bytes) => self.keep(&String::from_utf8_lossy(&message[..bytes])),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-                // Messages were overwritten; the next read goes on behind them.
+                // The kernel overwrote messages before they were read; the next read continues
+                // after them.
                 Err(error)
                     if error.raw_os_error() == Some(rustix::io::Errno::PIPE.raw_os_error()) =>
                 {
@@ -49,7 +50,7 @@ impl KernelLog {
         }
     }
 
-    /// Keeps the first line of a message, `level,number,µs,flags;text`, if it is of a shortage.
+    /// Keeps the first line of a message `level,number,µs,flags;text`, if it is about a shortage.
     fn keep(&mut self, message: &str) {
         let Some((prefix, text)) = message.split_once(';') else {
             return;
@@ -64,12 +65,13 @@ impl KernelLog {
             .and_then(|us| us.parse().ok())
             .unwrap_or(0);
         let (seconds, us) = (us / 1_000_000, us % 1_000_000);
-        // A String cannot refuse a write.
+        // Writing to a `String` cannot fail.
         let _ = writeln!(self.kept, "[{seconds:5}.{us:06}] {line}");
     }
 }
 
-/// Whether a reader of shortages needs this line; the rest of a report is stacks and lists.
+/// Returns whether a line is needed to understand a shortage; the rest of a report is stacks and
+/// lists.
 fn is_of_shortage(line: &str) -> bool {
     let has = |words: &[&str]| words.iter().any(|word| line.contains(word));
     has(&[

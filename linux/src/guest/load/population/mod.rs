@@ -1,9 +1,10 @@
-//! Processes of given sizes and `oom_score_adj`; then others, which must not be killed, take all memory,
-//! MiB by MiB.
+//! Starts processes of given sizes and `oom_score_adj`. Then other processes, which the OOM killer
+//! must spare, take all memory, MiB by MiB.
 //!
-//! The recording gets two texts. `oom population` has what `/proc` says of every process before memory
-//! runs out; `kernel log` has what the kernel says of each shortage: the table of processes it chose
-//! from, and those it killed. The order of the victims is also that of the events.
+//! The recording gets two texts. `oom population` has what `/proc` shows of every process before
+//! memory runs out. `kernel log` has the kernel's messages about each shortage: the table of
+//! processes that it chose from, and those that it killed. The order of the victims also follows
+//! from the events.
 
 mod describe;
 mod kernel_log;
@@ -24,12 +25,14 @@ use crate::guest::op::Op;
 
 /// Pages of a MiB.
 const MIB_PAGES: usize = 256;
-/// Never chosen.
+/// The `oom_score_adj` of processes that the OOM killer never chooses.
 const SPARED: i32 = -1000;
-/// How often the leader looks which processes have ended and what the kernel has logged.
+/// The interval at which the leader checks which processes have ended and what the kernel has
+/// logged.
 const LOOK: Duration = Duration::from_millis(20);
-/// From one MiB to the next, of all processes together: time for a victim to exit, and for the kernel to be asked for tables of at
-/// most ten shortages in five seconds.
+/// Milliseconds from one MiB to the next, of all processes together. This is long enough for a
+/// victim to exit, and for at most ten shortages in five seconds, because the kernel logs no more
+/// tables of processes than that.
 const STEP_MS: u64 = 30;
 
 pub(super) const LOAD: Load = Load {
@@ -72,7 +75,7 @@ pub(super) const LOAD: Load = Load {
 fn run(guest: &Guest, values: &Values) -> io::Result<()> {
     let processes = process::parse(values.text("processes")).map_err(io::Error::other)?;
     let node = node(values.text("node"))?;
-    // The leader is not to be chosen; each process it starts writes its own value.
+    // The OOM killer must not choose the leader; each process that it starts writes its own value.
     fs::write("/proc/self/oom_score_adj", SPARED.to_string())?;
     let together: Vec<&str> = list(values.text("together")).collect();
     make_groups(&processes, &together)?;
@@ -97,7 +100,7 @@ fn run(guest: &Guest, values: &Values) -> io::Result<()> {
     leave("kernel log", &log.kept)
 }
 
-/// The node that `text` names, if it names one.
+/// Parses the node that `text` names; an empty text names none.
 fn node(text: &str) -> io::Result<Option<u32>> {
     if text.is_empty() {
         return Ok(None);
@@ -106,13 +109,14 @@ fn node(text: &str) -> io::Result<Option<u32>> {
     node.map_err(|_| io::Error::other(format!("node={text}: it must be the number of a node")))
 }
 
-/// MiB of memory and swap.
+/// Returns the MiB of memory and swap together.
 fn mib_of_machine() -> io::Result<u64> {
     Ok(meminfo("MemTotal")? / 1024 + meminfo("SwapTotal")? / 1024)
 }
 
-/// All of `mib` MiB, one after the other. One process on each CPU takes its part: the events of one
-/// process that takes all memory, and gives it back at the end, are more than one CPU's buffer holds.
+/// Returns programs that together take `mib` MiB, one MiB after the other. Each CPU has one process
+/// that takes a part, because the events of a single process that takes all memory, and gives it
+/// back at the end, would not fit into one CPU's ring buffer.
 fn growth(guest: &Guest, node: Option<u32>, mib: u64) -> Vec<Vec<Op>> {
     let program = |cpu: u32| {
         let mut program = vec![Op::Cpu(cpu), Op::OomScoreAdj(SPARED)];
@@ -126,7 +130,7 @@ fn growth(guest: &Guest, node: Option<u32>, mib: u64) -> Vec<Vec<Op>> {
     (0..guest.cpus).map(program).collect()
 }
 
-/// Waits until the number `kills` of processes have died, or for the time `seconds`.
+/// Waits until `kills` processes have died, or until `seconds` seconds have passed.
 fn watch(crew: &mut Crew, values: &Values, log: &mut KernelLog) -> io::Result<()> {
     let looks = values.number("seconds") * 1000 / 20;
     for _ in 0..looks {

@@ -8,7 +8,7 @@ pub(super) struct Process {
     pub(super) kib: usize,
     pub(super) adj: i32,
     pub(super) group: Option<String>,
-    /// The node that its policy binds its memory to.
+    /// The node to which its memory policy binds its memory.
     pub(super) node: Option<u32>,
     pub(super) second: Option<Second>,
 }
@@ -16,14 +16,14 @@ pub(super) struct Process {
 /// A second process that uses the same memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Second {
-    /// It goes on beside the first one (`CLONE_VM`).
+    /// It runs beside the first process (`CLONE_VM`).
     Shared,
-    /// The first one waits for it (`vfork`).
+    /// The first process waits for it (`vfork`).
     Vfork,
 }
 
 impl Process {
-    /// What the worker does that becomes this process, on `cpu`.
+    /// Returns the program of the worker that becomes this process, on `cpu`.
     pub(super) fn program(&self, cpu: u32) -> Vec<Op> {
         let mut program = vec![Op::Cpu(cpu), Op::OomScoreAdj(self.adj)];
         program.extend(self.group.clone().map(Op::Group));
@@ -32,7 +32,7 @@ impl Process {
         match self.second {
             None => program.push(Op::Report),
             Some(Second::Shared) => program.extend([Op::Share, Op::Report]),
-            // Its child reports, because the worker itself waits for the child.
+            // The child reports, because the worker itself waits for the child.
             Some(Second::Vfork) => program.push(Op::Vfork),
         }
         program.push(Op::Wait);
@@ -69,7 +69,7 @@ impl Process {
     }
 }
 
-/// All processes of `text`.
+/// Parses all processes of `text`.
 pub(super) fn parse(text: &str) -> Result<Vec<Process>, String> {
     let process = |text: &str| {
         Process::parse(text)

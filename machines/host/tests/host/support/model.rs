@@ -1,5 +1,5 @@
-//! An address space as a few sorted maps: what is mapped, what is at each page, and which page tables
-//! exist. Slow and plain.
+//! A slow and plain model of an address space, made of a few sorted maps: the mappings, the
+//! contents of each page, and the page tables that exist.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -14,7 +14,7 @@ const TABLE: u64 = 512;
 const END: u64 = 1 << 35;
 const LOWEST: u64 = 16;
 
-/// What is at a page that is mapped.
+/// The contents of a page that is mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum There {
     Own,
@@ -24,28 +24,29 @@ enum There {
     Swapped,
 }
 
-/// A mapping: where it ends, what it maps, and where that begins.
+/// A mapping; the map's key is its first page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Mapping {
     end: u64,
     what: What,
-    /// Where it was mapped, of which its offset is one.
+    /// The first page of the mapping when it was made: the page that the offset in `what` is for.
     origin: u64,
 }
 
-/// Why a mapping was refused; a mapping in the way by what it looks like.
+/// The reason why a mapping was refused; if another mapping is in the way, the reason has it as
+/// [`Seen`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refused {
     Overlaps(Seen),
     Other(MapError),
 }
 
-/// See the file's header.
+/// The model of an address space.
 pub(crate) struct Model {
     sizes: Sizes,
     mappings: BTreeMap<u64, Mapping>,
     pages: BTreeMap<u64, There>,
-    /// Huge pages by table, and whether they are reserved.
+    /// For each table that is one huge page, whether that is reserved.
     huge: BTreeMap<u64, bool>,
     tables: BTreeSet<u64>,
     uppers: BTreeSet<u64>,
@@ -67,7 +68,7 @@ impl Model {
         }
     }
 
-    /// Where the `nth` mapping is, counted around.
+    /// Returns the pages of mapping number `nth`, modulo the number of mappings.
     pub(crate) fn nth(&self, nth: usize) -> Option<Range<u64>> {
         let count = self.mappings.len().max(1);
         let (&start, mapping) = self.mappings.iter().nth(nth % count)?;
@@ -106,7 +107,7 @@ impl Model {
         Ok(self.join(start, new))
     }
 
-    /// Adds a mapping, as a part of its like.
+    /// Adds a mapping, merged with neighbours of the same kind.
     fn join(&mut self, mut start: u64, mut new: Mapping) -> Seen {
         if matches!(new.what, What::Anonymous { .. } | What::Reserved) {
             let after = self.mappings.get(&new.end).copied();
@@ -164,13 +165,13 @@ impl Model {
         Ok(())
     }
 
-    /// The first mapping that has pages of `range`, by its start.
+    /// Returns the start of the first mapping that has pages of `range`.
     fn first_in(&self, range: &Range<u64>) -> Option<u64> {
         let is_in = |(start, mapping): &(&u64, &Mapping)| overlaps(range, &(**start..mapping.end));
         self.mappings.iter().find(is_in).map(|(&start, _)| start)
     }
 
-    /// Whether `range` may be taken out of mappings, and `more` added.
+    /// Checks whether `range` may be cut out of the mappings and `more` mappings added.
     fn check_cut(&self, range: &Range<u64>, more: usize) -> Result<(), MapError> {
         let mut count = self.mappings.len() + more;
         for (&start, mapping) in &self.mappings {
@@ -206,7 +207,7 @@ impl Model {
         }
     }
 
-    /// Nothing is at the pages of `range` any more.
+    /// Removes everything that is at the pages of `range`.
     fn empty(&mut self, range: &Range<u64>) {
         let touched = self.huge.keys().copied();
         let touched: Vec<u64> = touched
@@ -266,7 +267,7 @@ impl Model {
         }
     }
 
-    /// Puts a page of its own where none is.
+    /// Puts a private page at `page`, unless one is there.
     fn own(&mut self, page: u64, there: Option<There>) -> Result<Faulted, FaultError> {
         let swapped = there == Some(There::Swapped);
         if there.is_some() && !swapped {
@@ -290,7 +291,7 @@ impl Model {
         self.huge.insert(table, reserved);
     }
 
-    /// Whether so many more pages may be used.
+    /// Checks whether `pages` more pages may be used.
     fn charge(&self, pages: u64) -> Result<(), FaultError> {
         for (level, limit) in (0..).zip(self.sizes.limits) {
             let others = if level == 0 { 0 } else { self.sizes.others };
@@ -325,7 +326,7 @@ impl Model {
         self.huge.values().filter(alike).count() as u64
     }
 
-    /// What has to be seen from outside.
+    /// Returns the state that the address space must show.
     pub(crate) fn state(&self) -> State {
         let own = self.count(There::Own);
         let (huge, reserved) = (self.huge_of(false), self.huge_of(true));
@@ -390,7 +391,7 @@ fn check_range(start: u64, pages: u64) -> Result<Range<u64>, MapError> {
     Ok(start..start + pages)
 }
 
-/// What is wrong whatever is mapped.
+/// Checks for errors that do not depend on the mappings.
 fn check(place: Place, pages: u64, what: What) -> Result<(), MapError> {
     let align = align(what);
     let unaligned = |page| Err(MapError::Unaligned { page, align });

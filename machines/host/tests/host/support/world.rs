@@ -1,4 +1,4 @@
-//! A machine with one address space on it, and all that can be seen of it from outside.
+//! A machine with one address space on it, and the visible state of both.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use plimsoll_mm::units::{CpuId, Pages, Pfn, Vpn};
 use plimsoll_mm::vmstat::Manager;
 use plimsoll_mm::vmstat::counters::{NodeItem, ZoneItem};
 
-/// What a mapping maps, without the objects themselves.
+/// The backing of a mapping, without the objects themselves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum What {
     Anonymous { huge: bool },
@@ -27,23 +27,23 @@ pub(crate) enum What {
     Frames { first: u32 },
 }
 
-/// A mapping as [`Vma`] has it, but by its kind.
+/// A mapping: its first page, its end, and its kind in place of the id that [`Vma`] has.
 pub(crate) type Seen = (u64, u64, MappingKind);
 
-/// How large everything is.
+/// The sizes and limits of a world, in pages where they count memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sizes {
     pub(crate) memory: u32,
     pub(crate) swap: u32,
     pub(crate) mappings: u32,
-    /// Of the address space, of its group, of the group above.
+    /// The limits of the address space, of its group, and of the group above.
     pub(crate) limits: [u64; 3],
-    /// Pages that others of its group use.
+    /// The pages that others in its group use.
     pub(crate) others: u64,
 }
 
 impl Sizes {
-    /// More than enough of everything.
+    /// Sizes at which nothing runs out.
     pub(crate) const AMPLE: Self = Self {
         memory: 1 << 14,
         swap: 1000,
@@ -53,7 +53,7 @@ impl Sizes {
     };
 }
 
-/// See the file's header.
+/// A machine with one address space on it.
 pub(crate) struct World {
     pub(crate) host: Host,
     pub(crate) mm: Manager<Host>,
@@ -66,19 +66,19 @@ pub(crate) struct World {
     memory: u32,
 }
 
-/// All that can be seen from outside while nothing is under way.
+/// The visible state of a world while nothing is under way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct State {
     pub(crate) mappings: Vec<Seen>,
-    /// In the order of [`RssKind::ALL`].
+    /// Resident pages by kind, in the order of [`RssKind::ALL`].
     pub(crate) rss: [u64; 4],
     pub(crate) used: [u64; 3],
     pub(crate) swapped: u32,
-    /// Pages of page tables: as the address space counts them, and as the node does.
+    /// Pages of page tables, as the address space and as the node counts them.
     pub(crate) tables: [u64; 2],
-    /// Anonymous pages as the node and the zone count them.
+    /// Anonymous pages, as the node and as the zone counts them.
     pub(crate) anonymous: [u64; 2],
-    /// Pages that were handed out by the allocator.
+    /// The pages that the allocator has handed out.
     pub(crate) handed_out: u64,
     pub(crate) file: u64,
     pub(crate) shared: u64,
@@ -119,7 +119,7 @@ impl World {
         }
     }
 
-    /// The same, and `notified` hears of what is emptied.
+    /// Registers `notified` with the address space.
     pub(crate) fn notifying(self, notified: impl Notified<Host> + 'static) -> Self {
         let space = self.space.notifying(notified);
         Self { space, ..self }
@@ -155,7 +155,7 @@ impl World {
         self.space.map(self.memory(), request)
     }
 
-    /// Maps where nothing is.
+    /// Maps `pages` pages at `start`, where nothing may be mapped.
     pub(crate) fn map_at(&self, start: u64, pages: u64, what: What) {
         let mapped = self.map(Place::Fixed(Vpn(start)), pages, what);
         mapped.expect("nothing is mapped there");
@@ -187,13 +187,13 @@ impl World {
         }
     }
 
-    /// Without what others use.
+    /// Returns the pages charged at `level`, without those of others.
     fn used(&self, level: usize) -> u64 {
         let others = if level == 0 { 0 } else { self.others };
         self.budgets[level].used(&self.host) - others
     }
 
-    /// Runs `f`, which is to fail, and sees to it that nothing has changed.
+    /// Runs `f`, which must fail, and checks that nothing has changed. Returns the error.
     pub(crate) fn refused<T: std::fmt::Debug, E>(&self, f: impl FnOnce() -> Result<T, E>) -> E {
         let before = self.state();
         let why = f().map(|done| format!("{done:?}")).err();
@@ -224,7 +224,7 @@ impl World {
         assert_eq!(view[0].free.0, memory, "every page is back");
     }
 
-    /// Nothing is left but what objects have.
+    /// Checks that nothing is left except the pages of objects.
     pub(crate) fn assert_ended(&self) {
         let state = self.state();
         let ended = State {

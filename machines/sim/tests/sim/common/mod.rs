@@ -1,6 +1,5 @@
 //! A small machine with easy prices, for tests.
 
-
 pub(crate) mod rw_scene;
 
 use plimsoll_mm::site::Work;
@@ -8,7 +7,7 @@ use plimsoll_mm::topology::{CpuPlace, Topology};
 use plimsoll_mm::units::{Hz, NodeId};
 use plimsoll_sim::profile::{Card, Costs, Profile};
 
-/// Prices that are different enough to tell apart.
+/// Prices that differ enough for a test to tell which of them was paid.
 pub(crate) fn costs() -> Costs {
     let mut work_ns = [50; Work::ALL.len()];
     work_ns[Work::ContextSwitch as usize] = 1000;
@@ -25,7 +24,7 @@ pub(crate) fn costs() -> Costs {
     }
 }
 
-/// `cpus` CPUs without any structure, HZ 1000.
+/// Makes a profile of `cpus` CPUs without any structure, at HZ 1000.
 pub(crate) fn flat(cpus: u32) -> Profile {
     Profile {
         name: "flat".into(),
@@ -38,7 +37,7 @@ pub(crate) fn flat(cpus: u32) -> Profile {
     }
 }
 
-/// `cpus` CPUs: two per core, eight per LLC, sixteen per socket.
+/// Makes a profile of `cpus` CPUs: two per core, eight per LLC, sixteen per socket.
 pub(crate) fn tall(cpus: u32) -> Profile {
     let place = |cpu: u32| CpuPlace {
         core: cpu / 2,

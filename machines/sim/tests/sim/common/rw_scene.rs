@@ -12,11 +12,11 @@ pub(crate) const TRANSFER: u64 = 30;
 pub(crate) const OWN: u64 = 20;
 pub(crate) const REMOTE: u64 = 40;
 pub(crate) const HANDOVER: u64 = 25;
-/// An interrupt and a context switch.
+/// The time to wake a waiter: an interrupt and a context switch, in nanoseconds.
 pub(crate) const WAKE_UP: u64 = 1500;
 pub(crate) const TICK: u64 = 1_000_000;
 
-/// A few CPUs, a lock whose home is CPU 0, and who was inside.
+/// Eight CPUs, a lock whose home is CPU 0, and a record of each stay inside the lock.
 #[derive(Clone)]
 pub(crate) struct Scene {
     pub(crate) sim: Sim,
@@ -24,7 +24,8 @@ pub(crate) struct Scene {
     pub(crate) stays: Rc<RefCell<Vec<Stay>>>,
 }
 
-/// Somebody was inside: what it did, its CPU, when it asked, got in, got out and went on.
+/// One stay of a task inside the lock: what it did (`r` for reading, `w` for writing) and on which
+/// CPU, and when it asked, got in, left the lock, and went on after the release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stay {
     pub(crate) who: (char, u32),
@@ -34,7 +35,7 @@ pub(crate) struct Stay {
     pub(crate) after: u64,
 }
 
-/// Never killed.
+/// The answer of a task that is never killed.
 pub(crate) const fn never() -> bool {
     false
 }
@@ -54,7 +55,7 @@ impl Scene {
         }
     }
 
-    /// Starts `body` on `cpu` at `at_us`.
+    /// Starts a task on `cpu` that runs `body` at `at_us`, in microseconds.
     pub(crate) fn at(&self, cpu: u32, at_us: u32, body: impl FnOnce(&Sim, &Self) + 'static) {
         let scene = self.clone();
         self.sim.spawn(CpuId(cpu), move |sim| {
@@ -64,7 +65,8 @@ impl Scene {
         });
     }
 
-    /// Notes what `enter` does when it calls back, which is to stay for `hold_us`.
+    /// Calls `enter`, which takes the lock and calls back inside it. The callback stays for
+    /// `hold_us` microseconds, and the stay is recorded as `what`.
     pub(crate) fn note<R>(
         &self,
         sim: &Sim,
@@ -126,7 +128,7 @@ impl Scene {
         self.at(cpu, at_us, move |sim, scene| scene.write(sim, hold_us));
     }
 
-    /// Runs to the end. Returns who was inside, in the order in which they got in.
+    /// Runs to the end. Returns all stays, in the order in which the tasks got in.
     pub(crate) fn run(&self) -> Vec<Stay> {
         self.sim.run();
         let mut stays = self.stays.take();

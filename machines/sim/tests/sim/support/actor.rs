@@ -1,4 +1,4 @@
-//! What a task of the swarm does, step by step.
+//! The random steps of a task of the swarm.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -18,25 +18,25 @@ use plimsoll_sim::Sim;
 use super::dice::Dice;
 use super::scene::{self, Scene};
 
-/// A block somebody has.
+/// An allocated block.
 pub(crate) type Block = (Pfn, Order);
 
-/// After this long no task is left on a CPU that went away: longer than any stall.
+/// The wait after which no task is left on a CPU that went away: longer than any stall.
 const SETTLE: Nanos = Nanos(2_000_000);
 
-/// What all tasks share.
+/// The state that all tasks share.
 pub(crate) struct Stage {
     pub(crate) scene: Scene,
     pub(crate) mm: Manager<Sim>,
     /// Blocks on their way from one task to another.
     pub(crate) passed_on: RefCell<Vec<Block>>,
     pub(crate) cache: Arc<Cache>,
-    /// One change of the set of CPUs at a time.
+    /// True while a task changes the set of CPUs, so that only one task does so at a time.
     plugging: Cell<bool>,
-    /// What was added to counters.
+    /// The sums of what was added to the zone counter and to the node counter.
     pub(crate) counted: [Cell<i64>; 2],
     pub(crate) out_of_memory: Cell<u32>,
-    /// Jobs that come due do nothing any more.
+    /// True once the run is over: jobs that come due from then on do nothing.
     pub(crate) over: Cell<bool>,
 }
 
@@ -52,7 +52,7 @@ impl Cache {
             .push(pfn);
     }
 
-    /// The pages belong to somebody else now.
+    /// Forgets all cached pages, because the test frees them in another way.
     pub(crate) fn forget(&self) {
         while self.pop().is_some() {}
     }
@@ -62,7 +62,7 @@ impl Cache {
     }
 }
 
-/// Frees cached pages when asked.
+/// A reclaimer that frees cached pages.
 #[derive(Debug)]
 pub(crate) struct Shrinker(pub(crate) Arc<Cache>);
 
@@ -83,8 +83,8 @@ impl Reclaimer<Sim> for Shrinker {
 }
 
 impl Stage {
-    /// Takes whole blocks until about as many pages are left as the scene says: large zones have
-    /// large batches, and run out of memory none the less.
+    /// Takes whole blocks until about `scene.left` pages are free, so that memory runs out even in
+    /// zones that are large enough for large batches.
     pub(crate) fn fill(&self, sim: &Sim) {
         let pages = self.mm.pages();
         let mut request = Request::new(Order::MAX).urgent(Urgency::Reserve);
@@ -107,10 +107,10 @@ impl Stage {
     }
 }
 
-/// What a task does in one step.
+/// One step of a task.
 type Doing = fn(&mut Actor, &Sim);
 
-/// One task.
+/// A task of the swarm and the blocks that it holds.
 pub(crate) struct Actor {
     pub(crate) stage: Rc<Stage>,
     dice: Dice,
@@ -126,7 +126,7 @@ impl Actor {
         }
     }
 
-    /// All its steps; what it holds at the end is passed on.
+    /// Makes all steps of the task; the blocks that it holds at the end are passed on.
     pub(crate) fn act(mut self, sim: &Sim) {
         for _ in 0..self.stage.scene.steps {
             sim.spend(Work::Think, self.dice.below(3000));
@@ -161,7 +161,7 @@ impl Actor {
 
     fn alloc(&mut self, sim: &Sim) {
         let most = u32::from(self.stage.scene.order_max);
-        // Mostly small: a few large blocks would be all there is.
+        // Mostly small orders, because a few large blocks would use up all memory.
         let order = if self.dice.chance(70) {
             self.dice.below(most.min(2) + 1)
         } else {
@@ -194,7 +194,7 @@ impl Actor {
                 Ok(pfn) => self.held.push((pfn, request.order)),
                 Err(AllocError::OutOfMemory(tried)) => {
                     assert!(tried.zones > 0, "somebody was asked: {tried:?}");
-                    // Who does not wait is told at once.
+                    // A request that may not wait fails at once, without reclaim.
                     let waits = request.urgency.waits();
                     let reclaims = u32::from(waits && self.stage.scene.odds.reclaim);
                     assert_eq!(tried.reclaimers, reclaims, "all were asked: {tried:?}");
@@ -210,7 +210,7 @@ impl Actor {
         }
     }
 
-    /// Holds the pages of a block one by one from now on.
+    /// Splits a block, and holds its pages one by one from now on.
     fn split(&mut self, sim: &Sim, (pfn, order): Block) {
         let pages = self.stage.mm.pages();
         pages.split(sim, pfn, order).expect("it was handed out");
@@ -258,7 +258,8 @@ impl Actor {
             .expect("all were handed out");
     }
 
-    /// What it does not own as it says stays where it is, and the reason is told.
+    /// Frees frames that the task does not hold, or not with that order. The allocator changes
+    /// nothing and returns the reason.
     fn free_badly(&mut self, sim: &Sim) {
         let pages = self.stage.mm.pages();
         let nowhere = Pfn(u32::MAX - self.dice.below(1000));
@@ -317,7 +318,7 @@ impl Actor {
         assert!(self.stage.mm.pages().tunable(sim, knob) <= knob.spec().max);
     }
 
-    /// Takes a CPU away, waits, and gives it back, as Linux does it.
+    /// Takes a CPU offline, waits, and mostly brings it back, in the order of steps that Linux has.
     fn hotplug(&mut self, sim: &Sim) {
         let mm = &self.stage.mm;
         let cpu = CpuId(self.dice.below(sim.topology().cpus()));
@@ -364,7 +365,7 @@ impl Actor {
             -1
         };
         let pfn = self.dice.pick(&self.stage.scene.layout.zones).start;
-        // Never below zero in sum, so that readers need not clamp.
+        // The sum never falls below zero, so that readers need not clamp.
         if zone.get() + delta >= 0 {
             zone.set(zone.get() + delta);
             mm.pages().count(sim, pfn, ZoneItem::Anon, delta);

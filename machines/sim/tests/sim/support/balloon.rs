@@ -1,4 +1,4 @@
-//! Somebody who has pages to give before anybody dies.
+//! A notifier of the OOM code: it gives pages back before a process is killed.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -7,22 +7,22 @@ use plimsoll_mm::page::{PageAllocator, Reclaimer, Request};
 use plimsoll_mm::units::{Order, Pages, Pfn};
 use plimsoll_sim::Sim;
 
-/// Gives back at most so many pages when it is asked.
+/// The most pages that a balloon gives back in one call.
 const AT_ONCE: u32 = 64;
 
-/// Pages that it does not need.
+/// Pages that the balloon holds and can give back.
 #[derive(Clone, Default)]
 pub(crate) struct Balloon(Arc<Mutex<Vec<Pfn>>>);
 
 impl Balloon {
-    /// Takes `pages` more, which have to be there.
+    /// Takes `pages` more pages, which must be free.
     pub(crate) fn inflate(&self, sim: &Sim, from: &PageAllocator<Sim>, pages: u32) {
         let request = Request::new(Order::ZERO).urgent(Urgency::NoWait);
         let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         held.extend((0..pages).map(|_| from.alloc(sim, request).expect("there is memory")));
     }
 
-    /// Pages that it holds.
+    /// Returns the number of pages that the balloon holds.
     pub(crate) fn len(&self) -> usize {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).len()
     }

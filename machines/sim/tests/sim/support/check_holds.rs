@@ -8,7 +8,7 @@ use plimsoll_mm::units::{Order, Pages};
 /// The largest block on a page list.
 const LISTED_MAX: u32 = Order::HUGE.pages().0;
 
-/// What one policy's holds may be.
+/// Checks the size of each hold against the limit of one policy.
 #[derive(Debug)]
 pub(crate) struct HoldLimit {
     policy: &'static str,
@@ -37,7 +37,7 @@ impl HoldLimit {
             blocks > 0 && pages >= blocks,
             "a hold that moves nothing: {what}"
         );
-        // The last block may exceed a limit of pages, so the limit was not reached before it.
+        // The last block may exceed a limit of pages, because the limit was not reached before it.
         let about = |limit: u32| pages < limit + LISTED_MAX;
         let ok = match (self.policy, site) {
             (_, Site::AllocDirect | Site::FreeDirect) => blocks == 1,

@@ -1,7 +1,8 @@
 //! Promise: a page has at most one owner, and only its owner gives it back.
 //!
-//! A map with one entry per page, kept from the events of single pages. The state of the manager
-//! changes in the order in which events are told, so the map needs no clock.
+//! The check keeps a map with one entry per page and updates it from the events of single pages.
+//! The state of the manager changes in the order in which events are emitted, so the map needs no
+//! clock.
 
 use std::collections::BTreeMap;
 
@@ -9,13 +10,13 @@ use plimsoll_mm::event::Event;
 use plimsoll_mm::page::{Layout, ZoneLayout};
 use plimsoll_mm::units::{Order, Pfn};
 
-/// Who has what, as events tell it.
+/// The pages and blocks that are handed out, as the events say.
 #[derive(Clone, Debug)]
 pub(crate) struct Owners {
     layout: Layout,
     /// First page of each block that is handed out, and its order.
     blocks: BTreeMap<u32, Order>,
-    /// Every page inside such a block.
+    /// For each page, whether it is inside such a block.
     pages: Vec<bool>,
 }
 
@@ -74,25 +75,25 @@ impl Owners {
         self.layout.zones.iter().any(|zone| holds(zone, page))
     }
 
-    /// Whether somebody has `page`.
+    /// Returns whether `page` is handed out.
     pub(crate) fn has(&self, page: u32) -> bool {
         self.pages[page as usize]
     }
 
-    /// Pages of `zone` that somebody has.
+    /// Returns the number of pages of `zone` that are handed out.
     pub(crate) fn owned(&self, zone: &ZoneLayout) -> u32 {
         let owned = zone.span().filter(|&page| self.has(page)).count();
         u32::try_from(owned).expect("a zone's pages")
     }
 
-    /// Every block that somebody has.
+    /// Returns every block that is handed out.
     pub(crate) fn blocks(&self) -> Vec<(Pfn, Order)> {
         let block = |(&pfn, &order)| (Pfn(pfn), order);
         self.blocks.iter().map(block).collect()
     }
 }
 
-/// Whether `page` is memory of `zone`.
+/// Returns whether `page` is memory of `zone`.
 pub(crate) fn holds(zone: &ZoneLayout, page: u32) -> bool {
     zone.span().contains(&page) && !zone.holes.iter().any(|hole| hole.contains(&page))
 }

@@ -1,10 +1,10 @@
-//! Promise: there is one shepherd, on an online CPU, whatever CPUs come and go.
+//! Promise: there is one shepherd, on an online CPU, whichever CPUs come and go.
 
 use plimsoll_mm::machine::{Job, JobState, Machine};
 use plimsoll_mm::units::CpuId;
 use plimsoll_sim::Sim;
 
-/// Checks while nothing is under way.
+/// Checks the promise. Nothing may be under way.
 pub(crate) fn check(sim: &Sim) {
     let has = |cpu: &CpuId| sim.job_state(*cpu, Job::Shepherd) != JobState::Dormant;
     let homes: Vec<CpuId> = sim.topology().ids().filter(has).collect();

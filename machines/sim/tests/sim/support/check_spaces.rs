@@ -1,5 +1,5 @@
-//! Promise: what address spaces count is what they have; and when they have ended they have nothing,
-//! and everything is back.
+//! Promise: the counters of an address space agree with the memory that it has; and when address
+//! spaces have ended, they have nothing and all their memory is back.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
@@ -13,9 +13,10 @@ use plimsoll_mm::vmstat::counters::{NodeItem, ZoneItem};
 use plimsoll_sim::Sim;
 
 use super::check_owners::Owners;
+use super::check_tables;
 use super::space_stage::{Process, SpaceStage};
 
-/// Phases that began and ended, in all.
+/// For each phase, how many times it began and how many times it ended.
 #[derive(Debug, Default)]
 pub(crate) struct Phases(BTreeMap<Phase, [u64; 2]>);
 
@@ -28,7 +29,8 @@ impl Phases {
         }
     }
 
-    /// While nothing is under way.
+    /// Checks that each phase ended as often as it began, and that page tables were freed once for
+    /// each of `processes`. Nothing may be under way.
     pub(crate) fn check(&self, processes: usize) {
         for (phase, [begun, ended]) in &self.0 {
             assert_eq!(begun, ended, "{phase:?} ends as often as it begins");
@@ -43,7 +45,8 @@ impl Phases {
     }
 }
 
-/// While nothing is under way and nobody was reaped.
+/// Compares all counters with the memory of the address spaces. Nothing may be under way, and no
+/// address space may have been reaped.
 pub(crate) fn check_quiet(sim: &Sim, stage: &SpaceStage, owners: &Owners) {
     let of = |kind| -> u64 {
         let pages = |process: &Process| process.space.rss().precise(sim, kind);
@@ -64,7 +67,7 @@ pub(crate) fn check_quiet(sim: &Sim, stage: &SpaceStage, owners: &Owners) {
     let reserved: u64 = stage
         .processes
         .iter()
-        .map(|process| 512 * process.reserved.get())
+        .map(|process| 512 * check_tables::reserved(sim, &process.space))
         .sum();
     let shared: u64 = stage.objects.iter().map(|object| object.present(sim)).sum();
     let owned: u64 = stage
@@ -81,6 +84,7 @@ pub(crate) fn check_quiet(sim: &Sim, stage: &SpaceStage, owners: &Owners) {
     let aged = stage.spaces.lru().total(sim);
     assert!(aged >= 0 && aged.cast_unsigned() <= anonymous);
     for process in &stage.processes {
+        assert!(check_tables::check(sim, process), "nothing is under way");
         let own = process.space.rss().precise(sim, RssKind::Anon);
         if let Some(budget) = process.space.budget() {
             assert_eq!(budget.used(sim), own);
@@ -89,7 +93,7 @@ pub(crate) fn check_quiet(sim: &Sim, stage: &SpaceStage, owners: &Owners) {
     }
 }
 
-/// After all have ended: only objects have pages.
+/// Checks that only objects have pages. All address spaces must have ended.
 pub(crate) fn check_ended(sim: &Sim, stage: &SpaceStage) {
     for process in &stage.processes {
         let space = &process.space;

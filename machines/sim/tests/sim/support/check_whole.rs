@@ -1,8 +1,8 @@
-//! Promise: no page is lost, counts are exact when nothing is under way, and what is free is
-//! merged as far as it goes.
+//! Promise: no page is lost, counts are exact when nothing is under way, and free pages are merged
+//! into the largest blocks possible.
 //!
-//! The model of merging is one sentence: a block of an order is there when all its pages are
-//! free and those of the block around it are not.
+//! The model of merging is one sentence: a free block of an order exists if all its pages are free
+//! and those of the next larger block around it are not all free.
 
 use plimsoll_mm::page::{Layout, PageAllocator, ZoneLayout, ZoneView};
 use plimsoll_mm::units::{Order, Pages};
@@ -10,7 +10,7 @@ use plimsoll_sim::Sim;
 
 use super::check_owners::{self, Owners};
 
-/// Checks every zone while nothing is under way; drains all lists.
+/// Checks every zone, and drains all lists. Nothing may be under way.
 pub(crate) fn check(sim: &Sim, pages: &PageAllocator<Sim>, layout: &Layout, owners: &Owners) {
     for (zone, view) in layout.zones.iter().zip(pages.view(sim)) {
         let owned = owners.owned(zone);
@@ -47,7 +47,7 @@ pub(crate) fn check(sim: &Sim, pages: &PageAllocator<Sim>, layout: &Layout, owne
     }
 }
 
-/// Sizes and marks are in order.
+/// Checks that list sizes and watermarks are in order.
 fn is_sane(view: &ZoneView) {
     let ZoneView {
         sizes,
@@ -63,7 +63,7 @@ fn is_sane(view: &ZoneView) {
     );
 }
 
-/// How many free blocks of each order `zone` has if all that nobody owns is merged.
+/// Returns how many free blocks of each order `zone` has if all pages without an owner are merged.
 pub(crate) fn merged(zone: &ZoneLayout, owners: &Owners) -> [u32; Order::COUNT] {
     let is_free = |page: u32| check_owners::holds(zone, page) && !owners.has(page);
     let mut blocks = [0; Order::COUNT];

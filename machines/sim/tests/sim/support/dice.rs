@@ -1,14 +1,14 @@
-//! Random choices of a test: a function of the seed and of who draws.
+//! Random choices of a test: a function of the seed and of a number for the task that draws.
 
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-/// One stream of choices.
+/// One stream of random choices.
 #[derive(Clone, Debug)]
 pub(crate) struct Dice(Xoshiro256PlusPlus);
 
 impl Dice {
-    /// The stream of `who` in the run of `seed`.
+    /// Returns the stream of the task with number `who` in the run of `seed`.
     pub(crate) fn new(seed: u64, who: u64) -> Self {
         let mixed = Xoshiro256PlusPlus::seed_from_u64(seed).next_u64();
         Self(Xoshiro256PlusPlus::seed_from_u64(
@@ -16,29 +16,29 @@ impl Dice {
         ))
     }
 
-    /// A number below `end`, or 0 when there is none.
+    /// Returns a number below `end`, or 0 if `end` is 0.
     pub(crate) fn below(&mut self, end: u32) -> u32 {
         let drawn = self.0.next_u64() % u64::from(end.max(1));
         u32::try_from(drawn).expect("below a u32")
     }
 
-    /// A number from `low` to `high`, both possible.
+    /// Returns a number from `low` to `high`, inclusive.
     pub(crate) fn between(&mut self, low: u32, high: u32) -> u32 {
         low + self.below(high - low + 1)
     }
 
-    /// `true` in `percent` of all cases.
+    /// Returns `true` in `percent` of all cases.
     pub(crate) fn chance(&mut self, percent: u32) -> bool {
         self.below(100) < percent
     }
 
-    /// One of `choices`.
+    /// Returns one of `choices`, which must not be empty.
     pub(crate) fn pick<'a, T>(&mut self, choices: &'a [T]) -> &'a T {
         let count = u32::try_from(choices.len()).expect("few choices");
         &choices[self.below(count) as usize]
     }
 
-    /// An index into a list of `len`.
+    /// Returns an index into a list of length `len`, or 0 if `len` is 0.
     pub(crate) fn index(&mut self, len: usize) -> usize {
         self.below(u32::try_from(len).expect("a short list")) as usize
     }

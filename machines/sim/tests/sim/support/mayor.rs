@@ -1,32 +1,34 @@
-//! Who owns the processes of a village, and keeps what is reported.
+//! `Mayor`: the owner of a test's processes, as the OOM code asks for one. It lists the processes
+//! of a [`Village`] and keeps the reports.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Weak;
 use std::sync::Arc;
 
 use plimsoll_mm::machine::Machine;
-use plimsoll_mm::oom::{Look, NodeSet, Owner, Process, Report, Row, Verdict};
+use plimsoll_mm::oom::{Look, Owner, Process, Report, Row, Verdict};
+use plimsoll_mm::topology::NodeSet;
 use plimsoll_mm::units::Nanos;
 use plimsoll_sim::Sim;
 
 use super::Village;
 
-/// Who owns the processes.
+/// The [`Owner`] of the processes of a [`Village`].
 #[derive(Default)]
 pub(crate) struct Mayor {
-    /// For whom each CPU allocates.
+    /// For each CPU, the process that it allocates for.
     pub(super) current: RefCell<[Option<Arc<Process<Sim>>>; super::village::CPUS as usize]>,
     pub(crate) reports: RefCell<Vec<Told>>,
-    /// Who leaves the next time the processes are asked for, right before.
+    /// The process that exits right before the owner next lists its processes.
     pub(crate) leaves: Cell<Option<u32>>,
-    /// Nodes that those who ask may take memory from, if not from all.
+    /// The nodes that requests may take memory from; `None` for all nodes.
     pub(crate) allowed: Cell<Option<NodeSet>>,
-    /// Nodes of some processes; others may use all.
+    /// The nodes that some processes may use, by process id; all other processes may use all nodes.
     pub(crate) nodes: RefCell<Vec<(u32, NodeSet)>>,
     pub(super) village: RefCell<Weak<Village>>,
 }
 
-/// A report, kept.
+/// The contents of a [`Report`].
 #[derive(Clone, Debug)]
 pub(crate) struct Told {
     pub(crate) rows: Vec<Row>,

@@ -1,7 +1,6 @@
-//! What tests of the memory manager on simulated machines share: seeds, machines, checkers.
+//! Seeds, machines and checkers for the tests of the memory manager on simulated machines.
 //!
-//! A checker is a file of its own, `check_*.rs`, that knows one promise and nothing else.
-
+//! Each checker is a file of its own, `check_*.rs`, that checks one promise and nothing else.
 
 pub(crate) mod actor;
 pub(crate) mod balloon;
@@ -9,6 +8,7 @@ pub(crate) mod check_holds;
 pub(crate) mod check_owners;
 pub(crate) mod check_shepherd;
 pub(crate) mod check_spaces;
+pub(crate) mod check_tables;
 pub(crate) mod check_whole;
 pub(crate) mod dice;
 pub(crate) mod mayor;

@@ -1,7 +1,7 @@
-//! A random machine, random memory, a random design, and what may happen on it.
+//! A random machine with random memory and a random design, and the odds of what happens on it.
 //!
-//! Swarm style: each run has some kinds of event switched off altogether, so that the others
-//! meet in ways that a run with everything would hardly reach.
+//! This is swarm testing: each run has some kinds of event switched off altogether, so that the
+//! others meet in ways that a run with all of them would hardly reach.
 
 use std::ops::Range;
 
@@ -16,7 +16,7 @@ use plimsoll_sim::{Faults, LockModel, Sim, SimOptions};
 use super::dice::Dice;
 use super::small;
 
-/// Everything a run is made of.
+/// Everything that determines a run.
 #[derive(Debug)]
 pub(crate) struct Scene {
     pub(crate) profile: Profile,
@@ -31,14 +31,14 @@ pub(crate) struct Scene {
     pub(crate) steps: u32,
     /// The most blocks that one task asks for in a row.
     pub(crate) burst: u32,
-    /// About how many pages are left to the tasks; the rest is taken before they start.
+    /// The approximate number of pages left to the tasks; the rest is taken before they start.
     pub(crate) left: u32,
-    /// The largest order asked for.
+    /// The largest order that tasks ask for.
     pub(crate) order_max: u8,
     pub(crate) odds: Odds,
 }
 
-/// How often each kind of step happens, against the sum of all; 0 is never in this run.
+/// The weight of each kind of step among the sum of all weights; 0 is never in this run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Odds {
     pub(crate) alloc: u32,
@@ -53,14 +53,14 @@ pub(crate) struct Odds {
     pub(crate) migrate: u32,
     pub(crate) sleep: u32,
     pub(crate) count: u32,
-    /// Whether vmstat works run.
+    /// Whether vmstat work runs.
     pub(crate) vmstat: bool,
-    /// Whether somebody has pages to give back.
+    /// Whether a reclaimer is registered that has pages to give back.
     pub(crate) reclaim: bool,
 }
 
 impl Scene {
-    /// The scene of `seed`.
+    /// Draws the scene of `seed`.
     pub(crate) fn new(seed: u64) -> Self {
         let dice = &mut Dice::new(seed, 0);
         let (cpus, nodes) = (dice.between(1, 24), dice.between(1, 3));
@@ -70,7 +70,7 @@ impl Scene {
             let (knob, value) = knob(dice);
             tunables.set(knob, value).expect("drawn within its bounds");
         }
-        // Works that never come due in a run of milliseconds would test nothing.
+        // A run lasts milliseconds: work that never came due in it would test nothing.
         tunables
             .set(Knob::StatInterval, u64::from(dice.between(1, 20)))
             .expect("in bounds");
@@ -97,7 +97,7 @@ impl Scene {
         }
     }
 
-    /// What the manager is made of, but for reclaimers.
+    /// Returns the configuration of the manager, without reclaimers.
     pub(crate) fn config(&self) -> Config<Sim> {
         let mut config = Config::new(self.layout.clone());
         config.design = self.design;
@@ -107,7 +107,8 @@ impl Scene {
     }
 }
 
-/// CPUs on nodes in blocks or in turns, with or without SMT.
+/// Draws a topology: neighbouring cores share a node, or go to the nodes in turns; with or without
+/// SMT.
 pub(crate) fn topology(dice: &mut Dice, cpus: u32, nodes: u32) -> Topology {
     let (in_turns, threads) = (dice.chance(30), dice.between(1, 2));
     let cores = cpus.div_ceil(threads);
@@ -128,8 +129,8 @@ pub(crate) fn topology(dice: &mut Dice, cpus: u32, nodes: u32) -> Topology {
     Topology::new((0..cpus).map(place).collect())
 }
 
-/// A few small zones with gaps between them and holes inside; or the first so large that its
-/// batch is more than a page or two.
+/// Draws a few small zones with gaps between them and holes inside. If `is_large`, the first zone
+/// is so large that its batch is more than a page or two.
 fn layout(dice: &mut Dice, nodes: u32, is_large: bool) -> Layout {
     let mut zones = Vec::new();
     let mut start = 1024 * dice.below(3);
@@ -168,7 +169,7 @@ fn layout(dice: &mut Dice, nodes: u32, is_large: bool) -> Layout {
     }
 }
 
-/// Up to four holes in `span`, never all of it.
+/// Draws up to four holes in `span`, never all of it.
 fn holes(dice: &mut Dice, span: Range<u32>) -> Vec<Range<u32>> {
     let (mut holes, mut from) = (Vec::new(), span.start);
     for _ in 0..dice.below(5) {
@@ -230,7 +231,7 @@ fn odds(dice: &mut Dice) -> Odds {
     }
 }
 
-/// A knob and a value within its bounds, often one of the ends.
+/// Draws a knob and a value within its bounds, often one of the ends.
 pub(crate) fn knob(dice: &mut Dice) -> (Knob, u64) {
     let knob = *dice.pick(&Knob::ALL);
     let spec = knob.spec();

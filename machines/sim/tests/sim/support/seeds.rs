@@ -1,4 +1,4 @@
-//! Which seeds a test runs, and how to run one of them again.
+//! The seeds that a test runs, and how to run one of them again.
 //!
 //! `PLIMSOLL_SEED=n` runs that seed alone; `PLIMSOLL_SEEDS=n` runs `0..n` instead of the default.
 
@@ -6,7 +6,7 @@ use std::env;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-/// Runs `body` for each seed; a failure says how to see it again.
+/// Runs `body` for each seed. If it panics, prints the command that replays the seed.
 pub(crate) fn each(test: &str, default: u64, body: impl Fn(u64)) {
     for seed in chosen(default) {
         if let Err(payload) = catch_unwind(AssertUnwindSafe(|| body(seed))) {
@@ -19,7 +19,7 @@ pub(crate) fn each(test: &str, default: u64, body: impl Fn(u64)) {
     }
 }
 
-/// The seeds asked for, or the first `default`.
+/// Returns the seeds that the environment asks for, or the first `default` seeds.
 pub(crate) fn chosen(default: u64) -> Range<u64> {
     let number = |name| {
         let text = env::var(name).ok()?;

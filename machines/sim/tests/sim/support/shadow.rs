@@ -1,7 +1,9 @@
-//! Promise: those who hold translations of their own hear before a page leaves, whichever way it goes.
+//! Promise: a device with translations of its own is told before a page leaves, for whatever
+//! reason it leaves.
 //!
-//! A shadow is a device that learns where a page is after a fault, and forgets it when it is told of a
-//! range. After every step of the swarm what it still knows is compared with the page tables.
+//! A shadow is such a device: after a fault it learns the frame of the page, and when it is told of
+//! a range it forgets the frames of that range. After every step of the swarm, the translations
+//! that it still has are compared with the page tables.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -18,11 +20,11 @@ pub(crate) struct Shadow(Arc<Mutex<Known>>);
 #[derive(Debug, Default)]
 struct Known {
     frames: BTreeMap<Vpn, Pfn>,
-    /// Ranges that were begun and have not ended.
+    /// The ranges that were begun and have not ended.
     open: Vec<Range<Vpn>>,
-    /// How often it was told of something.
+    /// The number of notifications so far, to detect one in between two steps.
     told: u64,
-    /// Translations it had to give up.
+    /// The number of translations that the device had to give up.
     given_up: u64,
     is_released: bool,
 }
@@ -44,7 +46,7 @@ impl Shadow {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Learns where `page` is, unless it may leave meanwhile.
+    /// Learns the frame of `page`, unless a notification says that the page may be leaving.
     pub(crate) fn learn(&self, sim: &Sim, space: &AddressSpace<Sim>, page: Vpn) {
         let told = self.known().told;
         let Some(frame) = space.frame_of(sim, page) else {
@@ -56,7 +58,7 @@ impl Shadow {
         }
     }
 
-    /// Compares everything that is known with the page tables.
+    /// Compares all translations that the device has with the page tables.
     pub(crate) fn compare(&self, sim: &Sim, space: &AddressSpace<Sim>) {
         let all: Vec<Vpn> = self.known().frames.keys().copied().collect();
         for page in all {
@@ -75,7 +77,7 @@ impl Shadow {
         }
     }
 
-    /// Translations it had to give up so far.
+    /// Returns the number of translations that the device had to give up so far.
     pub(crate) fn given_up(&self) -> u64 {
         self.known().given_up
     }

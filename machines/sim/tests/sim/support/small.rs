@@ -1,4 +1,4 @@
-//! A small machine with a memory manager in it, for tests that set the scene themselves.
+//! A small machine with a memory manager on it, for tests that choose every detail themselves.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -17,7 +17,7 @@ use plimsoll_mm::vmstat::counters::ZoneItem;
 use plimsoll_sim::profile::{Card, Costs, Profile};
 use plimsoll_sim::{Sim, SimOptions};
 
-/// A machine, its manager, and what was seen.
+/// A machine, its manager, and the events and job starts that were observed.
 pub(crate) struct Small {
     pub(crate) sim: Sim,
     pub(crate) mm: Rc<Manager<Sim>>,
@@ -25,17 +25,18 @@ pub(crate) struct Small {
     pub(crate) starts: Rc<RefCell<Vec<(Job, CpuId, Nanos)>>>,
 }
 
-/// An event, where and when.
+/// An event, with its CPU and its time.
 pub(crate) type Seen = (CpuId, Nanos, Event);
 
-/// `topology` with plain prices.
+/// Returns a profile of `topology` with easy prices.
 pub(crate) fn profile(topology: Topology, hz: u32) -> Profile {
     let mut work_ns = [50; Work::ALL.len()];
     work_ns[Work::ContextSwitch as usize] = 1000;
     work_ns[Work::Interrupt as usize] = 500;
     work_ns[Work::Ipi as usize] = 200;
     work_ns[Work::Think as usize] = 1;
-    // As real profiles have it: most of a fault is before the lock, and others may come in between.
+    // As in real profiles, most of a fault comes before its lock, so that other CPUs may come in
+    // between.
     work_ns[Work::Fault as usize] = 1400;
     work_ns[Work::MinorFault as usize] = 970;
     Profile {
@@ -56,18 +57,18 @@ pub(crate) fn profile(topology: Topology, hz: u32) -> Profile {
     }
 }
 
-/// A request for a block that any free memory may serve.
+/// Returns a request that ignores watermarks.
 pub(crate) fn any(order: Order) -> Request {
     Request::new(order).urgent(Urgency::Reserve)
 }
 
-/// The order `order`.
+/// Returns `order` as an [`Order`].
 pub(crate) fn order(order: u8) -> Order {
     Order::new(order).expect("at most 10")
 }
 
 impl Small {
-    /// `cpus` equal CPUs at HZ 1000 with one zone of `pages`.
+    /// Makes a machine of `cpus` equal CPUs at HZ 1000, with one zone of `pages`.
     pub(crate) fn flat(cpus: u32, pages: u32, design: Design) -> Self {
         let mut config = Config::new(Layout::arena(Pages(pages)));
         config.design = design;
@@ -110,7 +111,7 @@ impl Small {
         set.expect("in bounds");
     }
 
-    /// The first zone.
+    /// Returns a view of the first zone.
     pub(crate) fn zone(&self) -> ZoneView {
         self.mm.pages().view(&self.sim).swap_remove(0)
     }
@@ -122,8 +123,8 @@ impl Small {
         self.sim.run();
     }
 
-    /// Starts a task on `cpu` that never sleeps and sees to it that whatever CPU it runs on always
-    /// has a differential to fold: one, as more would fold themselves.
+    /// Starts a task on `cpu` that never sleeps and keeps one differential to fold on whichever CPU
+    /// it runs on. Just one, because larger differentials would pass the threshold and be folded.
     pub(crate) fn keep_busy(&self, cpu: CpuId) {
         let mm = Rc::clone(&self.mm);
         self.sim.spawn_daemon(cpu, move |sim| {
@@ -136,7 +137,7 @@ impl Small {
         });
     }
 
-    /// When the vmstat work of `cpu` started.
+    /// Returns the times at which the vmstat work of `cpu` started.
     pub(crate) fn starts_of(&self, cpu: CpuId) -> Vec<Nanos> {
         let starts = self.starts.borrow();
         let of_cpu = starts
@@ -145,7 +146,7 @@ impl Small {
         of_cpu.map(|start| start.2).collect()
     }
 
-    /// Holds of the zone lock at `site`: pages of each.
+    /// Returns the number of pages of each hold of the zone lock at `site`.
     pub(crate) fn holds(&self, site: Site) -> Vec<u32> {
         let seen = self.seen.borrow();
         let pages = seen.iter().filter_map(|(_, _, event)| match *event {

@@ -1,5 +1,5 @@
-//! Those who do something to address spaces that they do not use: they kill, help to empty, swap out,
-//! and take CPUs away.
+//! Tasks that act on address spaces from outside: they kill, help to empty, swap out, and take
+//! CPUs away.
 
 use plimsoll_mm::machine::Machine;
 use plimsoll_mm::space::reap::{Reaped, Reaping};
@@ -7,15 +7,16 @@ use plimsoll_mm::space::{END, Flag};
 use plimsoll_mm::units::{CpuId, Nanos, Vpn};
 use plimsoll_sim::Sim;
 
+use super::check_tables;
 use super::dice::Dice;
 use super::space_stage::{Process, Shared};
 
-/// After this long no task is left on a CPU that went away.
+/// The wait after which no task is left on a CPU that went away.
 const SETTLE: Nanos = Nanos(2_000_000);
-/// How often a helper comes back to one address space.
+/// The number of times that a helper tries to empty one address space.
 const TRIES: u32 = 6;
 
-/// One of them.
+/// One such task.
 pub(crate) struct Actor {
     stage: Shared,
     dice: Dice,
@@ -33,7 +34,7 @@ impl Actor {
         sim.sleep(Nanos(u64::from(self.dice.below(most))));
     }
 
-    /// Kills processes at random times: some before they have begun, some when they are done.
+    /// Kills most processes, at random times: some before they have begun, some when they are done.
     pub(crate) fn kill(mut self, sim: &Sim) {
         for process in 0..self.stage.processes.len() {
             self.sleep(sim, 600_000);
@@ -48,7 +49,7 @@ impl Actor {
         }
     }
 
-    /// Helps to empty those who were killed, some of them more than once.
+    /// Helps to empty the address spaces of killed processes, some of them more than once.
     pub(crate) fn help(mut self, sim: &Sim) {
         let order: Vec<usize> = {
             let mut order: Vec<usize> = (0..self.stage.processes.len()).collect();
@@ -69,7 +70,7 @@ impl Actor {
         }
     }
 
-    /// Until a process is killed or has ended, or as long as it has patience.
+    /// Waits until `process` is killed or has ended, or gives up after a random number of looks.
     fn wait_for_kill(&mut self, sim: &Sim, process: &Process) {
         let patience = self.dice.below(300);
         for _ in 0..patience {
@@ -83,16 +84,28 @@ impl Actor {
     fn reap(&mut self, sim: &Sim, process: &Process) {
         let (stage, memory) = (&self.stage, self.stage.memory(sim));
         let may_wait = self.dice.chance(50);
-        let reaped = if may_wait {
+        process.helpers.join();
+        let reaped = process.steps.during(|| {
+            if !may_wait {
+                return Some(process.space.try_reap(memory));
+            }
             let impatient = self.dice.chance(30);
             let reaped = process.space.release(memory, || impatient);
             assert!(impatient || reaped.is_some(), "it has time");
             reaped
-        } else {
-            Some(process.space.try_reap(memory))
-        };
+        });
+        let reaping = stage.design.reaping;
+        let outcome = reaped.unwrap_or(Reaped::Busy);
+        // A helper that comes once `Skip` is raised does nothing.
+        let is_skipped = process.space.has(sim, Flag::Skip) && !process.space.has(sim, Flag::Ended);
+        if check_tables::is_all_reaped(process, reaping, outcome) && !is_skipped {
+            process.is_reaped.set(true);
+            stage.note(|met| met.compared[1] += 1);
+        }
+        check_tables::check_reaped(sim, process);
+        check_tables::check(sim, process);
         match reaped {
-            // As the OOM killer does, now and then: nobody need come again.
+            // Now and then does what the OOM reaper does: it marks that no helper need come again.
             Some(Reaped::All) if self.dice.chance(20) => {
                 process.space.raise(sim, Flag::Skip);
             }
@@ -117,17 +130,21 @@ impl Actor {
         }
     }
 
-    /// Swaps out whatever there is, also of those who are being emptied.
+    /// Swaps out all pages of random address spaces, even while they are being emptied.
     pub(crate) fn swap(mut self, sim: &Sim) {
         for _ in 0..self.stage.plan.steps {
             self.sleep(sim, 400_000);
             let index = self.dice.index(self.stage.processes.len());
-            let space = &self.stage.processes[index].space;
-            let _went = space.swap_out(self.stage.memory(sim), Vpn(0)..END);
+            let process = &self.stage.processes[index];
+            let memory = self.stage.memory(sim);
+            let swap_out = || process.space.swap_out(memory, Vpn(0)..END);
+            let _went = process.steps.during(swap_out);
+            check_tables::check(sim, process);
         }
     }
 
-    /// Takes CPUs away, one at a time, and gives them back; empties lists of free pages.
+    /// Takes CPUs offline, one at a time, and brings them back; sometimes drains all page lists
+    /// instead.
     pub(crate) fn plug(mut self, sim: &Sim) {
         let mm = &Shared::clone(&self.stage).mm;
         for _ in 0..3 {

@@ -1,4 +1,4 @@
-//! A random machine with random address spaces on it, and those who use, kill and empty them.
+//! A random machine with random address spaces on it, for the tasks that use, kill and empty them.
 
 #![allow(
     clippy::arc_with_non_send_sync,
@@ -8,7 +8,7 @@
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicI64, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use plimsoll_mm::counter::Counting;
@@ -22,11 +22,12 @@ use plimsoll_mm::units::{NodeId, Pages, Pfn, Vpn};
 use plimsoll_mm::vmstat::Manager;
 use plimsoll_sim::Sim;
 
+use super::check_tables::{self, Helpers, UnderWay};
 use super::dice::Dice;
 use super::shadow::Shadow;
 use super::{scene, small};
 
-/// What everybody shares.
+/// The state that all tasks of a run share.
 pub(crate) struct SpaceStage {
     pub(crate) design: Design,
     pub(crate) layout: Layout,
@@ -36,14 +37,14 @@ pub(crate) struct SpaceStage {
     pub(crate) budgets: Vec<Arc<Budget<Sim>>>,
     pub(crate) objects: Vec<Arc<Object<Sim>>>,
     pub(crate) listeners: Arc<Listeners>,
-    /// What was met in this run.
+    /// Counts of the rare cases that this run has met.
     pub(crate) met: RefCell<Met>,
     pub(crate) plan: Plan,
-    /// Jobs that come due do nothing any more.
+    /// True once the run is over: jobs that come due from then on do nothing.
     pub(crate) over: Cell<bool>,
 }
 
-/// How much of what there is in a run.
+/// The sizes of a run: how many tasks of each kind there are, and what they may do.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
     pub(crate) users: u32,
@@ -54,23 +55,31 @@ pub(crate) struct Plan {
     pub(crate) swappers: u32,
     pub(crate) hotplug: bool,
     pub(crate) vmstat: bool,
-    /// In percent, how often somebody who hears of a range refuses.
+    /// The share of ranges that a listener refuses if it may not wait, in percent.
     pub(crate) refusals: u32,
 }
 
-/// One address space, and how many still use it.
+/// One address space, and the number of threads that still use it.
 pub(crate) struct Process {
     pub(crate) space: AddressSpace<Sim>,
     /// A device that uses its memory.
     pub(crate) shadow: Shadow,
     pub(crate) users: Cell<u32>,
-    /// Reserved huge pages that were touched.
-    pub(crate) reserved: Cell<u64>,
-    /// Calls of `exit` that said it was the one.
+    /// Changes of its mappings that are under way.
+    pub(crate) changes: UnderWay,
+    /// Operations of any kind that are under way.
+    pub(crate) steps: UnderWay,
+    /// The helpers that empty it.
+    pub(crate) helpers: Helpers,
+    /// Whether helpers have gone through everything, so that no private page may come any more.
+    pub(crate) is_reaped: Cell<bool>,
+    /// How often one of its listeners has refused.
+    refusals: Arc<AtomicU32>,
+    /// The number of calls of `exit` that succeeded; there must be one.
     pub(crate) exits: Cell<u32>,
 }
 
-/// What a swarm is for; see `space_swarm`.
+/// Counts of the cases that the swarm is meant to meet; see `space_swarm`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Met {
     pub(crate) out_of_memory: u64,
@@ -84,42 +93,51 @@ pub(crate) struct Met {
     pub(crate) busy: u64,
     pub(crate) left_to_helpers: u64,
     pub(crate) given_up: u64,
+    /// Faults in a part of another thread, and those that found that it was unmapped.
+    pub(crate) elsewhere: [u64; 2],
+    /// Comparisons of counters with page tables, and of page tables with what was reaped.
+    pub(crate) compared: [u64; 2],
     pub(crate) ended_by: [u64; Reaping::ALL.len()],
 }
 
-/// Who hold translations of their own, and what they were told.
+/// Holders of translations of their own, and a count of what they were told.
 pub(crate) struct Listeners {
     dice: Mutex<Dice>,
     refusals: u32,
-    /// Ranges that were begun and have not ended.
+    /// The number of ranges that were begun and have not ended.
     pub(crate) open: AtomicI64,
     pub(crate) released: AtomicI64,
 }
 
-struct Listener(Arc<Listeners>);
+struct Listener {
+    all: Arc<Listeners>,
+    /// How often one of this address space has refused.
+    refusals: Arc<AtomicU32>,
+}
 
 impl Notified<Sim> for Listener {
     fn start(&self, _: &Sim, pages: &Range<Vpn>, may_wait: bool) -> Result<(), Refused> {
         assert!(pages.start < pages.end, "a range has pages");
-        let mut dice = self.0.dice.lock().unwrap_or_else(PoisonError::into_inner);
-        if !may_wait && dice.chance(self.0.refusals) {
+        let mut dice = self.all.dice.lock().unwrap_or_else(PoisonError::into_inner);
+        if !may_wait && dice.chance(self.all.refusals) {
+            self.refusals.fetch_add(1, Relaxed);
             return Err(Refused);
         }
-        self.0.open.fetch_add(1, Relaxed);
+        self.all.open.fetch_add(1, Relaxed);
         Ok(())
     }
 
     fn end(&self, _: &Sim, _: &Range<Vpn>) {
-        self.0.open.fetch_sub(1, Relaxed);
+        self.all.open.fetch_sub(1, Relaxed);
     }
 
     fn release(&self, _: &Sim) {
-        self.0.released.fetch_add(1, Relaxed);
+        self.all.released.fetch_add(1, Relaxed);
     }
 }
 
 impl SpaceStage {
-    /// The stage of `seed` on its own machine.
+    /// Makes the stage of `seed` and the machine that it runs on.
     pub(crate) fn new(seed: u64) -> (Sim, Self) {
         let dice = &mut Dice::new(seed, 0);
         let (cpus, nodes) = (dice.between(2, 16), dice.between(1, 2));
@@ -176,9 +194,14 @@ impl SpaceStage {
             self.budgets.push(Arc::clone(&budget));
             space = space.limited(budget);
         }
-        // One tells all that was told, two that nobody is left out when the second refuses.
+        // With one listener, every range that begins must end. With two, the first must be told of
+        // the end even if the second refuses.
+        let refusals = Arc::new(AtomicU32::new(0));
         for _ in 0..dice.below(3) {
-            space = space.notifying(Listener(Arc::clone(&self.listeners)));
+            space = space.notifying(Listener {
+                all: Arc::clone(&self.listeners),
+                refusals: Arc::clone(&refusals),
+            });
         }
         let shadow = Shadow::default();
         space = space.notifying(shadow.clone());
@@ -189,7 +212,11 @@ impl SpaceStage {
             space,
             shadow,
             users: Cell::new(0),
-            reserved: Cell::new(0),
+            changes: UnderWay::default(),
+            steps: UnderWay::default(),
+            helpers: Helpers::default(),
+            is_reaped: Cell::new(false),
+            refusals,
             exits: Cell::new(0),
         }
     }
@@ -198,7 +225,7 @@ impl SpaceStage {
         Memory::new(sim, &self.mm, &self.spaces)
     }
 
-    /// Notes something that was met.
+    /// Counts a case that was met.
     pub(crate) fn note(&self, what: impl FnOnce(&mut Met)) {
         what(&mut self.met.borrow_mut());
     }
@@ -209,27 +236,40 @@ impl Process {
         self.space.has(sim, Flag::Killed)
     }
 
-    /// One of its users is gone; the last of them empties it.
+    /// Runs `f`, which may change its mappings.
+    pub(crate) fn changing<R>(&self, f: impl FnOnce() -> R) -> R {
+        self.steps.during(|| self.changes.during(f))
+    }
+
+    /// How often one of its listeners has refused.
+    pub(crate) fn refusals(&self) -> u32 {
+        self.refusals.load(Relaxed)
+    }
+
+    /// Counts one user less. The last one empties the address space.
     pub(crate) fn leave(&self, stage: &SpaceStage, sim: &Sim) {
         self.users.set(self.users.get() - 1);
         if self.users.get() > 0 {
             return;
         }
-        let exited = self.space.exit(stage.memory(sim));
+        check_tables::check_reaped(sim, self);
+        self.helpers.join();
+        let exited = self.steps.during(|| self.space.exit(stage.memory(sim)));
         let exited = exited.expect("there is one last user");
+        self.helpers.leave(false);
         self.exits.set(self.exits.get() + 1);
         if exited == plimsoll_mm::space::Exited::LeftToHelpers {
             assert_eq!(stage.design.reaping, Reaping::MeetInTheMiddle);
             stage.note(|met| met.left_to_helpers += 1);
         } else {
-            assert!(self.space.has(sim, Flag::Ended));
+            check_tables::check_exited(sim, self);
         }
         let again = self.space.exit(stage.memory(sim));
         assert!(again.is_err(), "it ends once");
     }
 }
 
-/// Zones of a few thousand pages; some runs have too few.
+/// Draws zones of a few thousand pages; in some runs memory is too small.
 fn layout(dice: &mut Dice, nodes: u32) -> Layout {
     let mut start = 0;
     let mut zones = Vec::new();
@@ -261,7 +301,7 @@ fn plan(dice: &mut Dice) -> Plan {
     }
 }
 
-/// A group of all, and groups below it.
+/// Draws one budget above all others, and up to two below it.
 fn budgets(dice: &mut Dice, sim: &Sim) -> Vec<Arc<Budget<Sim>>> {
     let mut budgets = vec![Arc::new(Budget::new(sim, limit(dice)))];
     for _ in 0..dice.below(3) {
@@ -285,5 +325,5 @@ fn objects(dice: &mut Dice, sim: &Sim) -> Vec<Arc<Object<Sim>>> {
     (0..3).map(object).collect()
 }
 
-/// Who plays on a stage holds it like this.
+/// The shared stage, as each task holds it.
 pub(crate) type Shared = Rc<SpaceStage>;

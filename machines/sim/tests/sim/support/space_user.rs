@@ -11,17 +11,19 @@ use plimsoll_mm::space::{
 use plimsoll_mm::units::{CpuId, Nanos, Pfn, Vpn};
 use plimsoll_sim::Sim;
 
+use super::check_tables;
 use super::dice::Dice;
 use super::space_stage::{Process, Shared};
 
-/// Pages of each thread's part: no multiple of those of a table.
+/// The pages of each thread's part: not a multiple of the pages of a page table, so that
+/// neighbouring parts share one.
 const PART: u64 = 3000;
-/// Pages of a huge page.
+/// The pages of a huge page.
 const HUGE: u64 = 512;
-/// Where parts begin: a little below where one upper table ends.
+/// The page number at which the parts begin: a little below the end of an upper table.
 const BASE: u64 = (1 << 20) - 4000;
 
-/// One thread.
+/// One thread of a process.
 pub(crate) struct User {
     stage: Shared,
     process: usize,
@@ -36,14 +38,12 @@ struct Owned {
     start: u64,
     end: u64,
     kind: MappingKind,
-    /// Of reserved ones, a bit for each huge page that was touched.
-    touched: u64,
 }
 
-/// Whether it goes on.
+/// The result of a step: the thread goes on, or leaves.
 type Goes = Result<(), Leaves>;
 
-/// Its process is to die.
+/// The thread leaves because its process is to die.
 pub(crate) struct Leaves;
 
 impl User {
@@ -64,7 +64,7 @@ impl User {
         &self.stage.processes[self.process]
     }
 
-    /// All its steps, or fewer if its process is killed meanwhile.
+    /// Makes all steps of the thread, or fewer if its process is killed meanwhile.
     pub(crate) fn act(&mut self, sim: &Sim) {
         for _ in 0..self.stage.plan.steps {
             sim.spend(Work::Think, self.dice.below(3000));
@@ -74,13 +74,14 @@ impl User {
             let goes = self.step(sim);
             let process = self.process();
             process.shadow.compare(sim, &process.space);
+            check_tables::check_reaped(sim, process);
             if let Err(Leaves) = goes {
                 return;
             }
         }
     }
 
-    /// As [`User::act`]; then it is gone.
+    /// Makes all steps like [`User::act`], then leaves the process.
     pub(crate) fn act_and_leave(mut self, sim: &Sim) {
         self.act(sim);
         self.process().leave(&self.stage, sim);
@@ -122,7 +123,7 @@ impl User {
         }
     }
 
-    /// Maps something in a gap of its part, or wherever there is room.
+    /// Maps random memory in the thread's part, or wherever the address space finds room.
     fn map(&mut self, sim: &Sim) -> Goes {
         let backing = self.backing();
         let reserved = matches!(backing, Backing::Reserved);
@@ -153,17 +154,14 @@ impl User {
             backing,
         };
         let process = self.process();
-        match process.space.map(self.stage.memory(sim), request) {
+        let memory = self.stage.memory(sim);
+        match process.changing(|| process.space.map(memory, request)) {
             Ok(vma) => {
                 assert!(vma.pages() >= pages, "it may be a part of its like");
+                self.check(sim);
                 if let Place::Fixed(Vpn(start)) | Place::Replace(Vpn(start)) = place {
                     let end = start + pages;
-                    self.own(Owned {
-                        start,
-                        end,
-                        kind,
-                        touched: 0,
-                    });
+                    self.own(Owned { start, end, kind });
                 }
                 Ok(())
             }
@@ -173,7 +171,7 @@ impl User {
         }
     }
 
-    /// A mapping is its own, in place of whatever was there.
+    /// Records that the thread owns the mapping `new`, which replaced whatever was there.
     fn own(&mut self, new: Owned) {
         let meets = |owned: &mut Owned| owned.start < new.end && new.start < owned.end;
         let met: Vec<Owned> = self.owned.extract_if(.., meets).collect();
@@ -183,7 +181,7 @@ impl User {
         self.owned.push(new);
     }
 
-    /// Keeps parts of a mapping, as far as they have pages.
+    /// Records the parts of `owned` that still have pages.
     fn keep(&mut self, owned: Owned, parts: [(u64, u64); 2]) {
         let parts = parts.into_iter().filter(|(start, end)| start < end);
         self.owned.extend(parts.map(|(start, end)| Owned {
@@ -199,7 +197,7 @@ impl User {
         Err(Leaves)
     }
 
-    /// Unmaps a mapping or, unless it is of huge pages, a piece of it.
+    /// Unmaps a mapping or, unless it is reserved huge pages, perhaps only a piece of it.
     fn unmap(&mut self, sim: &Sim) -> Goes {
         if self.owned.is_empty() {
             return Ok(());
@@ -211,13 +209,12 @@ impl User {
             end = start + 1 + self.draw(end - start);
         }
         let process = self.process();
-        let unmapped = process
-            .space
-            .unmap(self.stage.memory(sim), Vpn(start), end - start);
+        let memory = self.stage.memory(sim);
+        let unmapped = process.changing(|| process.space.unmap(memory, Vpn(start), end - start));
         match unmapped {
             Ok(()) => {
-                let touched = u64::from(owned.touched.count_ones());
-                process.reserved.set(process.reserved.get() - touched);
+                check_tables::check_unmapped(sim, process, Vpn(start)..Vpn(end));
+                self.check(sim);
                 self.keep(owned, [(owned.start, start), (end, owned.end)]);
                 Ok(())
             }
@@ -238,15 +235,17 @@ impl User {
         if self.owned.is_empty() || self.dice.chance(3) {
             return self.touch_nowhere(sim);
         }
-        let index = self.dice.index(self.owned.len());
-        let owned = self.owned[index];
+        if self.dice.chance(25) {
+            return self.touch_elsewhere(sim);
+        }
+        let owned = *self.dice.pick(&self.owned);
         let page = owned.start + self.draw(owned.end - owned.start);
         let access = *self.dice.pick(&[Access::Read, Access::Write]);
         let process = self.process();
         let was_unstable = process.space.has(sim, Flag::Unstable);
-        let faulted = process
-            .space
-            .fault(self.stage.memory(sim), Vpn(page), access);
+        let memory = self.stage.memory(sim);
+        let fault = || process.space.fault(memory, Vpn(page), access);
+        let faulted = process.steps.during(fault);
         if faulted.is_ok() {
             process.shadow.learn(sim, &process.space, Vpn(page));
         }
@@ -256,12 +255,6 @@ impl User {
             !(appeared && private && was_unstable),
             "nothing private appears in what is being reaped"
         );
-        if faulted == Ok(Faulted::Huge) && owned.kind == MappingKind::Reserved {
-            let bit = 1 << ((page - owned.start) / HUGE);
-            assert_eq!(owned.touched & bit, 0, "it was there already");
-            process.reserved.set(process.reserved.get() + 1);
-            self.owned[index].touched |= bit;
-        }
         self.stage.note(|met| {
             met.huge += u64::from(faulted == Ok(Faulted::Huge));
             met.swapped_in += u64::from(faulted == Ok(Faulted::Mapped { swapped: true }));
@@ -269,15 +262,48 @@ impl User {
         faulted.map_or_else(|why| self.missed(sim, why), |_| Ok(()))
     }
 
-    /// Between the parts of all threads and those that are placed by the address space.
+    /// Touches a page that no thread maps: it is below all parts, and the address space places no
+    /// mapping there.
     fn touch_nowhere(&self, sim: &Sim) -> Goes {
         let (memory, page) = (self.stage.memory(sim), Vpn(BASE - 1));
-        let faulted = self.process().space.fault(memory, page, Access::Write);
+        let process = self.process();
+        let fault = || process.space.fault(memory, page, Access::Write);
+        let faulted = process.steps.during(fault);
         if faulted == Err(FaultError::Killed) {
             return self.was_killed(sim);
         }
         assert_eq!(faulted, Err(FaultError::NotMapped(page)));
         Ok(())
+    }
+
+    /// In the part of another thread, which may be about to unmap it.
+    fn touch_elsewhere(&mut self, sim: &Sim) -> Goes {
+        let part = BASE + u64::from(self.dice.below(self.stage.plan.users)) * PART;
+        let page = Vpn(part + self.draw(PART));
+        let access = *self.dice.pick(&[Access::Read, Access::Write]);
+        let (process, memory) = (self.process(), self.stage.memory(sim));
+        let fault = || process.space.fault(memory, page, access);
+        let faulted = process.steps.during(fault);
+        let missed = faulted == Err(FaultError::NotMapped(page));
+        self.stage.note(|met| {
+            met.elsewhere[0] += 1;
+            met.elsewhere[1] += u64::from(missed);
+        });
+        match faulted {
+            Ok(_) => {
+                process.shadow.learn(sim, &process.space, page);
+                Ok(())
+            }
+            Err(FaultError::NotMapped(_)) => Ok(()),
+            Err(why) => self.missed(sim, why),
+        }
+    }
+
+    /// Page tables have what is mapped.
+    fn check(&self, sim: &Sim) {
+        let compared = check_tables::check(sim, self.process());
+        self.stage
+            .note(|met| met.compared[0] += u64::from(compared));
     }
 
     fn populate(&mut self, sim: &Sim) -> Goes {
@@ -289,7 +315,10 @@ impl User {
         let owned = *self.dice.pick(&owned);
         let start = owned.start + self.draw(owned.end - owned.start);
         let pages = Vpn(start)..Vpn(owned.end);
-        let populated = self.process().space.populate(self.stage.memory(sim), pages);
+        let (process, memory) = (self.process(), self.stage.memory(sim));
+        let populated = process
+            .steps
+            .during(|| process.space.populate(memory, pages));
         populated.or_else(|why| self.missed(sim, why))
     }
 
@@ -321,10 +350,9 @@ impl User {
     fn swap_out(&mut self, sim: &Sim) -> Goes {
         let start = self.part + self.draw(PART);
         let pages = Vpn(start)..Vpn(start + 1 + self.draw(800));
-        let went = self
-            .process()
-            .space
-            .swap_out(self.stage.memory(sim), pages.clone());
+        let (process, memory) = (self.process(), self.stage.memory(sim));
+        let swap_out = || process.space.swap_out(memory, pages.clone());
+        let went = process.steps.during(swap_out);
         assert!(went <= pages.end.0 - pages.start.0);
         Ok(())
     }

@@ -1,4 +1,5 @@
-//! Processes with memory on a small machine, an OOM killer, and its reaper in a task of its own.
+//! `Village`: processes with memory on a small machine, as tests of OOM kills need them, with an
+//! OOM killer, and its reaper in a task of its own.
 
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
@@ -26,55 +27,58 @@ use super::balloon::Balloon;
 use super::mayor::Mayor;
 use super::{Small, small};
 
-/// Memory of the machine, unless a test wants less.
+/// The pages of the machine, unless a test wants fewer.
 const PAGES: u32 = 1 << 17;
-/// CPUs of the machine.
+/// The number of CPUs of the machine.
 pub(super) const CPUS: u32 = 4;
-/// Where mappings begin.
+/// The page number at which mappings begin.
 pub(crate) const START: Vpn = Vpn(1 << 20);
 
 pub(crate) type Killer = OomKiller<Sim, Calls>;
 pub(crate) type Space = Arc<AddressSpace<Sim>>;
 
-/// A machine with processes.
+/// A machine with processes, their owner, an OOM killer and its reaper.
 pub(crate) struct Village {
     pub(crate) small: Small,
     pub(crate) spaces: Spaces<Sim>,
     pub(crate) killer: Arc<Killer>,
-    /// Who kills when memory is out; the page allocator asks it if the village has a [`Press`].
+    /// Relieves a shortage of memory, in the end by a kill. The page allocator calls it only if the
+    /// village was made with a [`Press`].
     pub(crate) oom: OutOfMemory<Sim, Calls, Mayor>,
-    /// Who is asked for memory before anybody dies.
+    /// The notifier that is asked for memory before a process is killed.
     pub(crate) balloon: Balloon,
     pub(crate) processes: RefCell<Vec<Arc<Process<Sim>>>>,
-    /// When the reaper was done with whom.
+    /// The end of each reaping and its time.
     pub(crate) done: RefCell<Vec<(Nanos, Done)>>,
     reaper_runs: Cell<bool>,
     free_at_first: Pages,
 }
 
-/// A machine on which memory runs out.
+/// The memory of a machine on which memory runs out, and the rules of its OOM kills.
 #[derive(Clone, Copy)]
 pub(crate) struct Press {
     pub(crate) pages: u32,
     pub(crate) rules: Rules,
 }
 
-/// What the OOM killer has asked for.
+/// The [`Signals`] of the tests: records what the OOM killer asks for, and lets processes exit.
 pub(crate) struct Calls {
     pub(crate) log: RefCell<Vec<Call>>,
-    /// How long after it was told to die a process begins to exit; it does not if it is frozen.
+    /// The time from the kill until a process begins to exit; `None` for never. A frozen process
+    /// does not exit before it is thawed.
     exits_after: Option<Nanos>,
-    /// Those who notice by themselves that they are to die, and exit.
+    /// The processes that a task of the test runs: they notice the kill themselves, and exit.
     awake: RefCell<Vec<u32>>,
-    /// Whether the reaper has a task of its own.
+    /// Whether the reaper runs in a task of its own; otherwise the test calls it.
     reaps: Cell<bool>,
     village: RefCell<Weak<Village>>,
 }
 
-/// What was asked for.
+/// A call that the OOM killer made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Call {
-    /// To die; with whether it was counted, and a victim, by then.
+    /// A process was told to die. Says whether the kill was counted, and the process marked as a
+    /// victim, before that.
     Kill(u32, Counted, Marked),
     Thaw(u32),
     ReapAt(Nanos),
@@ -119,7 +123,7 @@ impl Calls {
         self.village.borrow().upgrade().expect("it is there")
     }
 
-    /// Processes that are told to die do so, if they do.
+    /// Starts a task that lets `process` exit after `exits_after`, if processes exit at all.
     fn exits(&self, sim: &Sim, process: &Arc<Process<Sim>>) {
         let Some(after) = self.exits_after else {
             return;
@@ -127,18 +131,18 @@ impl Calls {
         let (village, process) = (self.village(), Arc::clone(process));
         sim.spawn(CpuId(1), move |sim| {
             sim.sleep(after);
-            // It may have left by itself meanwhile.
+            // The process may have exited by itself meanwhile.
             let exited = village.killer.exit(village.memory(sim), &process);
             assert!(matches!(exited, Ok(_) | Err(ExitError::Ended)));
         });
     }
 
-    /// From now on the test calls the reaper itself.
+    /// Makes the reaper run only when the test calls it.
     pub(crate) fn without_reaper(&self) {
         self.reaps.set(false);
     }
 
-    /// Those who were told to die.
+    /// Returns the ids of the processes that were told to die, in that order.
     pub(crate) fn killed(&self) -> Vec<u32> {
         let log = self.log.borrow();
         let killed = log.iter().filter_map(|call| match call {
@@ -150,12 +154,12 @@ impl Calls {
 }
 
 impl Village {
-    /// Processes exit so long after they were told to die, or never.
+    /// Makes a village whose processes exit `exits_after` the kill, or never if that is `None`.
     pub(crate) fn new(reaping: Reaping, exits_after: Option<Nanos>) -> Rc<Self> {
         Self::with_patience(reaping, exits_after, Patience::LINUX)
     }
 
-    /// The same with another reaper.
+    /// Makes a village like [`Village::new`], with a reaper that has `patience`.
     pub(crate) fn with_patience(
         reaping: Reaping,
         exits_after: Option<Nanos>,
@@ -174,7 +178,7 @@ impl Village {
         Self::build(options, reaping, (exits_after, patience), None)
     }
 
-    /// A village that has little memory and kills when it is out.
+    /// Makes a village with the memory of `press`, where the page allocator calls the OOM killer.
     pub(crate) fn pressed(
         options: SimOptions,
         reaping: Reaping,
@@ -245,13 +249,13 @@ impl Village {
         Memory::new(sim, &self.small.mm, &self.spaces)
     }
 
-    /// Runs `body` on CPU 0 to its end, and all that it starts.
+    /// Runs `body` on CPU 0, and every task that it starts, to the end.
     pub(crate) fn run(self: &Rc<Self>, body: impl FnOnce(&Sim, &Self) + 'static) {
         let village = Rc::clone(self);
         self.small.on(0, move |sim, _| body(sim, &village));
     }
 
-    /// Runs `body` on `cpu` at `at`, once the machine runs.
+    /// Starts a task on `cpu` that runs `body` at the time `at`; the caller runs the machine.
     pub(crate) fn at(
         self: &Rc<Self>,
         cpu: u32,
@@ -265,7 +269,7 @@ impl Village {
         });
     }
 
-    /// An empty address space, under `budget`, that `notified` hears of.
+    /// Makes an empty address space under `budget` that notifies the device `notified`.
     #[expect(
         clippy::arc_with_non_send_sync,
         reason = "on real machines they are both; a simulated one has one thread"
@@ -286,14 +290,14 @@ impl Village {
         Arc::new(space)
     }
 
-    /// The same with `pages` in use.
+    /// Makes an address space with `pages` pages in use, without a budget or a device.
     pub(crate) fn filled(&self, sim: &Sim, pages: u64) -> Space {
         let space = self.space(sim, None, None);
         self.fill(sim, &space, START, pages);
         space
     }
 
-    /// Maps `pages` pages from `start` on, and uses them.
+    /// Maps `pages` pages from `start` on and populates them. Returns their range.
     pub(crate) fn fill(&self, sim: &Sim, space: &Space, start: Vpn, pages: u64) -> Range<Vpn> {
         let request = MapRequest {
             place: Place::Fixed(start),
@@ -307,7 +311,7 @@ impl Village {
         range
     }
 
-    /// Process `id`, which uses `space`.
+    /// Enrolls process `id`, which uses `space`.
     #[expect(
         clippy::arc_with_non_send_sync,
         reason = "processes are shared by Arc on every machine, and the simulator has one thread"
@@ -352,14 +356,15 @@ impl Village {
         parted.expect("it did not exit before")
     }
 
-    /// From now on `cpu` allocates for process `id`, which exits by itself when it is told to.
+    /// Makes this CPU allocate for process `id` from now on. The task on this CPU exits for the
+    /// process when that is told to die.
     pub(crate) fn becomes(&self, sim: &Sim, id: u32) {
         let current = self.oom.owner();
         current.current.borrow_mut()[sim.this_cpu().index()] = Some(self.process(id));
         self.killer.signals().awake.borrow_mut().push(id);
     }
 
-    /// The reaper, in a task that ends when nothing waits for it.
+    /// Starts the reaper at the time `at`, in a task that ends when no address space is queued.
     fn start_reaper(self: &Rc<Self>, sim: &Sim, at: Nanos) {
         if self.reaper_runs.replace(true) {
             return;
@@ -379,7 +384,7 @@ impl Village {
         });
     }
 
-    /// Events of the OOM killer and the reaper, with their times.
+    /// Returns the events of the OOM killer and the reaper, with their times.
     pub(crate) fn events(&self) -> Vec<(Nanos, Event)> {
         let seen = self.small.seen.borrow();
         let ours = seen.iter().filter(|(_, _, event)| {
@@ -396,7 +401,7 @@ impl Village {
         ours.map(|&(_, at, event)| (at, event)).collect()
     }
 
-    /// When the reaper made attempts.
+    /// Returns the times at which the reaper began an attempt.
     pub(crate) fn attempts(&self) -> Vec<Nanos> {
         let started = |event: &Event| matches!(event, Event::StartTaskReaping(_));
         let events = self.events();
@@ -404,8 +409,8 @@ impl Village {
         attempts.map(|&(at, _)| at).collect()
     }
 
-    /// All that have not exited do so, and are given back: then every page is back in its zone, and
-    /// every count is 0.
+    /// Lets every process exit that has not, and gives all of them back. Then every page must be
+    /// back in its zone, and every count 0.
     pub(crate) fn ends(self: Rc<Self>) {
         self.run(|sim, village| {
             let processes = village.processes.take();
@@ -441,12 +446,12 @@ fn killer(sim: &Sim, calls: Calls, patience: Patience) -> Arc<Killer> {
     Arc::new(OomKiller::new(sim, calls, patience))
 }
 
-/// What holds translations of its own.
+/// A device with translations of its own.
 #[derive(Clone, Copy)]
 pub(crate) enum Device {
-    /// Gives up none without waiting.
+    /// Refuses a range if it may not wait.
     Refuses,
-    /// Gives up all, but takes its time if it may: until then.
+    /// Never refuses, but if it may wait it takes until this time.
     BusyUntil(Nanos),
 }
 

@@ -1,4 +1,4 @@
-//! What processes do on a machine on which memory runs out.
+//! Processes that use memory on a machine on which memory runs out.
 
 use std::sync::Arc;
 
@@ -11,21 +11,21 @@ use plimsoll_sim::Sim;
 use super::Village;
 use super::village::{START, Space};
 
-/// More than any test's machine has.
+/// The pages of a mapping: more than the machine of any of these tests has.
 const SPACE_PAGES: u64 = 1 << 14;
 
-/// Process `id` uses `pages`.
+/// Enrolls process `id`, which uses `pages` pages.
 pub(crate) fn process(sim: &Sim, village: &Village, id: u32, pages: u64) {
     let space = roomy(sim, village, None, pages);
     village.enroll(sim, id, Kind::Process, &space);
 }
 
-/// Who was told to die.
+/// Returns the ids of the processes that were told to die, in that order.
 pub(crate) fn killed(village: &Village) -> Vec<u32> {
     village.killer.signals().killed()
 }
 
-/// A space with room for all memory, that uses `pages`.
+/// Makes an address space whose mapping is larger than memory, and of which `pages` pages are used.
 pub(crate) fn roomy(
     sim: &Sim,
     village: &Village,
@@ -45,8 +45,8 @@ pub(crate) fn roomy(
     space
 }
 
-/// Process `id` lives on this CPU: it touches so many `pages` from its `first` on, unless it is to
-/// die. How many it has touched.
+/// Runs process `id` on this CPU: it touches `pages` pages from its page `first` on, and stops and
+/// exits if it is killed. Returns the number of pages that it touched.
 pub(crate) fn grow(sim: &Sim, village: &Village, id: u32, (first, pages): (u64, u64)) -> u64 {
     let process = village.process(id);
     let space = Arc::clone(process.space(sim).expect("it lives"));

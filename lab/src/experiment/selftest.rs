@@ -1,7 +1,7 @@
-//! Measuring the measurer: does the lab see a difference that is there, and none where none is?
+//! Tests the lab itself: does it see a difference that is there, and none where none is?
 //!
 //! Three made-up designs draw waits from known distributions: `same` from that of `baseline`,
-//! `shorter` from one 20 % lower. The report should say "no difference" and "B is lower". It is
+//! `shorter` from one 20 % lower. The report should say "no difference" and "B is lower". This is
 //! also the smallest example of an experiment.
 
 use plimsoll_sim::profile::Card;
@@ -11,13 +11,14 @@ use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use crate::cases::Case;
 use crate::compare::{Comparison, Sample, fold_hashes};
 use crate::error::Error;
-use crate::experiment::{Experiment, Options};
+use crate::experiment::Experiment;
 use crate::metric::{Metric, Unit};
+use crate::options::Options;
 use crate::progress::Progress;
 use crate::report::{Report, Table};
 
-/// Runs only when named.
-pub(crate) const EXPERIMENT: Experiment = Experiment {
+/// The self-test, which runs only when it is named.
+pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "selftest",
     title: "does the lab see a difference that is there, and none where none is?",
     run,
@@ -31,7 +32,7 @@ fn run(options: &Options, progress: &Progress) -> Result<Vec<Report>, Error> {
     progress.start("selftest");
     let runs = Comparison::run(&DESIGNS, options, progress, measure)?;
     let card = options.card.unwrap_or(Card::Mid);
-    let mut report = Report::new("selftest", "no machine", card, &runs);
+    let mut report = Report::new("selftest", "no machine", card, runs.seeds(), runs.hash());
     report.rows = runs
         .rows(|design, metric| (design == "baseline" && metric.name == "waits").then_some(1000.0));
     report.verdicts = runs.verdicts(0);

@@ -1,0 +1,138 @@
+//! The handle on a machine: making one, and playing its CPUs.
+//!
+//! A clone is another handle to the same machine.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::time::Instant;
+
+use plimsoll_mm::event::Event;
+use plimsoll_mm::topology::Topology;
+use plimsoll_mm::units::{CpuId, Nanos};
+
+use crate::affinity::{self, CpuMask};
+use crate::cpu::{Entered, HostId, PinError};
+use crate::desk::Desk;
+use crate::topology;
+
+/// This computer, or another machine that its threads play.
+#[derive(Clone)]
+pub struct Host(pub(crate) Arc<Shared>);
+
+type Observer = dyn Fn(CpuId, Nanos, Event) + Send + Sync;
+
+pub(crate) struct Shared {
+    pub(crate) id: HostId,
+    pub(crate) topology: Topology,
+    pub(crate) created: Instant,
+    /// The CPUs on which the thread that made the machine could run.
+    allowed: CpuMask,
+    pub(crate) observer: Option<Box<Observer>>,
+    /// The deferred jobs: one [`Desk`] per CPU.
+    pub(crate) desks: Box<[Desk]>,
+    /// True while worker threads run the jobs of the desks.
+    pub(crate) served: AtomicBool,
+}
+
+impl Host {
+    /// This computer as Linux describes it, or, without a description, that many equal CPUs.
+    ///
+    /// To learn why there is no description, call [`topology::read`].
+    #[must_use]
+    pub fn new() -> Self {
+        Self::with_topology(topology::read_or_flat())
+    }
+
+    /// A machine of these CPUs, whatever CPUs this computer has.
+    #[must_use]
+    pub fn with_topology(topology: Topology) -> Self {
+        Self::build(topology, None)
+    }
+
+    /// [`Host::with_topology`] with an `observer` that is passed every event with its CPU and time.
+    ///
+    /// The observer runs where the event happens, mostly with locks held: the page lists of this
+    /// CPU (`Pcp`), a zone, a page table. So it must be short, and must not call the manager: if it
+    /// drained page lists, it would wait for ever for those that its own CPU holds. Work that an
+    /// event calls for belongs on another thread, for instance behind a channel.
+    #[must_use]
+    pub fn with_observer(
+        topology: Topology,
+        observer: impl Fn(CpuId, Nanos, Event) + Send + Sync + 'static,
+    ) -> Self {
+        Self::build(topology, Some(Box::new(observer)))
+    }
+
+    fn build(topology: Topology, observer: Option<Box<Observer>>) -> Self {
+        static MACHINES: AtomicU64 = AtomicU64::new(HostId::FIRST.0);
+        // Relaxed: the number only has to be unique.
+        let id = HostId(MACHINES.fetch_add(1, Relaxed));
+        let desks = topology.ids().map(|_cpu| Desk::default()).collect();
+        let allowed = CpuMask::of_this_thread();
+        let (created, served) = (Instant::now(), AtomicBool::new(false));
+        Self(Arc::new(Shared {
+            id,
+            topology,
+            created,
+            allowed,
+            observer,
+            desks,
+            served,
+        }))
+    }
+
+    /// Makes the calling thread play `cpu` until the returned value is dropped.
+    ///
+    /// # Panics
+    /// If the machine has no such CPU.
+    pub fn enter(&self, cpu: CpuId) -> Entered {
+        self.assert_has(cpu);
+        Entered::new(self.0.id, cpu)
+    }
+
+    /// [`Host::enter`], and pins the thread to one real CPU meanwhile: to `cpu` itself if the
+    /// thread may run there, otherwise to one of the CPUs on which it may.
+    ///
+    /// # Errors
+    /// If the thread cannot be pinned; it then plays no CPU.
+    ///
+    /// # Panics
+    /// If the machine has no such CPU.
+    pub fn enter_pinned(&self, cpu: CpuId) -> Result<Entered, PinError> {
+        self.assert_has(cpu);
+        Entered::pinned(self.0.id, cpu, &self.0.allowed)
+    }
+
+    fn assert_has(&self, cpu: CpuId) {
+        let cpus = self.0.topology.cpus();
+        assert!(cpu.0 < cpus, "CPU {cpu} is not one of the machine's {cpus}");
+    }
+
+    /// The CPU that the kernel reports, for a thread that plays none.
+    #[inline(never)]
+    pub(crate) fn this_cpu_slow(&self) -> CpuId {
+        CpuId(affinity::current() % self.0.topology.cpus())
+    }
+
+    pub(crate) fn shared(&self) -> &Shared {
+        &self.0
+    }
+}
+
+impl Default for Host {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (id, cpus) = (self.0.id.0, self.0.topology.cpus());
+        f.debug_struct("Host")
+            .field("id", &id)
+            .field("cpus", &cpus)
+            .finish_non_exhaustive()
+    }
+}

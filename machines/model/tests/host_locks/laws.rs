@@ -1,0 +1,392 @@
+//! Laws of the locks of `host`, and of its desk of jobs. Each function is one run; a checker calls it once for
+//! each interleaving.
+//!
+//! Values inside a lock are atomics that are loaded and stored relaxed. So if two threads are inside at once,
+//! or the second does not see what the first wrote, an addition is lost, and no unsafe code is needed.
+
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+
+use plimsoll_mm::machine::{Job, JobState};
+use plimsoll_mm::units::Nanos;
+
+use crate::checker::thread::{self, JoinHandle};
+use crate::checker::{AtomicBool, AtomicU32, Condvar, Mutex};
+use crate::desk::Desk;
+use crate::raw::RawLock;
+use crate::ticket::Ticket;
+use crate::turnstile::{Place, Purpose, Turnstile};
+
+/// Adds 1 in two steps.
+fn add_one(sum: &AtomicU32) {
+    let before = sum.load(Relaxed);
+    sum.store(before + 1, Relaxed);
+}
+
+/// Rings after each release of a lock. Waiters of the lock sleep until then instead of spinning, because a
+/// checker would let two spinning threads take turns for ever.
+///
+/// The bell orders memory too, which would hide an ordering that the lock lacks. So a waiter looks at the bell
+/// only after two looks at the lock.
+struct Bell {
+    rings: Mutex<u32>,
+    rung: Condvar,
+}
+
+impl Default for Bell {
+    fn default() -> Self {
+        Self {
+            rings: Mutex::new(0),
+            rung: Condvar::new(),
+        }
+    }
+}
+
+impl Bell {
+    fn ring(&self) {
+        *self.rings.lock().expect("nobody panics inside") += 1;
+        self.rung.notify_all();
+    }
+
+    fn heard(&self) -> u32 {
+        *self.rings.lock().expect("nobody panics inside")
+    }
+
+    fn wait_for_more_than(&self, heard: u32) -> u32 {
+        let mut rings = self.rings.lock().expect("nobody panics inside");
+        while *rings == heard {
+            rings = self.rung.wait(rings).expect("nobody panics inside");
+        }
+        *rings
+    }
+
+    /// The way to wait for a lock.
+    fn relax(&self) -> impl FnMut(u32) {
+        let mut heard = 0;
+        move |looks| {
+            heard = match looks {
+                0 => 0,
+                // A release after this look at the bell rings after it.
+                1 => self.heard(),
+                _ => self.wait_for_more_than(heard),
+            };
+        }
+    }
+}
+
+fn spawn<S: Send + Sync + 'static>(state: &Arc<S>, body: fn(&S)) -> JoinHandle<()> {
+    let state = Arc::clone(state);
+    thread::spawn(move || body(&state))
+}
+
+fn join(thread: JoinHandle<()>) {
+    thread
+        .join()
+        .expect("a body that panics ends the whole model");
+}
+
+/// Why a thread left without the lock.
+struct GaveUp;
+
+/// A lock and what it guards.
+#[derive(Default)]
+struct Guarded<L> {
+    lock: L,
+    bell: Bell,
+    sum: AtomicU32,
+    won: AtomicU32,
+}
+
+impl<L: RawLock> Guarded<L> {
+    fn wait_and_add(&self) {
+        let held = self.lock.acquire(self.bell.relax());
+        add_one(&self.sum);
+        drop(held);
+        self.bell.ring();
+    }
+
+    /// Waits and adds, but gives up after two looks at a busy lock.
+    fn wait_little_and_add(&self) {
+        let give_up = |looks| {
+            if looks >= 2 {
+                // A panic without a message.
+                panic::resume_unwind(Box::new(GaveUp));
+            }
+        };
+        let waited = panic::catch_unwind(AssertUnwindSafe(|| self.lock.acquire(give_up)));
+        let Ok(_held) = waited else { return };
+        add_one(&self.sum);
+        self.won.fetch_add(1, Relaxed);
+    }
+
+    fn try_and_add(&self) {
+        let Some(held) = self.lock.try_acquire() else {
+            return;
+        };
+        add_one(&self.sum);
+        drop(held);
+        self.won.fetch_add(1, Relaxed);
+        self.bell.ring();
+    }
+}
+
+/// The main thread and `others` more take the lock `rounds` times each.
+pub(crate) fn holders_are_alone<L: RawLock + Send + Sync + 'static>(others: u32, rounds: u32) {
+    let guarded = Arc::new((Guarded::<L>::default(), rounds));
+    let body: fn(&(Guarded<L>, u32)) = |(guarded, rounds)| {
+        (0..*rounds).for_each(|_| guarded.wait_and_add());
+    };
+    let threads: Vec<_> = (0..others).map(|_| spawn(&guarded, body)).collect();
+    body(&guarded);
+    threads.into_iter().for_each(join);
+    let sum = guarded.0.sum.load(Relaxed);
+    assert_eq!(sum, (others + 1) * rounds, "no holder's addition is lost");
+}
+
+/// The main thread and `others` more wait for two looks only; one more thread only tries. The lock has to be one
+/// whose waiters may give up.
+pub(crate) fn impatient_waiters_are_alone<L: RawLock + Send + Sync + 'static>(others: u32) {
+    let guarded = Arc::new(Guarded::<L>::default());
+    let waits = Guarded::wait_little_and_add;
+    let threads: Vec<_> = (0..others).map(|_| spawn(&guarded, waits)).collect();
+    guarded.wait_little_and_add();
+    let tries = spawn(&guarded, Guarded::try_and_add);
+    threads.into_iter().for_each(join);
+    join(tries);
+    let (sum, won) = (guarded.sum.load(Relaxed), guarded.won.load(Relaxed));
+    assert_eq!(sum, won, "no holder's addition is lost");
+    assert!(won > 0, "the first one got in");
+}
+
+/// One thread waits, and two others only try.
+pub(crate) fn tries_are_alone_too<L: RawLock + Send + Sync + 'static>() {
+    let guarded = Arc::new(Guarded::<L>::default());
+    let threads = [(); 2].map(|()| spawn(&guarded, Guarded::try_and_add));
+    guarded.wait_and_add();
+    threads.into_iter().for_each(join);
+    let (sum, won) = (guarded.sum.load(Relaxed), guarded.won.load(Relaxed));
+    assert_eq!(sum, won + 1, "no holder's addition is lost");
+    let free = guarded.lock.try_acquire();
+    assert!(free.is_some(), "all threads have let go");
+}
+
+pub(crate) fn tickets_wrap() {
+    let wrapping = Arc::new(Guarded {
+        lock: Ticket {
+            next: AtomicU32::new(u32::MAX),
+            serving: AtomicU32::new(u32::MAX),
+        },
+        bell: Bell::default(),
+        sum: AtomicU32::new(0),
+        won: AtomicU32::new(0),
+    });
+    let threads = [(); 2].map(|()| spawn(&wrapping, Guarded::wait_and_add));
+    threads.into_iter().for_each(join);
+    wrapping.wait_and_add();
+    assert_eq!(wrapping.sum.load(Relaxed), 3, "nothing is lost");
+    assert_eq!(wrapping.lock.next.load(Relaxed), 2, "it has wrapped");
+}
+
+/// A ticket lock, and the number of the thread that it served last.
+#[derive(Default)]
+struct Queued {
+    lock: Ticket,
+    tickets: Bell,
+    released: Bell,
+    served: AtomicU32,
+}
+
+impl Queued {
+    /// Waits in the queue as number `nth`. The lock is held when the thread comes.
+    fn queue(&self, nth: u32) {
+        let mut relax = self.released.relax();
+        let held = self.lock.acquire(|looks| {
+            if looks == 0 {
+                self.tickets.ring();
+            }
+            relax(looks);
+        });
+        assert_eq!(
+            self.served.load(Relaxed),
+            nth - 1,
+            "the others came before it"
+        );
+        self.served.store(nth, Relaxed);
+        drop(held);
+        self.released.ring();
+    }
+}
+
+/// Two threads that take their tickets one after the other, while a third holds the lock.
+pub(crate) fn tickets_are_served_in_order() {
+    let queued = Arc::new(Queued::default());
+    let held = queued.lock.acquire(|_| panic!("it is free"));
+    let first = spawn(&queued, |queued| queued.queue(1));
+    queued.tickets.wait_for_more_than(0);
+    let second = spawn(&queued, |queued| queued.queue(2));
+    queued.tickets.wait_for_more_than(1);
+    drop(held);
+    queued.released.ring();
+    [first, second].into_iter().for_each(join);
+    assert_eq!(queued.served.load(Relaxed), 2, "no thread is lost");
+}
+
+/// A turnstile, and a sum that the first in its queue adds to.
+#[derive(Default)]
+struct Behind {
+    turnstile: Turnstile,
+    sum: AtomicU32,
+    killed: AtomicBool,
+    joined: AtomicU32,
+}
+
+impl Behind {
+    fn pass(&self) {
+        let place = self.turnstile.join(Purpose::Write);
+        assert!(self.turnstile.writer_waits(), "it does");
+        place.wait();
+        add_one(&self.sum);
+    }
+
+    /// The same for a waiter that may be killed. Returns whether it was first.
+    fn pass_unless_killed(&self) -> bool {
+        let killed = || self.killed.load(Relaxed);
+        let Some(place) = self.turnstile.join_unless(Purpose::Read, killed) else {
+            return false;
+        };
+        let is_first = place.wait_unless(killed);
+        if is_first {
+            add_one(&self.sum);
+        }
+        is_first
+    }
+
+    fn is_whole(&self) {
+        assert!(self.turnstile.is_empty(), "all have left");
+        assert!(!self.turnstile.writer_waits(), "writers have left as well");
+        // The next thread gets through.
+        self.turnstile.join(Purpose::Read).wait();
+    }
+}
+
+/// The main thread and `others` more pass.
+pub(crate) fn waiters_pass_alone(others: u32) {
+    let behind = Arc::new(Behind::default());
+    let threads: Vec<_> = (0..others).map(|_| spawn(&behind, Behind::pass)).collect();
+    behind.pass();
+    threads.into_iter().for_each(join);
+    assert_eq!(behind.sum.load(Relaxed), others + 1, "no thread is lost");
+    behind.is_whole();
+}
+
+/// Two threads join one after the other, while the main thread is first.
+pub(crate) fn waiters_pass_in_order() {
+    let behind = Arc::new(Behind::default());
+    let first = behind.turnstile.join(Purpose::Read);
+    let pass = |behind: &Behind, nth: u32| {
+        while behind.joined.load(Acquire) != nth {
+            thread::yield_now();
+        }
+        let place = behind.turnstile.join(Purpose::Read);
+        behind.joined.store(nth + 1, Release);
+        place.wait();
+        assert_eq!(behind.sum.load(Relaxed), nth, "the others were before it");
+        behind.sum.store(nth + 1, Relaxed);
+    };
+    let second = Arc::clone(&behind);
+    let second = thread::spawn(move || pass(&second, 0));
+    let third = Arc::clone(&behind);
+    let third = thread::spawn(move || pass(&third, 1));
+    first.wait();
+    drop(first);
+    [second, third].into_iter().for_each(join);
+    assert_eq!(behind.sum.load(Relaxed), 2, "no thread is lost");
+    behind.is_whole();
+}
+
+/// One waiter is killed, or passes before that. Another waiter passes, and the main thread, which was first, leaves.
+pub(crate) fn a_killed_waiter_leaves_the_queue_whole() {
+    let behind = Arc::new(Behind::default());
+    let first: Place<'_> = behind.turnstile.join(Purpose::Write);
+    let mortal = spawn(&behind, |behind| {
+        if behind.pass_unless_killed() {
+            behind.joined.fetch_add(1, AcqRel);
+        }
+    });
+    let patient = spawn(&behind, Behind::pass);
+    behind.killed.store(true, Relaxed);
+    drop(first);
+    [mortal, patient].into_iter().for_each(join);
+    let passed = 1 + behind.joined.load(Relaxed);
+    assert_eq!(
+        behind.sum.load(Relaxed),
+        passed,
+        "each waiter that passed was alone"
+    );
+    behind.is_whole();
+}
+
+/// A desk, and the number of starts of its job.
+#[derive(Default)]
+struct Desked {
+    desk: Desk,
+    starts: AtomicU32,
+    /// Written by a job while it runs.
+    sum: AtomicU32,
+}
+
+const JOB: Job = Job::VmstatUpdate;
+const NOW: Nanos = Nanos(5);
+
+impl Desked {
+    fn work(&self) {
+        while let Some(running) = self.desk.next(|| NOW) {
+            assert!(running.job == JOB, "no other job was deferred");
+            assert_ne!(self.desk.state(JOB), JobState::Dormant, "it runs");
+            self.starts.fetch_add(1, AcqRel);
+            add_one(&self.sum);
+        }
+    }
+
+    fn wait_for(&self, starts: u32) {
+        while self.starts.load(Acquire) < starts {
+            thread::yield_now();
+        }
+    }
+}
+
+/// A job is deferred, and deferred again once it has started. Then the desk closes.
+pub(crate) fn a_deferred_job_starts() {
+    let desked = Arc::new(Desked::default());
+    let worker = spawn(&desked, Desked::work);
+    desked.desk.defer(JOB, NOW);
+    desked.wait_for(1);
+    desked.desk.defer(JOB, Nanos(0));
+    desked.wait_for(2);
+    desked.desk.close();
+    join(worker);
+    assert_eq!(
+        desked.starts.load(Relaxed),
+        2,
+        "as often as it was deferred"
+    );
+    assert_eq!(desked.sum.load(Relaxed), 2);
+    assert_eq!(desked.desk.state(JOB), JobState::Dormant);
+}
+
+/// A desk that closes wakes its worker, and a job that is not due yet stays pending.
+pub(crate) fn a_desk_that_closes_sends_its_worker_home() {
+    let desked = Arc::new(Desked::default());
+    let worker = spawn(&desked, Desked::work);
+    desked.desk.defer(JOB, Nanos(NOW.0 + 1));
+    desked.desk.close();
+    join(worker);
+    assert_eq!(desked.starts.load(Relaxed), 0, "its time had not come");
+    assert_eq!(desked.desk.state(JOB), JobState::Pending);
+    desked.desk.cancel(JOB);
+    desked.desk.defer(JOB, NOW);
+    desked.desk.open();
+    drop(desked.desk.next(|| NOW).expect("it is due"));
+    assert_eq!(desked.desk.state(JOB), JobState::Dormant);
+}

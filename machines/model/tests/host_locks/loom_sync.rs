@@ -1,0 +1,66 @@
+//! The module through which the locks of `host` name atomics and threads, over loom.
+//!
+//! Loom's own `unpark` also lets a thread go on that waits for a mutex. So parking is made of loom's mutex and
+//! condition variable here. A thread that sleeps for a time may be woken at any time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU32};
+pub(crate) use loom::sync::{Condvar, Mutex, MutexGuard};
+use loom::thread;
+
+loom::thread_local! {
+    static ME: Thread = Thread::default();
+}
+
+/// A thread that can be woken.
+#[derive(Clone, Default)]
+pub(crate) struct Thread(Arc<Waker>);
+
+#[derive(Default)]
+struct Waker {
+    is_woken: Mutex<bool>,
+    changed: Changed,
+}
+
+/// Loom's condition variable has no default.
+struct Changed(Condvar);
+
+impl Default for Changed {
+    fn default() -> Self {
+        Self(Condvar::new())
+    }
+}
+
+impl Thread {
+    pub(crate) fn unpark(&self) {
+        *self.0.is_woken.lock().expect("no thread panics inside") = true;
+        self.0.changed.0.notify_one();
+    }
+}
+
+pub(crate) fn current() -> Thread {
+    ME.with(Clone::clone)
+}
+
+pub(crate) fn park() {
+    let Thread(me) = current();
+    let mut is_woken = me.is_woken.lock().expect("no thread panics inside");
+    while !*is_woken {
+        is_woken = me
+            .changed
+            .0
+            .wait(is_woken)
+            .expect("no thread panics inside");
+    }
+    *is_woken = false;
+}
+
+pub(crate) fn park_timeout(_: Duration) {
+    thread::yield_now();
+}
+
+pub(crate) fn sleep(_: Duration) {
+    thread::yield_now();
+}

@@ -1,0 +1,169 @@
+//! The statistics of a machine, and the events and waits that its observers hear of.
+
+use std::cell::Cell;
+
+use plimsoll_mm::event::{Changed, Event};
+use plimsoll_mm::site::{LockClass, Site};
+use plimsoll_mm::units::Nanos;
+
+use crate::cpu::{Cpu, cpu_id};
+use crate::record::EMIT;
+use crate::state::{Inner, Sim};
+use crate::stats::{CpuWaits, LongestWait, Stats};
+use crate::wait::{Access, Wait};
+
+impl Inner {
+    pub(crate) fn stats(&self) -> Stats {
+        let record = &self.record;
+        let waits = |class: LockClass| {
+            let of = |cpu: &Cpu| CpuWaits {
+                total: Nanos(cpu.wait_total_ns[class as usize].get()),
+                max: Nanos(cpu.wait_max_ns[class as usize].get()),
+            };
+            self.cpus.iter().map(of).collect()
+        };
+        let locks = |class: LockClass| {
+            let of = |site| record.lock_stats(class, site);
+            Site::ALL.into_iter().map(of).collect()
+        };
+        Stats {
+            now: Nanos(self.now()),
+            hash: record.hash.get(),
+            hashed_events: record.hashed.get(),
+            resumptions: self.epoch.get(),
+            work_ns: record.work_ns.each_ref().map(Cell::get),
+            jobs_run: record.jobs_run.each_ref().map(Cell::get),
+            jobs_ignored: record.jobs_ignored.get(),
+            wakeups: record.wakeups.get(),
+            context_switches: record.context_switches.get(),
+            preemptions: record.preemptions.get(),
+            migrations: record.migrations.get(),
+            causality_slips: record.slips.get(),
+            stalls: record.stalls.get(),
+            lines: record.lines.each_ref().map(Cell::get),
+            locks: LockClass::ALL.into_iter().map(locks).collect(),
+            cpu_waits: LockClass::ALL.into_iter().map(waits).collect(),
+        }
+    }
+
+    /// Counts a wait of the running task that has ended, and passes it to observers.
+    pub(crate) fn waited(
+        &self,
+        (class, site): (LockClass, Site),
+        access: Access,
+        wait: LongestWait,
+        traced: bool,
+    ) {
+        self.record.lock(class, site).waited(wait, traced);
+        self.cpu().record_wait(class, wait.wait.0);
+        for observer in &mut *self.hooks.wait_observers.borrow_mut() {
+            observer(&Wait {
+                class,
+                site,
+                access,
+                cpu: wait.cpu,
+                task: self.cpu().current.get(),
+                from: wait.at,
+                until: wait.at + wait.wait,
+                traced,
+            });
+        }
+    }
+}
+
+impl Sim {
+    /// Calls `observer` for each wait for a lock, once the wait has ended.
+    pub fn observe_waits(&self, observer: impl FnMut(&Wait) + 'static) {
+        self.0
+            .hooks
+            .wait_observers
+            .borrow_mut()
+            .push(Box::new(observer));
+    }
+
+    /// Hashes a slow-path event, and passes every event to observers that want it.
+    #[inline]
+    pub(crate) fn note(&self, event: Event) {
+        // A closure makes the event anew, so that a page's event is not stored if there is no
+        // observer.
+        match event {
+            Event::PageAlloc { pfn, order } => {
+                if self.0.hooks.pages_observed.get() {
+                    self.tell(|| Event::PageAlloc { pfn, order });
+                }
+            }
+            Event::PageFree { pfn, order } => {
+                if self.0.hooks.pages_observed.get() {
+                    self.tell(|| Event::PageFree { pfn, order });
+                }
+            }
+            Event::ZoneLocked { pfn, order, listed } => {
+                if self.0.hooks.pages_observed.get() {
+                    self.tell(|| Event::ZoneLocked { pfn, order, listed });
+                }
+            }
+            Event::PcpuDrain { pfn, order } => {
+                if self.0.hooks.pages_observed.get() {
+                    self.tell(|| Event::PcpuDrain { pfn, order });
+                }
+            }
+            other => self.note_slow(other),
+        }
+    }
+
+    fn note_slow(&self, event: Event) {
+        let (now, cpu) = (self.0.now(), self.0.cur.get());
+        self.0.record.fold(now, cpu, EMIT | kind_of(event));
+        if self.0.hooks.observed.get() {
+            self.tell(|| event);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn tell(&self, event: impl FnOnce() -> Event) {
+        let event = event();
+        // Taken out of the cell, so that an observer may look at the machine.
+        let mut observers = self.0.hooks.observers.take();
+        let (cpu, at) = (cpu_id(self.0.cur.get()), Nanos(self.0.now()));
+        for observer in &mut observers {
+            observer(self, cpu, at, &event);
+        }
+        observers.append(&mut self.0.hooks.observers.borrow_mut());
+        self.0.hooks.observers.replace(observers);
+    }
+}
+
+/// The kind of an event and its details, as a number for the hash.
+fn kind_of(event: Event) -> u64 {
+    match event {
+        Event::PageAlloc { .. }
+        | Event::PageFree { .. }
+        | Event::ZoneLocked { .. }
+        | Event::PcpuDrain { .. } => 0,
+        Event::ZoneHold {
+            zone,
+            site,
+            pages,
+            blocks,
+            ..
+        } => {
+            let size = u64::from(pages.0) << 24 ^ u64::from(blocks) << 44;
+            1 ^ (site as u64) << 4 ^ u64::from(zone) << 12 ^ size
+        }
+        Event::Refresh { changed, decayed } => {
+            2 ^ u64::from(changed == Changed::Yes) << 4 ^ u64::from(decayed.0) << 24
+        }
+        Event::Kick { cpu } => 3 ^ u64::from(cpu.0) << 24,
+        Event::OutOfMemory { order } => 4 ^ u64::from(order.get()) << 4,
+        Event::OomKill(process) => 8 ^ u64::from(process.0) << 4,
+        Event::MarkVictim(process) => 9 ^ u64::from(process.0) << 4,
+        Event::WakeReaper(process) => 10 ^ u64::from(process.0) << 4,
+        Event::StartTaskReaping(process) => 11 ^ u64::from(process.0) << 4,
+        Event::FinishTaskReaping(process) => 12 ^ u64::from(process.0) << 4,
+        Event::SkipTaskReaping(process) => 13 ^ u64::from(process.0) << 4,
+        Event::Begin(phase) => 6 ^ (phase as u64) << 4,
+        Event::End(phase) => 7 ^ (phase as u64) << 4,
+        Event::PageSplit { pfn, order } => 5 ^ u64::from(order.get()) << 4 ^ u64::from(pfn.0) << 24,
+    }
+}

@@ -1,0 +1,204 @@
+//! Promise: page tables have pages of what is mapped and nothing else; nothing is left of what was unmapped
+//! or reaped; and resident pages are as many as entries say.
+//!
+//! Operations of other CPUs limit what can be compared: an unmapping removes its mapping before the pages, and
+//! counters follow entries. So each process counts the operations that are under way.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use plimsoll_mm::event::{Event, Phase};
+use plimsoll_mm::space::reap::{Reaped, Reaping};
+use plimsoll_mm::space::rss::RssKind;
+use plimsoll_mm::space::{AddressSpace, END, Flag, MappingKind, Walked};
+use plimsoll_mm::units::{Order, Vpn};
+use plimsoll_sim::Sim;
+
+use super::space_stage::Process;
+
+/// Tables that helpers hand back are remembered up to this many; more are left to the exit.
+const HANDED_BACK_MAX: u32 = 16;
+
+/// Operations of one kind that are under way.
+#[derive(Debug, Default)]
+pub(crate) struct UnderWay {
+    now: Cell<u32>,
+    begun: Cell<u64>,
+}
+
+impl UnderWay {
+    pub(crate) fn during<R>(&self, f: impl FnOnce() -> R) -> R {
+        self.now.set(self.now.get() + 1);
+        self.begun.set(self.begun.get() + 1);
+        let result = f();
+        self.now.set(self.now.get() - 1);
+        result
+    }
+
+    /// The number of operations begun so far, if none is under way.
+    fn quiet(&self) -> Option<u64> {
+        (self.now.get() == 0).then(|| self.begun.get())
+    }
+}
+
+/// The CPUs that empty an address space, from the first that comes until all have left.
+#[derive(Debug, Default)]
+pub(crate) struct Helpers {
+    at_work: Cell<u32>,
+    /// Whether one of them has left something.
+    left_some: Cell<bool>,
+}
+
+impl Helpers {
+    pub(crate) fn join(&self) {
+        self.at_work.set(self.at_work.get() + 1);
+    }
+
+    /// Counts one helper less. Returns whether it was the last one, and none of them has left anything.
+    pub(crate) fn leave(&self, left_some: bool) -> bool {
+        self.left_some.set(self.left_some.get() || left_some);
+        self.at_work.set(self.at_work.get() - 1);
+        self.at_work.get() == 0 && !self.left_some.replace(false)
+    }
+}
+
+/// Adds an entry to the counter that it belongs to.
+fn count(sum: &mut [u64; RssKind::ALL.len()], entry: &Walked) {
+    if let Some(kind) = entry.counted {
+        sum[kind as usize] += u64::from(entry.order.pages().0);
+    }
+}
+
+/// Whether a mapping may have such an entry.
+fn fits(entry: &Walked, mapping: MappingKind) -> bool {
+    let counted = entry.counted;
+    match mapping {
+        MappingKind::Anonymous => matches!(counted, Some(RssKind::Anon | RssKind::Swap)),
+        MappingKind::PrivateFile => {
+            entry.order == Order::ZERO && counted.is_some_and(|kind| kind != RssKind::Shmem)
+        }
+        MappingKind::Shared => entry.order == Order::ZERO && counted == Some(RssKind::Shmem),
+        MappingKind::Reserved => entry.order == Order::HUGE && counted.is_none(),
+        MappingKind::Frames => entry.order == Order::ZERO && counted.is_none(),
+    }
+}
+
+/// Compares the page tables of `process` with its mappings and, if nothing is under way, with its
+/// counters. Whether the counters could be compared.
+pub(crate) fn check(sim: &Sim, process: &Process) -> bool {
+    let (changes, steps) = (process.changes.quiet(), process.steps.quiet());
+    let mut sum = [0; RssKind::ALL.len()];
+    let mut outside = Vec::new();
+    process.space.walk(sim, Vpn(0)..END, |entry| {
+        count(&mut sum, &entry);
+        match entry.mapping {
+            Some(mapping) => assert!(fits(&entry, mapping), "{entry:?}"),
+            None => outside.push(entry),
+        }
+    });
+    if changes.is_some() && changes == process.changes.quiet() {
+        assert_eq!(outside, [], "nothing is mapped there");
+    }
+    if steps.is_none() || steps != process.steps.quiet() {
+        return false;
+    }
+    for kind in RssKind::ALL {
+        let counted = process.space.rss().precise(sim, kind);
+        // Reading the counters takes time as well.
+        if steps == process.steps.quiet() {
+            assert_eq!(counted, sum[kind as usize], "{kind:?}");
+        }
+    }
+    true
+}
+
+/// After `pages` were unmapped, in a range that only the caller maps.
+pub(crate) fn check_unmapped(sim: &Sim, process: &Process, pages: Range<Vpn>) {
+    process.space.walk(sim, pages.clone(), |entry| {
+        panic!("{pages:?} are unmapped, and there is {entry:?}");
+    });
+}
+
+/// Once helpers have gone through everything: private pages are gone, and no other may come.
+pub(crate) fn check_reaped(sim: &Sim, process: &Process) {
+    if !process.is_reaped.get() {
+        return;
+    }
+    process.space.walk(sim, Vpn(0)..END, |entry| {
+        let private = entry.mapping.is_some_and(MappingKind::is_reapable);
+        assert!(!private, "it was reaped, and there is {entry:?}");
+    });
+}
+
+/// After the last user has emptied the address space.
+pub(crate) fn check_exited(sim: &Sim, process: &Process) {
+    assert!(process.space.has(sim, Flag::Ended));
+    process.space.walk(sim, Vpn(0)..END, |entry| {
+        panic!("it has ended, and there is {entry:?}");
+    });
+    for kind in RssKind::ALL {
+        assert_eq!(process.space.rss().precise(sim, kind), 0, "{kind:?}");
+    }
+}
+
+/// The number of reserved huge pages that were touched.
+pub(crate) fn reserved(sim: &Sim, space: &AddressSpace<Sim>) -> u64 {
+    let mut reserved = 0;
+    space.walk(sim, Vpn(0)..END, |entry| {
+        let is_reserved = entry.counted.is_none() && entry.order == Order::HUGE;
+        reserved += u64::from(is_reserved);
+    });
+    reserved
+}
+
+/// A helper leaves with `reaped`. Returns whether it has gone through everything, alone or together with the
+/// helpers that were there at the same time.
+pub(crate) fn is_all_reaped(process: &Process, reaping: Reaping, reaped: Reaped) -> bool {
+    let all_left = process
+        .helpers
+        .leave(matches!(reaped, Reaped::GaveWay | Reaped::Partly));
+    match reaping {
+        // Each helper goes through everything.
+        Reaping::Ascending | Reaping::DescendingByVma | Reaping::DescendingChunks => {
+            reaped == Reaped::All
+        }
+        Reaping::MeetInTheMiddle => {
+            reaped == Reaped::All && all_left && process.refusals() <= HANDED_BACK_MAX
+        }
+    }
+}
+
+/// The tasks that are giving page tables back. A last user that has emptied all mappings finds all tables empty
+/// then, unless helpers share the work with it.
+#[derive(Debug)]
+pub(crate) struct Sweeps {
+    reaping: Reaping,
+    sweeping: RefCell<BTreeSet<Option<u32>>>,
+}
+
+impl Sweeps {
+    pub(crate) fn new(reaping: Reaping) -> Self {
+        Self {
+            reaping,
+            sweeping: RefCell::default(),
+        }
+    }
+
+    pub(crate) fn note(&self, sim: &Sim, event: &Event) {
+        if self.reaping == Reaping::MeetInTheMiddle {
+            return;
+        }
+        let mut sweeping = self.sweeping.borrow_mut();
+        let task = sim.this_task();
+        match *event {
+            Event::Begin(Phase::FreeTables) => assert!(sweeping.insert(task)),
+            Event::End(Phase::FreeTables) => assert!(sweeping.remove(&task)),
+            Event::Begin(Phase::TableLock) => assert!(
+                !sweeping.contains(&task),
+                "a table that goes has pages, which were in no mapping"
+            ),
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! The facts a selection may use about a candidate.
+
+use core::fmt;
+
+use crate::counter::Range;
+use crate::topology::NodeSet;
+
+/// The properties of a candidate that a selection looks at, apart from its memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Facts {
+    /// The kind of candidate: a process, the first process or a kernel thread.
+    pub kind: Kind,
+    /// The owner and the state of the memory that the candidate uses.
+    pub memory: Memory,
+    /// The adjustment that makes it more or less likely to be killed than others.
+    pub adj: ScoreAdj,
+    /// The candidate was chosen before and is still dying (Linux: `signal->oom_mm` is set).
+    pub is_victim: bool,
+    /// The candidate asked to be killed first (Linux: `oom_task_origin`, set while swap is turned
+    /// off).
+    pub is_origin: bool,
+    /// The nodes from which any of its threads may take memory.
+    pub nodes: NodeSet,
+    /// The memory group it is in (Linux: memory cgroup).
+    pub group: GroupId,
+}
+
+impl Facts {
+    /// The facts of an ordinary process, which may be killed: no adjustment, every node, group 0.
+    pub const PROCESS: Self = Self {
+        kind: Kind::Process,
+        memory: Memory::Own,
+        adj: ScoreAdj::ZERO,
+        is_victim: false,
+        is_origin: false,
+        nodes: NodeSet::ALL,
+        group: GroupId(0),
+    };
+}
+
+/// The kind of a candidate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A process that may be killed.
+    Process,
+    /// The first process; without it there is no system (Linux: `is_global_init`).
+    Init,
+    /// A thread of the kernel, which has no memory of its own.
+    KernelThread,
+}
+
+/// The owner and the state of the memory that a candidate uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Memory {
+    /// Its own, perhaps shared with processes that would be killed with it.
+    Own,
+    /// Its parent's, until the process starts a program (Linux: `in_vfork`).
+    Parents,
+    /// None any more: every thread has left the address space.
+    Gone,
+    /// Its own, but a kill would bring nothing more back: the memory was reaped, or the reaper gave
+    /// up on it (Linux: `MMF_OOM_SKIP`).
+    Reaped,
+}
+
+/// A memory group (Linux: memory cgroup).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct GroupId(pub u32);
+
+/// An adjustment of a process's points, in thousandths of all memory (Linux: `oom_score_adj`):
+/// −1000 to 1000. A larger value makes the process more likely to be killed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ScoreAdj(i16);
+
+impl ScoreAdj {
+    /// The process is never killed (Linux: `OOM_SCORE_ADJ_MIN`).
+    pub const NEVER: Self = Self(-1000);
+    /// The process is judged by its memory alone.
+    pub const ZERO: Self = Self(0);
+    /// The process is judged as if it had all memory in addition to its own (Linux:
+    /// `OOM_SCORE_ADJ_MAX`).
+    pub const MAX: Self = Self(1000);
+
+    /// An adjustment of `adj` thousandths.
+    ///
+    /// # Errors
+    /// [`AdjOutOfRange`] if `adj` is below −1000 or above 1000.
+    pub fn new(adj: i32) -> Result<Self, AdjOutOfRange> {
+        match i16::try_from(adj) {
+            Ok(adj @ -1000..=1000) => Ok(Self(adj)),
+            _ => Err(AdjOutOfRange(adj)),
+        }
+    }
+
+    /// The adjustment in thousandths, −1000 to 1000.
+    #[must_use]
+    pub const fn get(self) -> i16 {
+        self.0
+    }
+}
+
+/// The error for an adjustment that is not from −1000 to 1000.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AdjOutOfRange(pub i32);
+
+impl fmt::Display for AdjOutOfRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} is not an adjustment from -1000 to 1000", self.0)
+    }
+}
+
+impl core::error::Error for AdjOutOfRange {}
+
+/// The result of a cheap look at a candidate's memory, in pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reading {
+    /// The single number to report.
+    pub estimate: i64,
+    /// The range in which the precise sum lies; it contains the estimate as well.
+    pub range: Range,
+}
+
+impl Reading {
+    /// A reading of `pages` that is known to be exact.
+    #[must_use]
+    pub const fn exactly(pages: i64) -> Self {
+        Self {
+            estimate: pages,
+            range: Range::exactly(pages),
+        }
+    }
+
+    /// Returns whether `min ≤ estimate ≤ max`.
+    #[must_use]
+    pub const fn is_ordered(self) -> bool {
+        self.range.contains(self.estimate)
+    }
+}

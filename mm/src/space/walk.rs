@@ -1,0 +1,104 @@
+//! Looking at what page tables have (Linux: `walk_page_range`, `/proc/PID/pagemap`).
+//!
+//! Locks: `Mmap` as a reader, then `PageTable`, of one table after the other.
+
+use core::ops::Range;
+
+use super::page_table::{ENTRIES, Entries, Entry, Page, Spot, What, first_page, table_of};
+use super::rss::RssKind;
+use super::vma_tree::Vma;
+use super::{AddressSpace, MappingKind};
+use crate::machine::{Lock, Machine, RwLock};
+use crate::site::Site;
+use crate::units::{Order, Pfn, Vpn};
+
+/// An entry of a page table that is not empty.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Walked {
+    /// Its first page.
+    pub page: Vpn,
+    /// How many pages it is: 0, or that of a huge page.
+    pub order: Order,
+    /// The frame of the first page; `None` if the page is in swap.
+    pub frame: Option<Pfn>,
+    /// The counter that its pages are in. Those of devices and of reserved huge pages are in none.
+    pub counted: Option<RssKind>,
+    /// The mapping that all of it is in. `None` between the removal of a mapping and the moment when its
+    /// pages have left.
+    pub mapping: Option<MappingKind>,
+}
+
+impl<M: Machine> AddressSpace<M> {
+    /// Tells `f` of every entry of the page tables that is not empty and overlaps `pages`, from the lowest
+    /// on.
+    ///
+    /// `f` is called with the lock of the entry's table held: it may take no lock. No mapping comes or
+    /// goes meanwhile, but pages do in tables where `f` has been, or has not been yet.
+    pub fn walk(&self, machine: &M, pages: Range<Vpn>, mut f: impl FnMut(Walked)) {
+        self.mappings.read(machine, Site::Control, |_| {
+            let mut index = table_of(pages.start);
+            while let Some(spot) = self.table.next(index) {
+                if spot.start() >= pages.end {
+                    break;
+                }
+                index = spot.index + 1;
+                spot.leaf.entries.with(machine, Site::Control, |entries| {
+                    self.walk_table(spot, entries, spot.clip(&pages), &mut f);
+                });
+            }
+        });
+    }
+
+    fn walk_table(
+        &self,
+        spot: Spot<'_, M>,
+        entries: &Entries,
+        range: Range<u32>,
+        f: &mut impl FnMut(Walked),
+    ) {
+        if let What::Huge(whole) = entries.what() {
+            let pages = spot.start()..first_page(spot.index + 1);
+            let mapping = self.mapped_around(&pages);
+            f(Walked::of(pages.start, Order::HUGE, whole, mapping));
+            return;
+        }
+        debug_assert!(range.end <= ENTRIES, "a table has no more");
+        for index in range {
+            let Some(entry) = entries.get(index) else {
+                continue;
+            };
+            let page = Vpn(spot.start().0 + u64::from(index));
+            let mapping = self.mapped_around(&(page..Vpn(page.0 + 1)));
+            f(match entry {
+                Entry::Page(there) => Walked::of(page, Order::ZERO, there, mapping),
+                Entry::Swap(_) => Walked {
+                    page,
+                    order: Order::ZERO,
+                    frame: None,
+                    counted: Some(RssKind::Swap),
+                    mapping,
+                },
+            });
+        }
+    }
+
+    /// The kind of the mapping that all of `pages` is in.
+    fn mapped_around(&self, pages: &Range<Vpn>) -> Option<MappingKind> {
+        // Nobody changes the tree: the lock of the mappings is held.
+        let vma = self.tree.find(pages.start).ok().flatten();
+        let vma = vma.filter(|vma: &Vma| vma.end >= pages.end)?;
+        Some(MappingKind::of(&vma))
+    }
+}
+
+impl Walked {
+    fn of(page: Vpn, order: Order, there: Page, mapping: Option<MappingKind>) -> Self {
+        Self {
+            page,
+            order,
+            frame: Some(there.pfn),
+            counted: there.kind.counted(),
+            mapping,
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! Which file names which, and the circles of such a graph.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// The first place at which a file names another.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Why {
+    pub(super) line: usize,
+    pub(super) name: String,
+}
+
+/// One edge.
+pub(super) struct Edge<'g> {
+    pub(super) from: &'g str,
+    pub(super) to: &'g str,
+    pub(super) why: &'g Why,
+}
+
+/// The edges, by the file that they lead from.
+#[derive(Default)]
+pub(super) struct Graph {
+    edges: BTreeMap<String, BTreeMap<String, Why>>,
+    /// For each file, the files of the modules around it.
+    around: BTreeMap<String, BTreeSet<String>>,
+}
+
+impl Graph {
+    /// Adds a file with the files of the modules around it.
+    pub(super) fn add_file(&mut self, file: &str, around: BTreeSet<&str>) {
+        let around = around.into_iter().map(str::to_owned);
+        let known = self.around.entry(file.to_owned()).or_default();
+        known.extend(around);
+    }
+
+    /// Adds an edge, or does nothing if the file named the other before.
+    pub(super) fn add(&mut self, from: &str, to: &str, line: usize, name: &str) {
+        let name = name.to_owned();
+        let edges = self.edges.entry(from.to_owned()).or_default();
+        edges.entry(to.to_owned()).or_insert(Why { line, name });
+    }
+
+    fn named_by<'g>(&'g self, from: &str) -> impl Iterator<Item = (&'g str, &'g Why)> {
+        let edges = self.edges.get(from).into_iter().flatten();
+        edges.map(|(to, why)| (to.as_str(), why))
+    }
+
+    /// Returns the circles: the largest sets of files that can reach each other. A file that is
+    /// around all others of its set is left out, and the rest is searched again.
+    pub(super) fn circles(&self) -> Vec<BTreeSet<&str>> {
+        let mut circles = Vec::new();
+        let mut sets = self.connected(&self.edges.keys().map(String::as_str).collect());
+        while let Some(mut set) = sets.pop() {
+            if let Some(top) = self.top_of(&set) {
+                set.remove(top);
+                sets.extend(self.connected(&set));
+            } else {
+                circles.push(set);
+            }
+        }
+        circles.sort();
+        circles
+    }
+
+    /// Returns the file that is around all others of a set, if there is one.
+    fn top_of<'g>(&self, set: &BTreeSet<&'g str>) -> Option<&'g str> {
+        let is_around = |top: &str, file: &str| file == top || self.around[file].contains(top);
+        let mut tops = set.iter().copied();
+        tops.find(|top| set.iter().all(|file| is_around(top, file)))
+    }
+
+    /// Returns the sets of files that can reach each other by files of `within`, without files that
+    /// are alone.
+    fn connected<'g>(&'g self, within: &BTreeSet<&'g str>) -> Vec<BTreeSet<&'g str>> {
+        let reached: BTreeMap<&str, BTreeSet<&str>> = within
+            .iter()
+            .map(|from| (*from, self.reached_from(from, within)))
+            .collect();
+        let leads_back = |from: &str, to: &str| reached[to].contains(from);
+        let mut sets: BTreeSet<BTreeSet<&str>> = BTreeSet::new();
+        for (from, reached_from) in &reached {
+            let set = reached_from.iter().copied();
+            sets.insert(set.filter(|to| leads_back(from, to)).collect());
+        }
+        sets.into_iter().filter(|set| set.len() > 1).collect()
+    }
+
+    fn reached_from<'g>(&'g self, from: &str, within: &BTreeSet<&str>) -> BTreeSet<&'g str> {
+        let named_by = |from| {
+            let named = self.named_by(from).map(|(to, _)| to);
+            named.filter(|to| within.contains(to))
+        };
+        let mut reached = BTreeSet::new();
+        let mut next: Vec<&str> = named_by(from).collect();
+        while let Some(file) = next.pop() {
+            if reached.insert(file) {
+                next.extend(named_by(file));
+            }
+        }
+        reached
+    }
+
+    /// Returns the fewest edges that lead from some file of a circle back to it, not all inside one
+    /// folder.
+    pub(super) fn shortest<'g>(&'g self, circle: &BTreeSet<&'g str>) -> Vec<Edge<'g>> {
+        let edges = circle.iter().flat_map(|&from| {
+            let edges = self
+                .named_by(from)
+                .map(move |(to, why)| Edge { from, to, why });
+            edges.filter(|edge| circle.contains(edge.to))
+        });
+        let counts = |way: &Vec<Edge<'g>>| {
+            let files = way.iter().map(|edge| edge.from).collect();
+            self.top_of(&files).is_none()
+        };
+        let ways = edges.map(|edge| self.way_by(edge, circle));
+        let shortest = ways.filter(counts).min_by_key(Vec::len);
+        shortest.unwrap_or_default()
+    }
+
+    /// Returns the fewest edges of `circle` that begin with `first` and lead back to where it begins.
+    fn way_by<'g>(&'g self, first: Edge<'g>, circle: &BTreeSet<&'g str>) -> Vec<Edge<'g>> {
+        let (start, second) = (first.from, first.to);
+        // The edge by which each file was reached first.
+        let mut reached_by = BTreeMap::from([(second, first)]);
+        let mut next = VecDeque::from([second]);
+        while let Some(from) = next.pop_front() {
+            for (to, why) in self.named_by(from) {
+                if circle.contains(to) && !reached_by.contains_key(to) {
+                    reached_by.insert(to, Edge { from, to, why });
+                    next.push_back(to);
+                }
+            }
+        }
+        let mut way = Vec::new();
+        let mut at = start;
+        while let Some(edge) = reached_by.remove(at) {
+            at = edge.from;
+            way.push(edge);
+            if at == start {
+                break;
+            }
+        }
+        way.reverse();
+        way
+    }
+}

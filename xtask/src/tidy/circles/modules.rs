@@ -1,0 +1,280 @@
+//! The modules of a crate: which file each one is in, which names it holds, and the file in which
+//! the item behind a path is defined.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use syn::ext::IdentExt;
+use syn::{Attribute, Item, ItemMod, ItemUse, UseTree, Visibility};
+
+use super::conditions::is_left_out;
+use crate::tidy::Tree;
+
+/// A path that a `use` names.
+pub(super) struct Import {
+    pub(super) path: Vec<String>,
+    /// The name by which the path is known from here on, or `None` for `*` and for `as _`.
+    name: Option<String>,
+    glob: bool,
+    pub(super) line: usize,
+}
+
+/// The meaning of a name inside a module.
+pub(super) enum Meaning {
+    /// An item that the module defines.
+    Item,
+    /// A module below it, by its place in [`Modules::all`].
+    Module(usize),
+    /// The path of a `use`.
+    Import(Vec<String>),
+}
+
+/// A module, which is a file or is written in braces inside one.
+pub(super) struct Module {
+    /// The path of the file from the root of the repository.
+    pub(super) file: String,
+    pub(super) items: Vec<Item>,
+    /// The module around it; the root of the crate has none.
+    pub(super) parent: Option<usize>,
+    /// A name may stand for a module, a type and a function at once.
+    pub(super) names: BTreeMap<String, Vec<Meaning>>,
+    pub(super) globs: Vec<Vec<String>>,
+}
+
+/// All modules of a crate that are built when it is not tested.
+pub(super) struct Modules {
+    /// A module stands behind the module around it, so the root of the crate is the first.
+    pub(super) all: Vec<Module>,
+    /// The files that define a `macro_rules!` macro of a name.
+    macros: BTreeMap<String, BTreeSet<String>>,
+}
+
+impl Modules {
+    /// Reads the modules below `root`, which is a `lib.rs` or `main.rs`.
+    ///
+    /// # Errors
+    ///
+    /// Names the file that is not Rust.
+    pub(super) fn read(tree: &Tree, root: &str) -> Result<Self, String> {
+        let mut modules = Self {
+            all: Vec::new(),
+            macros: BTreeMap::new(),
+        };
+        let folder = root.rsplit_once('/').map_or("", |(folder, _)| folder);
+        modules.read_file(tree, root, folder, None)?;
+        Ok(modules)
+    }
+
+    /// Reads a file and the modules below it, which are in `folder`.
+    fn read_file(
+        &mut self,
+        tree: &Tree,
+        path: &str,
+        folder: &str,
+        parent: Option<usize>,
+    ) -> Result<usize, String> {
+        let text = tree.file(path).map_or("", |file| &file.text);
+        let parsed = syn::parse_file(text).map_err(|error| {
+            let line = error.span().start().line;
+            format!("{path}:{line}: not Rust: {error}")
+        })?;
+        self.add(tree, path, folder, parent, parsed.items)
+    }
+
+    /// Adds a module of these items, and the modules below it.
+    fn add(
+        &mut self,
+        tree: &Tree,
+        path: &str,
+        folder: &str,
+        parent: Option<usize>,
+        items: Vec<Item>,
+    ) -> Result<usize, String> {
+        let nth = self.all.len();
+        self.all.push(Module {
+            file: path.to_owned(),
+            items: Vec::new(),
+            parent,
+            names: BTreeMap::new(),
+            globs: Vec::new(),
+        });
+        let mut kept = Vec::new();
+        for item in items {
+            if attributes(&item).is_some_and(is_left_out) {
+                continue;
+            }
+            if let Item::Mod(inner) = item {
+                let name = inner.ident.unraw().to_string();
+                if let Some(below) = self.read_inner(tree, path, folder, nth, inner)? {
+                    self.name(nth, name, Meaning::Module(below));
+                }
+                continue;
+            }
+            self.note(nth, &item);
+            kept.push(item);
+        }
+        self.all[nth].items = kept;
+        Ok(nth)
+    }
+
+    /// Reads a `mod`: the braces behind it, or the file of its name if it is in the tree.
+    fn read_inner(
+        &mut self,
+        tree: &Tree,
+        path: &str,
+        folder: &str,
+        around: usize,
+        inner: ItemMod,
+    ) -> Result<Option<usize>, String> {
+        let folder = format!("{folder}/{}", inner.ident.unraw());
+        if let Some((_, items)) = inner.content {
+            return self.add(tree, path, &folder, Some(around), items).map(Some);
+        }
+        let mut places = [format!("{folder}.rs"), format!("{folder}/mod.rs")].into_iter();
+        let Some(file) = places.find(|place| tree.file(place).is_some()) else {
+            return Ok(None);
+        };
+        self.read_file(tree, &file, &folder, Some(around)).map(Some)
+    }
+
+    /// Takes down the names that an item brings into module `nth`.
+    fn note(&mut self, nth: usize, item: &Item) {
+        if let Item::Use(import) = item {
+            for import in imports(import) {
+                self.import(nth, import);
+            }
+        } else if let Some(name) = defined(item) {
+            if let Item::Macro(_) = item {
+                let file = self.all[nth].file.clone();
+                self.macros.entry(name.clone()).or_default().insert(file);
+            }
+            self.name(nth, name, Meaning::Item);
+        }
+    }
+
+    /// Takes down the name that an import brings into module `nth`.
+    pub(super) fn import(&mut self, nth: usize, import: Import) {
+        if import.glob {
+            self.all[nth].globs.push(import.path);
+        } else if let Some(name) = import.name {
+            self.name(nth, name, Meaning::Import(import.path));
+        }
+    }
+
+    fn name(&mut self, nth: usize, name: String, meaning: Meaning) {
+        self.all[nth].names.entry(name).or_default().push(meaning);
+    }
+
+    /// The files of the modules around module `nth`, its own file not among them.
+    pub(super) fn files_around(&self, nth: usize) -> BTreeSet<&str> {
+        let own = &self.all[nth].file;
+        let mut files = BTreeSet::new();
+        let mut around = self.all[nth].parent;
+        while let Some(module) = around.map(|nth| &self.all[nth]) {
+            files.insert(module.file.as_str());
+            around = module.parent;
+        }
+        files.remove(own.as_str());
+        files
+    }
+
+    /// The files that define a macro which is named without a path. A `macro_rules!` macro is known
+    /// to everything that is written behind it, without a `use`.
+    pub(super) fn defining_macro(&self, name: &str) -> BTreeSet<&str> {
+        let files = self.macros.get(name).into_iter().flatten();
+        files.map(String::as_str).collect()
+    }
+}
+
+/// The imports of a `use`, one by one. Nothing for a path that begins with `::`, which leads to
+/// another crate.
+pub(super) fn imports(item: &ItemUse) -> Vec<Import> {
+    let mut found = Vec::new();
+    if item.leading_colon.is_none() {
+        flatten(&item.tree, &[], &mut found);
+    }
+    found
+}
+
+/// Takes apart what is in braces.
+fn flatten(tree: &UseTree, before: &[String], found: &mut Vec<Import>) {
+    let (ident, name) = match tree {
+        UseTree::Path(path) => {
+            let next = [path.ident.unraw().to_string()];
+            return flatten(&path.tree, &[before, &next].concat(), found);
+        }
+        UseTree::Group(group) => {
+            return group
+                .items
+                .iter()
+                .for_each(|tree| flatten(tree, before, found));
+        }
+        UseTree::Glob(glob) => {
+            found.push(Import {
+                path: before.to_owned(),
+                name: None,
+                glob: true,
+                line: glob.star_token.spans[0].start().line,
+            });
+            return;
+        }
+        UseTree::Name(name) => (&name.ident, &name.ident),
+        UseTree::Rename(rename) => (&rename.ident, &rename.rename),
+    };
+    let line = ident.span().start().line;
+    let mut path = before.to_owned();
+    if ident != "self" {
+        path.push(ident.unraw().to_string());
+    }
+    // `use a::{self}` brings `a`.
+    let name = if name == "self" {
+        path.last().cloned()
+    } else {
+        Some(name.unraw().to_string())
+    };
+    found.push(Import {
+        path,
+        name: name.filter(|name| name != "_"),
+        glob: false,
+        line,
+    });
+}
+
+/// Whether the `use` only passes names on, and the module itself may not need them.
+pub(super) fn passes_on(item: &ItemUse) -> bool {
+    !matches!(item.vis, Visibility::Inherited)
+}
+
+/// The name that an item defines.
+fn defined(item: &Item) -> Option<String> {
+    let ident = match item {
+        Item::Const(item) => &item.ident,
+        Item::Enum(item) => &item.ident,
+        Item::Fn(item) => &item.sig.ident,
+        Item::Macro(item) => item.ident.as_ref()?,
+        Item::Static(item) => &item.ident,
+        Item::Struct(item) => &item.ident,
+        Item::Trait(item) => &item.ident,
+        Item::TraitAlias(item) => &item.ident,
+        Item::Type(item) => &item.ident,
+        Item::Union(item) => &item.ident,
+        _ => return None,
+    };
+    Some(ident.unraw().to_string())
+}
+
+fn attributes(item: &Item) -> Option<&[Attribute]> {
+    Some(match item {
+        Item::Const(item) => &item.attrs,
+        Item::Enum(item) => &item.attrs,
+        Item::Fn(item) => &item.attrs,
+        Item::Impl(item) => &item.attrs,
+        Item::Macro(item) => &item.attrs,
+        Item::Mod(item) => &item.attrs,
+        Item::Static(item) => &item.attrs,
+        Item::Struct(item) => &item.attrs,
+        Item::Trait(item) => &item.attrs,
+        Item::Type(item) => &item.attrs,
+        Item::Use(item) => &item.attrs,
+        _ => return None,
+    })
+}

@@ -1,0 +1,103 @@
+//! The search for the file in which the item behind a path is defined.
+
+use std::collections::BTreeSet;
+
+use super::modules::{Meaning, Modules};
+
+impl Modules {
+    /// The files that define what `path` names in module `nth`. Empty if it is a module, or is of
+    /// another crate.
+    pub(super) fn defining(&self, nth: usize, path: &[String]) -> BTreeSet<&str> {
+        let mut search = Search {
+            modules: self,
+            inside_of: BTreeSet::new(),
+            found: BTreeSet::new(),
+        };
+        search.follow(nth, path);
+        search.found
+    }
+}
+
+/// The search for the definitions behind one path.
+struct Search<'m> {
+    modules: &'m Modules,
+    /// The imports that are being followed, each with its module.
+    inside_of: BTreeSet<(usize, &'m [String])>,
+    found: BTreeSet<&'m str>,
+}
+
+impl<'m> Search<'m> {
+    /// Follows a path that is written in module `nth`.
+    fn follow(&mut self, nth: usize, path: &[String]) {
+        let Some((first, rest)) = path.split_first() else {
+            return;
+        };
+        match first.as_str() {
+            "crate" | "$crate" => self.inside(0, rest),
+            "self" => self.inside(nth, rest),
+            "super" => {
+                if let Some(parent) = self.modules.all[nth].parent {
+                    // `super::super` begins again in the module around.
+                    let again = rest.first().is_some_and(|next| next == "super");
+                    if again {
+                        self.follow(parent, rest);
+                    } else {
+                        self.inside(parent, rest);
+                    }
+                }
+            }
+            // A name that the module does not know is of another crate, or is a variable.
+            _ => {
+                self.known(nth, first, rest);
+            }
+        }
+    }
+
+    /// Follows a path whose first name must be one of module `nth`.
+    fn inside(&mut self, nth: usize, path: &[String]) {
+        let Some((first, rest)) = path.split_first() else {
+            return;
+        };
+        if !self.known(nth, first, rest) {
+            // A macro made it, and the macro is called where the path leads.
+            let modules = self.modules;
+            self.found.insert(&modules.all[nth].file);
+        }
+    }
+
+    /// Follows what module `nth` knows as `name`. Returns whether it knows anything of that name.
+    fn known(&mut self, nth: usize, name: &str, rest: &[String]) -> bool {
+        let modules = self.modules;
+        let module = &modules.all[nth];
+        if let Some(meanings) = module.names.get(name) {
+            for meaning in meanings {
+                match meaning {
+                    Meaning::Item => {
+                        self.found.insert(&module.file);
+                    }
+                    Meaning::Module(below) => self.inside(*below, rest),
+                    Meaning::Import(path) => self.follow_import(nth, path, rest),
+                }
+            }
+            return true;
+        }
+        let before = self.found.len();
+        for glob in &module.globs {
+            self.follow_import(nth, glob, &joined(&[name.to_owned()], rest));
+        }
+        self.found.len() > before
+    }
+
+    /// Follows an import of module `nth`, unless the search is inside of it: the import of a crate
+    /// by its own name seems to begin with itself.
+    fn follow_import(&mut self, nth: usize, import: &'m [String], rest: &[String]) {
+        if self.inside_of.insert((nth, import)) {
+            self.follow(nth, &joined(import, rest));
+            self.inside_of.remove(&(nth, import));
+        }
+    }
+}
+
+fn joined(path: &[String], rest: &[String]) -> Vec<String> {
+    [path, rest].concat()
+}
