@@ -143,6 +143,12 @@ impl<M: Machine> TwoProcesses<M> {
         assert!(self.space.has(machine, Flag::Killed));
     }
 
+    /// Asserts that the exit has given all pages back, those of page tables too.
+    fn is_empty(&self, machine: &M) {
+        assert!(self.space.has(machine, Flag::Ended), "the exit is over");
+        assert_eq!(self.space.table_pages(machine), 0);
+    }
+
     /// Asserts that no victim waits or lives, and that none has kept any memory.
     fn is_over(&self, machine: &M) {
         let [kills, due] = self.heard(machine);
@@ -270,8 +276,7 @@ pub fn exit_against_look<M: Machine>() -> Law<M, TwoProcesses<M>> {
         },
         bodies: vec![|machine, two| two.exit(machine, 0), |machine, two| {
             if two.killer.victims(machine) == 0 {
-                assert!(two.space.has(machine, Flag::Ended), "it is empty");
-                assert_eq!(two.space.table_pages(machine), 0, "so are its tables");
+                two.is_empty(machine);
             }
         }],
         check: |machine, two| two.is_over(machine),

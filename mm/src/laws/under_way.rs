@@ -41,6 +41,13 @@ impl<M: Machine> Full<M> {
         let max = range.max.saturating_add_unsigned(allowed);
         assert!(precise <= max, "{precise} is above {max}");
     }
+
+    /// Asserts that the precise sum has what had arrived at the roots before it was taken.
+    fn look_twice(&self, machine: &M) {
+        let arrived = self.tree.min_max(machine, 0).min;
+        let precise = self.tree.precise_sum(machine, 0);
+        assert!(arrived <= precise, "{arrived} arrived, {precise} in all");
+    }
 }
 
 fn law<M: Machine>(name: &'static str, look: fn(&M, &Full<M>)) -> Law<M, Full<M>> {
@@ -78,14 +85,9 @@ pub fn first_addition<M: Machine>() -> Law<M, Full<M>> {
     Law {
         name: "a precise sum has all that had arrived at the roots before it",
         setup: Full::new,
-        bodies: vec![
-            |machine, full| {
-                let arrived = full.tree.min_max(machine, 0).min;
-                let precise = full.tree.precise_sum(machine, 0);
-                assert!(arrived <= precise, "{arrived} arrived, {precise} in all");
-            },
-            |machine, full| full.tree.add(machine, 0, 41),
-        ],
+        bodies: vec![|machine, full| full.look_twice(machine), |machine, full| {
+            full.tree.add(machine, 0, 41);
+        }],
         check: |machine, full| full.look(machine, 0),
     }
 }

@@ -136,7 +136,7 @@ proptest! {
         prop_assert_eq!(Batch::new(size).is_ok(), size >= 2 && size.is_power_of_two());
         let cpus = topology.cpus();
         // Shapes for up to a million CPUs would take too long to make in each case.
-        let other = if other < 5000 || other > 1 << 20 { other } else { cpus };
+        let other = if (5000..=1 << 20).contains(&other) { cpus } else { other };
         let host = Host::with_topology(topology.clone());
         let _entered = host.enter(CpuId(0));
         let shape = if is_ours {
