@@ -23,13 +23,37 @@ fn going_and_returning() {
     }
 }
 
-#[test]
-fn looking_while_adding() {
-    for setup in counter::setups() {
-        for law in counter::looking_while_adding(setup) {
-            run_law(&law, CPUS);
-        }
+/// Runs the laws of a look during additions on one of [`counter::setups`]. Each is a test of its
+/// own, because together they take longest.
+fn looking_while_adding(setup: usize) {
+    for law in counter::looking_while_adding(counter::setups()[setup]) {
+        run_law(&law, CPUS);
     }
+}
+
+#[test]
+fn looking_at_a_shared_counter_while_adding() {
+    looking_while_adding(0);
+}
+
+#[test]
+fn looking_at_a_flat_counter_while_adding() {
+    looking_while_adding(1);
+}
+
+#[test]
+fn looking_at_a_tree_while_adding() {
+    looking_while_adding(2);
+}
+
+#[test]
+fn looking_at_a_one_sided_line_while_adding() {
+    looking_while_adding(3);
+}
+
+#[test]
+fn looking_at_a_one_sided_tree_while_adding() {
+    looking_while_adding(4);
 }
 
 #[test]

@@ -50,9 +50,17 @@ fn shuttle_folding_against_counting() {
 }
 
 #[test]
-fn loom_shepherd_moves() {
+fn loom_shepherd_moves_on() {
     loom::run_law(&laws::shepherd::shepherd_moves_on(), 3);
+}
+
+#[test]
+fn loom_shepherd_moves_twice() {
     loom::run_law(&laws::shepherd::shepherd_moves_twice(), 3);
+}
+
+#[test]
+fn loom_shepherd_waits() {
     loom::run_law(&laws::shepherd::shepherd_waits_for_a_cpu(), 1);
     loom::run_law(&laws::shepherd::shepherd_waits_for_a_cpu(), 2);
     loom::run_law(&laws::shepherd::shepherd_waits_for_its_start(), 2);
