@@ -147,7 +147,7 @@ pub fn refused_on_the_way_up<M: Machine>() -> Law<M, FewBudgets<M>> {
 #[must_use]
 pub fn following<M: Machine>() -> Law<M, FewBudgets<M>> {
     Law {
-        name: "who gets in because somebody left sees what that one did before it left",
+        name: "a CPU that is admitted because another left sees what the other did before it left",
         setup: FewBudgets::with_one_in,
         bodies: vec![
             |machine, budgets| budgets.does_and_leaves(machine),

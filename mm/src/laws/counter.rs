@@ -300,7 +300,7 @@ fn make_and_end<M: Machine>(machine: &M, counted: &Counted<M>) {
 #[must_use]
 pub fn nothing_is_lost<M: Machine>(setup: Setup<M>) -> Law<M, Counted<M>> {
     Law {
-        name: "when nobody adds any more, sums are exact and approximate sums within accuracy",
+        name: "when no CPU adds any more, sums are exact and approximate sums within accuracy",
         setup,
         bodies: vec![count, count, count],
         check: |machine, counted| counted.has_counted_all(machine),

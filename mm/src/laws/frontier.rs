@@ -204,7 +204,7 @@ fn law<M: Machine>(
 #[must_use]
 pub fn meeting_in_the_middle<M: Machine>() -> Law<M, FewTables<M>> {
     law(
-        "every table is emptied once, and whoever leaves last is told to finish",
+        "every table is emptied once, and the last walker to leave is told to finish",
         |machine| FewTables::new(machine, 3, 2),
         &[|machine, few| few.help(machine, |_| false)],
     )
@@ -214,7 +214,7 @@ pub fn meeting_in_the_middle<M: Machine>() -> Law<M, FewTables<M>> {
 #[must_use]
 pub fn handing_back<M: Machine>() -> Law<M, FewTables<M>> {
     law(
-        "a table that is handed back is emptied once, by whoever comes later",
+        "a table that is handed back is emptied once, by a walker that comes later",
         |machine| FewTables::new(machine, 3, 2),
         &[|machine, few| few.help(machine, |table| table == 1)],
     )
@@ -265,7 +265,7 @@ pub fn two_helpers<M: Machine>() -> Law<M, FewTables<M>> {
 pub fn helpers_come_and_go<M: Machine>() -> Law<M, FewTables<M>> {
     let helper: Body<M, FewTables<M>> = |machine, few| few.help(machine, |_| false);
     law(
-        "one of many who leave is told to finish, whoever comes late and whatever is handed back",
+        "exactly one of many walkers is told to finish, even if others come late or hand tables back",
         |machine| FewTables::new(machine, 5, 4),
         &[
             helper,

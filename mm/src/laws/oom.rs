@@ -242,7 +242,7 @@ pub fn two_shortages_at_once<M: Machine>() -> Law<M, PressedGroup<M>> {
 #[must_use]
 pub fn two_kills_at_once<M: Machine>() -> Law<M, TwoProcesses<M>> {
     Law {
-        name: "a space is queued once, and each who uses it is told once, whoever kills at once",
+        name: "a space is queued once, and each of its users is told once, however many CPUs kill at once",
         setup: |machine| TwoProcesses::new(machine, 2),
         bodies: vec![|machine, two| two.kill(machine, 0), |machine, two| {
             two.kill(machine, 1);
@@ -255,7 +255,7 @@ pub fn two_kills_at_once<M: Machine>() -> Law<M, TwoProcesses<M>> {
 #[must_use]
 pub fn kill_against_exit<M: Machine>() -> Law<M, TwoProcesses<M>> {
     Law {
-        name: "whoever is made a victim while it leaves is waited for until it has left, no longer",
+        name: "a process that becomes a victim while it exits is waited for until it has exited, no longer",
         setup: |machine| TwoProcesses::new(machine, 1),
         bodies: vec![|machine, two| two.kill(machine, 0), |machine, two| {
             two.exit(machine, 0);
@@ -268,7 +268,7 @@ pub fn kill_against_exit<M: Machine>() -> Law<M, TwoProcesses<M>> {
 #[must_use]
 pub fn exit_against_look<M: Machine>() -> Law<M, TwoProcesses<M>> {
     Law {
-        name: "whoever sees that no victim is left sees that what it had is back",
+        name: "a CPU that sees no victim left sees the victim's memory given back",
         setup: |machine| {
             let two = TwoProcesses::with_a_page(machine);
             two.kill(machine, 0);

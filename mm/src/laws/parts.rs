@@ -66,7 +66,7 @@ impl<M: Machine> Touched<M> {
 pub fn touching_at_once<M: Machine>() -> Law<M, Touched<M>> {
     let touch: Body<M, Touched<M>> = |machine, touched| touched.touch(machine);
     Law {
-        name: "a page of an object is one page, whoever touches it first",
+        name: "a page of an object is one page, whichever CPU touches it first",
         setup: Touched::new,
         bodies: vec![touch, touch],
         check: |machine, touched| touched.is_one_page(machine),

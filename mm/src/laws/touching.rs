@@ -191,7 +191,7 @@ pub fn many_touched_while_unmapped<M: Machine>() -> Law<M, Dying<M>> {
         dying.touch_all(machine, &pages);
     };
     Law {
-        name: "no page is left where nothing is mapped any more, whoever is on the way there",
+        name: "no page is left where nothing is mapped any more, whichever fault is under way",
         setup: meet,
         bodies: vec![
             touch,

@@ -56,7 +56,7 @@ impl fmt::Display for NoKill {
             Self::NotAsked => "nobody is killed for it",
             Self::Costly => "it is too large to kill a process for",
             Self::LowZone => "killing would hardly free memory of this kind",
-            Self::Dying => "who asks is dying and has used its reserve",
+            Self::Dying => "the allocating task is dying and has used its reserve",
             Self::NobodyLeft => "no process is left that may be killed and would help",
             Self::NotSelected => "counters of processes contradict themselves",
         })

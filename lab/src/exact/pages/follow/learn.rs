@@ -1,4 +1,4 @@
-//! What a difference tells of the kernel's state: lengths of lists, `high` and `alloc_factor`, which no recording
+//! The state of the kernel that a difference shows: lengths of lists, `high` and `alloc_factor`, which no recording
 //! states for each moment. Nothing is learnt from a move that is identical.
 
 use plimsoll_mm::page::ListState;
@@ -45,8 +45,8 @@ impl Follow {
         }
     }
 
-    /// The kernel refilled a list and we did not: it was empty there. What the list is longer than its refill was
-    /// taken unseen.
+    /// The kernel refilled a list and Plimsoll did not, so the kernel's list was empty. Any blocks that the
+    /// derived list had before that refill were taken unseen.
     fn empty_before_refill(&mut self, pair: &Pair, op: &Op) {
         let Action::Alloc { zone, list, .. } = op.action else {
             return;
@@ -203,8 +203,8 @@ impl Follow {
         let home = ListId(it.home);
         let before = self.count(pair.zone, pair.cpu);
         self.add(pair.zone, pair.cpu, home, pages / i64::from(home.pages()));
-        // What the list of unseen pages does not have is missing from the longest ones, and what is less than one of its
-        // blocks is on them.
+        // If the list of unseen pages is too short, the rest is taken from the longest lists. A remainder smaller than
+        // one of its blocks goes to or comes from them too.
         let mut left = pages + i64::from(before) - i64::from(self.count(pair.zone, pair.cpu));
         while left != 0 {
             let lens = self.lens(pair.zone, pair.cpu);

@@ -33,7 +33,7 @@ struct Followed {
     counted: bool,
 }
 
-/// What a difference tells of the kernel's state.
+/// The values of the kernel's state that a difference shows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Learnt {
     pub(super) high: Option<u32>,

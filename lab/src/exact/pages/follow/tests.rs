@@ -1,4 +1,4 @@
-//! What differences teach, each on a few made-up operations.
+//! The replay learns from differences: each test makes one up from a few operations.
 
 use plimsoll_mm::page::ListState;
 

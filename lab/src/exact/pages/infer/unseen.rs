@@ -28,8 +28,8 @@ impl Walk<'_> {
         }
     }
 
-    /// What lies above a frame that is handed out was taken before it, if it is not seen to be
-    /// handed out or given back later.
+    /// When a frame is handed out, the frames above it on its list were taken before it, unless an event shows
+    /// them handed out or given back later.
     pub(super) fn take_above(&mut self, index: usize, place: Place, pfn: u64) {
         let above = self.lists.above(place, Some(pfn));
         let unseen: Vec<u64> = above
