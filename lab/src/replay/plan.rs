@@ -37,27 +37,27 @@ pub(super) struct Step {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum What {
-    Alloc(Ask),
+    Alloc(ZoneRequest),
     /// Single pages at once, for this slot and those after it.
-    Bulk(Ask, u32),
+    Bulk(ZoneRequest, u32),
     /// The block of the slot goes back, onto the list of this type if it is known.
     Free(Option<Mobility>),
     /// A block that was in use before the recording goes back; it has no slot.
-    FreeOld(Ask),
+    FreeOld(ZoneRequest),
     /// The block of the slot becomes blocks of this order, for the slots from this one on.
     Split(Order, u32),
 }
 
 /// Which block is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Ask {
+pub(super) struct ZoneRequest {
     /// The recorded zone, if it is known.
     pub(super) zone: Option<u8>,
     pub(super) order: Order,
     pub(super) mobility: Mobility,
 }
 
-impl Ask {
+impl ZoneRequest {
     /// Of a recording that tells no more than the order.
     pub(super) const fn of(order: Order) -> Self {
         Self {
@@ -88,7 +88,7 @@ impl Plan {
                     if let Some(lost) = live.insert(pfn, slot) {
                         step(lost, What::Free(None));
                     }
-                    step(slot, What::Alloc(Ask::of(order)));
+                    step(slot, What::Alloc(ZoneRequest::of(order)));
                 }
                 Event::Free { pfn, .. } => match live.remove(&pfn) {
                     Some(slot) => {
@@ -147,13 +147,13 @@ mod tests {
             plan.streams,
             [
                 vec![
-                    step(0, 0, What::Alloc(Ask::of(order))),
-                    step(300, 1, What::Alloc(Ask::of(order)))
+                    step(0, 0, What::Alloc(ZoneRequest::of(order))),
+                    step(300, 1, What::Alloc(ZoneRequest::of(order)))
                 ],
                 vec![
                     step(100, 0, What::Free(None)),
                     step(400, 1, What::Free(None)),
-                    step(400, 2, What::Alloc(Ask::of(order)))
+                    step(400, 2, What::Alloc(ZoneRequest::of(order)))
                 ],
             ]
         );

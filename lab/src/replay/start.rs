@@ -10,10 +10,10 @@ use plimsoll_mm::units::{CpuId, NodeId, Order, Pages, Pfn};
 use plimsoll_mm::vmstat::Manager;
 use plimsoll_sim::Sim;
 
-use super::plan::Ask;
+use super::plan::ZoneRequest;
 use crate::exact::pages::State;
 use crate::exact::pages::memory::{Area, Stock};
-use crate::room::Room;
+use crate::run::testbed::Testbed;
 
 /// The state in which a replay begins.
 #[derive(Clone, Copy)]
@@ -99,12 +99,12 @@ impl Memory {
     /// Gives the zones and lists of `room`, which was laid out as [`Memory::areas`] says, the recorded
     /// state. `cpus` are the recorded numbers of the CPUs that take part.
     pub(super) fn begin(
-        room: &Room,
+        testbed: &Testbed,
         state: &State,
         cpus: &[u32],
         scale: u32,
     ) -> Result<Self, String> {
-        let (sim, pages) = (&room.sim, room.mm.pages());
+        let (sim, pages) = (&testbed.sim, testbed.mm.pages());
         let of = index(cpus.len());
         let mut memory = Self {
             first: Vec::new(),
@@ -124,7 +124,7 @@ impl Memory {
         }
         for copy in 0..scale {
             for (nth, &recorded) in (0..).zip(cpus) {
-                memory.seed_lists(room, state, recorded, CpuId(copy * of + nth))?;
+                memory.seed_lists(testbed, state, recorded, CpuId(copy * of + nth))?;
             }
         }
         Ok(memory)
@@ -133,7 +133,7 @@ impl Memory {
     /// Puts on the lists of `cpu` what is on those of the `recorded` one.
     fn seed_lists(
         &self,
-        room: &Room,
+        testbed: &Testbed,
         state: &State,
         recorded: u32,
         cpu: CpuId,
@@ -143,16 +143,18 @@ impl Memory {
             let Some(lists) = lists.and_then(Option::as_ref) else {
                 continue;
             };
-            let at = self.zone(&room.sim, cpu, kind);
+            let at = self.zone(&testbed.sim, cpu, kind);
             let mut stock = self.stock[at as usize].borrow_mut();
-            let pages = room.mm.pages();
-            lists.start.seed(pages, &room.sim, (at, cpu), &mut stock)?;
+            let pages = testbed.mm.pages();
+            lists
+                .start
+                .seed(pages, &testbed.sim, (at, cpu), &mut stock)?;
         }
         Ok(())
     }
 
     /// The request for `ask` by a task on this CPU: from the zone that stands for the recorded one.
-    pub(super) fn request(&self, sim: &Sim, ask: Ask) -> Request {
+    pub(super) fn request(&self, sim: &Sim, ask: ZoneRequest) -> Request {
         let request = Request::new(ask.order).of_mobility(ask.mobility);
         match ask.zone {
             Some(zone) => request.from_zone(self.zone(sim, sim.this_cpu(), zone)),
@@ -161,7 +163,7 @@ impl Memory {
     }
 
     /// A block that is in use since before, from the zone that stands for the recorded one.
-    pub(super) fn take_old(&self, mm: &Manager<Sim>, sim: &Sim, ask: Ask) -> Option<Pfn> {
+    pub(super) fn take_old(&self, mm: &Manager<Sim>, sim: &Sim, ask: ZoneRequest) -> Option<Pfn> {
         let zone = self.zone(sim, sim.this_cpu(), ask.zone?);
         let mut stock = self.stock[zone as usize].borrow_mut();
         stock.take(mm.pages(), sim, ask.order)

@@ -1,17 +1,17 @@
 //! The locks of `host` under shuttle: the same files over shuttle's atomics, with more threads, at random.
 
-#[path = "../../host/src/desk.rs"]
-mod desk;
+#[path = "../../host/src/locks/fifo.rs"]
+mod fifo;
 #[path = "../../host/src/locks/flag.rs"]
 mod flag;
+#[path = "../../host/src/job_queue.rs"]
+mod job_queue;
 #[path = "host_locks/laws.rs"]
 mod laws;
 #[path = "../../host/src/locks/raw.rs"]
 mod raw;
 #[path = "../../host/src/locks/ticket.rs"]
 mod ticket;
-#[path = "../../host/src/locks/turnstile.rs"]
-mod turnstile;
 
 /// The module through which the locks of `host` name atomics and threads.
 mod sync {
@@ -58,7 +58,7 @@ fn locks_have_one_holder() {
 }
 
 #[test]
-fn no_waiter_is_lost_in_a_turnstile() {
+fn no_waiter_is_lost_in_a_fifo() {
     explore(2000, || laws::waiters_pass_alone(4));
     explore(2000, laws::waiters_pass_in_order);
     explore(2000, laws::a_killed_waiter_leaves_the_queue_whole);
@@ -66,7 +66,7 @@ fn no_waiter_is_lost_in_a_turnstile() {
 
 /// The queue has room for 16 waiters; here 20 come.
 #[test]
-fn a_full_turnstile_lets_every_waiter_in() {
+fn a_full_fifo_lets_every_waiter_in() {
     explore(300, || laws::waiters_pass_alone(19));
 }
 

@@ -9,7 +9,7 @@ use super::infer::Tally;
 use super::op::{Action, Kind, Op};
 use super::pair::Pair;
 use super::zoneinfo::{self, ZoneInfo};
-use crate::metric::Unit;
+use crate::measure::metric::Unit;
 use crate::report::Table;
 use crate::report::value::human;
 

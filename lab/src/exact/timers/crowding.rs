@@ -15,7 +15,7 @@ use plimsoll_sim::profile::{Card, Profile};
 
 use super::chain::Chain;
 use crate::report::Table;
-use crate::room::{Cause, Room, crowd, crowd_on_one_tick};
+use crate::run::testbed::{Cause, Testbed, crowd, crowd_on_one_tick};
 use crate::workload::stress_vm::{Pause, StressVm};
 
 /// The machine whose prices the simulated CPUs have. When timers fire does not depend on them.
@@ -102,7 +102,7 @@ pub(super) fn simulate(hz: Hz, cpus: u32, length: Nanos, late_ticks_percent: u32
         late_ticks_percent,
         ..SimOptions::default()
     };
-    let room = Room::with_options(&profile, Design::LINUX, options);
+    let testbed = Testbed::with_options(&profile, Design::LINUX, options);
     // Never idle, and nearly always a number of pages mapped that differs from the last refresh's,
     // so that the work finds something to do and arms its timer again.
     let worker = StressVm {
@@ -110,9 +110,9 @@ pub(super) fn simulate(hz: Hz, cpus: u32, length: Nanos, late_ticks_percent: u32
         use_ns_per_page: 1_500_000,
         pause: Pause::Awake(Nanos::from_ms(1)),
     };
-    worker.start(&room, room.sim.topology().ids(), length);
-    room.sim.run_until(length);
-    let (_, log) = room.finish();
+    worker.start(&testbed, testbed.sim.topology().ids(), length);
+    testbed.sim.run_until(length);
+    let (_, log) = testbed.finish();
     let settled = Nanos(SETTLED.0.min(length.0 / 2));
     log.starts(settled, Some(Cause::Schedule)).collect()
 }

@@ -5,12 +5,13 @@
 //! to wait and how to be released by dropping what its acquisition returned, so a panic in a closure
 //! releases it.
 //!
-//! The raw locks and the queue in front of a [`SharedLock`] (`turnstile`) name atomics and threads through
+//! The raw locks and the queue in front of a [`SharedLock`] (`fifo`) name atomics and threads through
 //! `sync` only, so that the model checkers run the same files over their own atomics.
 //!
 //! Sleeping classes use the same ticket locks: after a bounded spin a waiter yields its CPU, which
 //! is all that sleeping would buy here. A thread that waits for a [`SharedLock`], perhaps for long, sleeps.
 
+mod fifo;
 mod flag;
 mod guarded;
 mod owner;
@@ -19,7 +20,6 @@ mod raw;
 mod shared;
 pub(crate) mod sync;
 mod ticket;
-mod turnstile;
 
 pub use owner::OwnerLock;
 pub use queued::TicketLock;

@@ -1,4 +1,4 @@
-//! The lock that readers share: `parking_lot`'s behind a turnstile.
+//! The lock that readers share: `parking_lot`'s behind a fifo.
 //!
 //! `parking_lot`'s lock alone would not do: a writer that may be killed has to wait in slices, and
 //! loses its place after each. So a thread that does not get in at once queues, and only the first of the
@@ -14,12 +14,12 @@ use parking_lot::{RwLock as RawRwLock, RwLockReadGuard, RwLockWriteGuard};
 use plimsoll_mm::machine::RwLock;
 use plimsoll_mm::site::Site;
 
-use super::turnstile::{LOOK_EVERY, Place, Purpose, Turnstile};
+use super::fifo::{Fifo, LOOK_EVERY, Place, Purpose};
 use crate::Host;
 
 /// A lock that readers share and writers do not, first come, first served. Waiters sleep.
 pub struct SharedLock<T> {
-    turnstile: Turnstile,
+    fifo: Fifo,
     lock: RawRwLock<T>,
 }
 
@@ -27,14 +27,14 @@ impl<T> SharedLock<T> {
     /// An unlocked `value`.
     pub fn new(value: T) -> Self {
         Self {
-            turnstile: Turnstile::default(),
+            fifo: Fifo::default(),
             lock: RawRwLock::new(value),
         }
     }
 
     #[inline]
     fn try_reader(&self) -> Option<RwLockReadGuard<'_, T>> {
-        if self.turnstile.is_empty() {
+        if self.fifo.is_empty() {
             self.lock.try_read()
         } else {
             None
@@ -43,7 +43,7 @@ impl<T> SharedLock<T> {
 
     #[inline]
     fn try_writer(&self) -> Option<RwLockWriteGuard<'_, T>> {
-        if self.turnstile.is_empty() {
+        if self.fifo.is_empty() {
             self.lock.try_write()
         } else {
             None
@@ -52,14 +52,14 @@ impl<T> SharedLock<T> {
 
     #[cold]
     fn reader_slow(&self) -> RwLockReadGuard<'_, T> {
-        let place = self.turnstile.join(Purpose::Read);
+        let place = self.fifo.join(Purpose::Read);
         place.wait();
         self.lock.read()
     }
 
     #[cold]
     fn writer_slow(&self) -> RwLockWriteGuard<'_, T> {
-        let place = self.turnstile.join(Purpose::Write);
+        let place = self.fifo.join(Purpose::Write);
         place.wait();
         self.lock.write()
     }
@@ -67,7 +67,7 @@ impl<T> SharedLock<T> {
     /// One that gives up once `killed`.
     #[cold]
     fn reader_unless(&self, killed: impl Fn() -> bool) -> Option<RwLockReadGuard<'_, T>> {
-        let place = self.turnstile.join_unless(Purpose::Read, &killed)?;
+        let place = self.fifo.join_unless(Purpose::Read, &killed)?;
         let attempt = || self.lock.try_read_for(LOOK_EVERY);
         in_slices(&place, killed, attempt)
     }
@@ -75,7 +75,7 @@ impl<T> SharedLock<T> {
     /// One that gives up once `killed`.
     fn writer_unless(&self, killed: impl Fn() -> bool) -> Option<RwLockWriteGuard<'_, T>> {
         self.try_writer().or_else(|| {
-            let place = self.turnstile.join_unless(Purpose::Write, &killed)?;
+            let place = self.fifo.join_unless(Purpose::Write, &killed)?;
             let attempt = || self.lock.try_write_for(LOOK_EVERY);
             in_slices(&place, killed, attempt)
         })
@@ -158,7 +158,7 @@ impl<T> RwLock<Host, T> for SharedLock<T> {
     }
 
     fn writer_waits(&self, _machine: &Host) -> bool {
-        self.turnstile.writer_waits()
+        self.fifo.writer_waits()
     }
 }
 
