@@ -12,10 +12,24 @@ pub(crate) const PROGRAMS: [&str; 2] = ["host", "sim"];
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Group {
     pub(crate) name: String,
-    /// Glob patterns, from the root of the repository.
+    /// Files, and folders with all that is in them as `FOLDER/**/*.rs`.
     pub(crate) files: Vec<String>,
     /// Modules of tests, in the unit tests of `mm` or in a program of [`PROGRAMS`].
     pub(crate) suites: Vec<String>,
+}
+
+/// The end of a pattern for all files of a folder.
+const ALL_FILES: &str = "**/*.rs";
+
+impl Group {
+    /// Returns whether a file, by its path from the root of the repository, belongs to the group.
+    pub(crate) fn has(&self, file: &str) -> bool {
+        let fits = |pattern: &String| match pattern.strip_suffix(ALL_FILES) {
+            Some(folder) => file.starts_with(folder) && file.ends_with(".rs"),
+            None => file == pattern,
+        };
+        self.files.iter().any(fits)
+    }
 }
 
 /// The groups called `names`; all of them if none is named.
@@ -58,8 +72,15 @@ fn group(value: &Value) -> Result<Group, String> {
         }
         Ok(words)
     };
+    let files = words("files")?;
+    let is_known = |pattern: &String| !pattern.trim_end_matches(ALL_FILES).contains('*');
+    if let Some(pattern) = files.iter().find(|pattern| !is_known(pattern)) {
+        return Err(format!(
+            "group `{name}`: write `{pattern}` as a path, or as a folder and {ALL_FILES}"
+        ));
+    }
     Ok(Group {
-        files: words("files")?,
+        files,
         suites: words("suites")?,
         name: name.clone(),
     })
@@ -105,11 +126,24 @@ mod tests {
     }
 
     #[test]
+    fn a_file_belongs_to_the_group_of_its_folder() {
+        let groups = read(&crate::root(), &[]).expect("a good file");
+        let of = |file: &str| -> Vec<&str> {
+            let of_file = groups.iter().filter(|group| group.has(file));
+            of_file.map(|group| group.name.as_str()).collect()
+        };
+        assert_eq!(of("mm/src/page/buddy/mod.rs"), ["page"]);
+        assert_eq!(of("mm/src/wheel.rs"), ["vmstat"]);
+        assert_eq!(of("mm/src/pages.rs"), [""; 0]);
+    }
+
+    #[test]
     fn what_is_missing_is_named() {
         for (text, help) in [
             ("", "at least one [[group]]"),
             ("[[group]]\n", "no `name`"),
             ("[[group]]\nname = 'a'\nfiles = ['b']\n", "needs `suites`"),
+            ("[[group]]\nname = 'a'\nfiles = ['b/*']\n", "b/*"),
         ] {
             let error = parse(text).expect_err("incomplete");
             assert!(error.contains(help), "{error}");

@@ -9,11 +9,12 @@ Changes mm in one place at a time and sees whether a test fails; docs/mutants.md
 Options:
   --group NAME     Only mutants of this group of xtask/mutants.toml; may be repeated
   --since COMMIT   Only mutants of lines that differ from this commit
-  --sample N       N mutants drawn at random instead of all
+  --again          Only mutants that survived the last time, to see whether new tests catch them
+  --sample N       N mutants drawn at random instead of all, besides those that do not compile
   --seed N         Which sample is drawn [default: 1]
   --shard K/N      Every Nth of the mutants, beginning with the Kth (1 to N)
-  --jobs N         Mutants tried at the same time, each in a copy of its own [default: 1]
-  --list           Prints the mutants and tries none
+  --jobs N         Tests that run at the same time [default: 2]
+  --list           Prints the mutants and tries none; some may not compile
 ";
 
 /// The options, which have been checked.
@@ -21,6 +22,7 @@ Options:
 pub(crate) struct Options {
     pub(crate) groups: Vec<String>,
     pub(crate) since: Option<String>,
+    pub(crate) again: bool,
     pub(crate) sample: Option<usize>,
     pub(crate) seed: u64,
     /// The part of the mutants to try, counted from 0, and the number of parts.
@@ -34,10 +36,11 @@ impl Default for Options {
         Self {
             groups: Vec::new(),
             since: None,
+            again: false,
             sample: None,
             seed: 1,
             shard: (0, 1),
-            jobs: 1,
+            jobs: 2,
             list: false,
         }
     }
@@ -49,25 +52,23 @@ impl Options {
         let mut options = Self::default();
         let mut args = args.iter();
         while let Some(&name) = args.next() {
-            if name == "--list" {
-                options.list = true;
-                continue;
+            match name {
+                "--list" => options.list = true,
+                "--again" => options.again = true,
+                _ => options.set(name, args.next().copied())?,
             }
-            let known = [
-                "--group", "--since", "--sample", "--seed", "--shard", "--jobs",
-            ];
-            if !known.contains(&name) {
-                return Err(format!("unknown option `{name}`\n\n{USAGE}"));
-            }
-            let value = args
-                .next()
-                .ok_or_else(|| format!("{name} needs a value\n\n{USAGE}"))?;
-            options.set(name, value)?;
         }
         Ok(options)
     }
 
-    fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
+    fn set(&mut self, name: &str, value: Option<&str>) -> Result<(), String> {
+        let known = [
+            "--group", "--since", "--sample", "--seed", "--shard", "--jobs",
+        ];
+        if !known.contains(&name) {
+            return Err(format!("unknown option `{name}`\n\n{USAGE}"));
+        }
+        let value = value.ok_or_else(|| format!("{name} needs a value\n\n{USAGE}"))?;
         match name {
             "--group" => self.groups.push(value.to_owned()),
             "--since" => self.since = Some(value.to_owned()),
@@ -108,15 +109,16 @@ mod tests {
     #[test]
     fn every_option_is_read() {
         let args = "--group page --group oom --since HEAD~1 --sample 150 --seed 7 --shard 2/8 \
-                    --jobs 2 --list";
+                    --jobs 3 --again --list";
         let args: Vec<&str> = args.split_whitespace().collect();
         let expected = Options {
             groups: vec!["page".to_owned(), "oom".to_owned()],
             since: Some("HEAD~1".to_owned()),
+            again: true,
             sample: Some(150),
             seed: 7,
             shard: (1, 8),
-            jobs: 2,
+            jobs: 3,
             list: true,
         };
         assert_eq!(Options::parse(&args), Ok(expected));

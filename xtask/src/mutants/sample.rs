@@ -1,6 +1,8 @@
-//! The mutants by name, and the choice of those that are tried.
+//! The mutants by name, and the order in which a sample draws them.
 
 use std::collections::BTreeMap;
+
+use super::change::Change;
 
 /// One change in one place.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -10,22 +12,23 @@ pub(crate) struct Mutant {
     /// The name without line and column, so that it stays the same when lines above it change. A
     /// number is added if several changes in one function have the same description.
     pub(crate) key: String,
+    pub(crate) change: Change,
 }
 
-/// Returns the mutants with these names, which must be in the order of their places.
-pub(crate) fn with_keys<S: AsRef<str>>(names: &[S]) -> Vec<Mutant> {
+/// Returns the mutants with these names and changes, which must be in the order of their places.
+pub(crate) fn with_keys(listed: Vec<(String, Change)>) -> Vec<Mutant> {
     let mut seen: BTreeMap<String, usize> = BTreeMap::new();
-    let mutants = names.iter().map(|name| {
-        let name = name.as_ref();
-        let key = without_place(name);
+    let mutants = listed.into_iter().map(|(name, change)| {
+        let key = without_place(&name);
         let times = seen.entry(key.clone()).or_default();
         *times += 1;
         Mutant {
-            name: name.to_owned(),
+            name,
             key: match *times {
                 1 => key,
                 times => format!("{key} #{times}"),
             },
+            change,
         }
     });
     mutants.collect()
@@ -44,15 +47,14 @@ fn without_place(name: &str) -> String {
     }
 }
 
-/// Returns `count` mutants of `all`, chosen by `seed`, in the order of `all`. The number by which a
-/// mutant is chosen does not depend on the other mutants, so for two versions of the code that
-/// share a mutant, the choice is nearly always the same.
-pub(crate) fn sample<T: Clone>(all: &[(T, Mutant)], count: usize, seed: u64) -> Vec<(T, Mutant)> {
-    let mut order: Vec<usize> = (0..all.len()).collect();
-    order.sort_by_key(|at| draw(&all[*at].1.key, seed));
-    order.truncate(count);
+/// Returns the positions of `mutants` in the order in which `seed` draws them. The number by which a
+/// mutant is drawn does not depend on the other mutants, so for two versions of the code that share
+/// a mutant, a sample is nearly always the same.
+pub(crate) fn drawn(mutants: &[&Mutant], seed: u64) -> Vec<usize> {
+    let numbers = mutants.iter().map(|mutant| draw(&mutant.key, seed));
+    let mut order: Vec<(u64, usize)> = numbers.zip(0..).collect();
     order.sort_unstable();
-    order.into_iter().map(|at| all[at].clone()).collect()
+    order.into_iter().map(|(_, at)| at).collect()
 }
 
 /// Returns a number that looks random: FNV-1a over the seed and the text, mixed as `SplitMix64`
@@ -68,21 +70,33 @@ fn draw(text: &str, seed: u64) -> u64 {
     hash ^ (hash >> 31)
 }
 
+/// Returns mutants with these names and no change.
+#[cfg(test)]
+pub(super) fn named(names: &[&str]) -> Vec<Mutant> {
+    let listed = names
+        .iter()
+        .map(|name| ((*name).to_owned(), Change::default()));
+    with_keys(listed.collect())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn mutants(count: usize) -> Vec<((), Mutant)> {
-        let names: Vec<String> = (0..count)
-            .map(|nth| format!("a.rs:{nth}:1: replace f{nth} with ()"))
-            .collect();
-        let mutants = with_keys(&names);
-        mutants.into_iter().map(|mutant| ((), mutant)).collect()
+    fn mutants(count: usize) -> Vec<Mutant> {
+        let name = |nth: usize| format!("a.rs:{nth}:1: replace f{nth} with ()");
+        let listed = (0..count).map(|nth| (name(nth), Change::default()));
+        with_keys(listed.collect())
+    }
+
+    fn sample(all: &[Mutant], count: usize, seed: u64) -> Vec<usize> {
+        let all: Vec<&Mutant> = all.iter().collect();
+        drawn(&all, seed).into_iter().take(count).collect()
     }
 
     #[test]
     fn a_key_has_no_line_and_is_still_one_mutants_own() {
-        let mutants = with_keys(&[
+        let mutants = named(&[
             "mm/src/a.rs:3:9: replace < with <= in A::b",
             "mm/src/a.rs:4:9: replace < with <= in A::b",
             "mm/src/a.rs:9:1: replace A::c -> bool with true",
@@ -104,18 +118,19 @@ mod tests {
         let one = sample(&all, 40, 1);
         assert_eq!(one, sample(&all, 40, 1));
         assert_ne!(one, sample(&all, 40, 2));
-        assert_eq!(one.len(), 40);
-        assert_eq!(sample(&all, 1000, 1), all);
+        let mut whole = sample(&all, 400, 1);
+        assert_eq!(whole[..40], one);
+        whole.sort_unstable();
+        assert_eq!(whole, Vec::from_iter(0..400));
     }
 
     #[test]
-    fn every_mutant_is_drawn_equally_often() {
-        let all = mutants(100);
-        let mut times = vec![0_u32; 100];
-        for seed in 0..1000 {
-            for (_, mutant) in sample(&all, 10, seed) {
-                let at = all.iter().position(|(_, other)| *other == mutant);
-                times[at.expect("it was drawn from all")] += 1;
+    fn all_mutants_are_drawn_about_as_often() {
+        let all = mutants(40);
+        let mut times = [0_u32; 40];
+        for seed in 0..400 {
+            for at in sample(&all, 10, seed) {
+                times[at] += 1;
             }
         }
         // The average is 100, with a standard deviation of 9.5.
@@ -127,19 +142,11 @@ mod tests {
 
     #[test]
     fn lines_that_move_do_not_change_the_sample() {
-        let moved: Vec<((), Mutant)> = mutants(100)
-            .into_iter()
-            .map(|((), mutant)| {
-                let name = mutant.name.replacen(":1: ", ":7: ", 1);
-                ((), Mutant { name, ..mutant })
-            })
-            .collect();
-        let keys = |sample: Vec<((), Mutant)>| -> Vec<String> {
-            sample.into_iter().map(|(_, mutant)| mutant.key).collect()
-        };
-        assert_eq!(
-            keys(sample(&moved, 10, 3)),
-            keys(sample(&mutants(100), 10, 3))
-        );
+        let moved = mutants(100).into_iter().map(|mutant| {
+            let name = mutant.name.replacen(":1: ", ":7: ", 1);
+            (name, Change::default())
+        });
+        let moved = with_keys(moved.collect());
+        assert_eq!(sample(&moved, 10, 3), sample(&mutants(100), 10, 3));
     }
 }

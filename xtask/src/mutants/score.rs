@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use super::judge::Fate;
 use super::sample::Mutant;
 use super::survivors::FILE;
-use super::tool::Fate;
 
 /// Numbers of mutants of one group, by outcome.
 #[derive(Clone, Debug, Default)]
@@ -13,10 +13,10 @@ struct Row {
     group: String,
     unviable: usize,
     caught: usize,
+    /// Those of the caught mutants for which a test took too long.
+    by_timeout: usize,
     accepted: usize,
     survived: usize,
-    /// Mutants that were chosen, but for which the tool reports no outcome.
-    untried: usize,
 }
 
 impl Row {
@@ -33,43 +33,37 @@ pub(crate) struct Score {
 }
 
 impl Score {
-    /// Counts the outcomes of `mutants`, all of which belong to `group`.
+    /// Counts what became of mutants, all of which belong to `group`.
     pub(crate) fn add(
         &mut self,
         group: &str,
-        mutants: &[&Mutant],
-        fates: &[(String, Fate)],
+        fates: &[(&Mutant, &Fate)],
         accepted: &BTreeMap<String, String>,
     ) {
-        let fates: BTreeMap<&str, Fate> = fates
-            .iter()
-            .map(|(name, fate)| (name.as_str(), *fate))
-            .collect();
         let mut row = Row {
             group: group.to_owned(),
             ..Row::default()
         };
-        for mutant in mutants {
-            match fates.get(mutant.name.as_str()) {
-                Some(Fate::Caught) => row.caught += 1,
-                Some(Fate::Unviable) => row.unviable += 1,
-                Some(Fate::Survived) if accepted.contains_key(&mutant.key) => row.accepted += 1,
-                Some(Fate::Survived) => {
+        for (mutant, fate) in fates {
+            match fate {
+                Fate::Caught(_) => row.caught += 1,
+                Fate::TimedOut(_) => {
+                    row.caught += 1;
+                    row.by_timeout += 1;
+                }
+                Fate::Unviable => row.unviable += 1,
+                Fate::Survived { .. } if accepted.contains_key(&mutant.key) => row.accepted += 1,
+                Fate::Survived { .. } => {
                     row.survived += 1;
                     self.survivors.push((*mutant).clone());
                 }
-                None => row.untried += 1,
             }
         }
         self.rows.push(row);
     }
 
-    /// Returns an error if a mutant survived that is not accepted, or was not tried.
+    /// Returns an error if a mutant survived that is not accepted.
     pub(crate) fn verdict(&self) -> Result<(), String> {
-        let untried: usize = self.rows.iter().map(|row| row.untried).sum();
-        if untried > 0 {
-            return Err(format!("{untried} mutants were not tried"));
-        }
         match self.survivors.len() {
             0 => Ok(()),
             count => Err(format!(
@@ -85,9 +79,9 @@ impl Score {
             group: "all".to_owned(),
             unviable: sum(|row| row.unviable),
             caught: sum(|row| row.caught),
+            by_timeout: sum(|row| row.by_timeout),
             accepted: sum(|row| row.accepted),
             survived: sum(|row| row.survived),
-            untried: sum(|row| row.untried),
         }
     }
 }
@@ -96,7 +90,7 @@ impl fmt::Display for Score {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "group    unviable  viable  caught  accepted  survived  caught of viable"
+            "group    unviable  viable  caught  by time-out  accepted  survived  caught of viable"
         )?;
         for row in self.rows.iter().chain([&self.total()]) {
             let share = match row.viable() {
@@ -105,11 +99,12 @@ impl fmt::Display for Score {
             };
             writeln!(
                 f,
-                "{:<8} {:>8}  {:>6}  {:>6}  {:>8}  {:>8}  {share:>16}",
+                "{:<8} {:>8}  {:>6}  {:>6}  {:>11}  {:>8}  {:>8}  {share:>16}",
                 row.group,
                 row.unviable,
                 row.viable(),
                 row.caught,
+                row.by_timeout,
                 row.accepted,
                 row.survived,
             )?;
@@ -123,44 +118,44 @@ impl fmt::Display for Score {
 
 #[cfg(test)]
 mod tests {
-    use super::super::sample::with_keys;
+    use super::super::sample::named;
     use super::*;
 
     #[test]
     fn an_accepted_survivor_counts_as_viable_but_not_as_caught() {
-        let mutants = with_keys(&["a.rs:1:1: one", "a.rs:2:1: two", "a.rs:3:1: three"]);
-        let mutants: Vec<&Mutant> = mutants.iter().collect();
+        let mutants = named(&[
+            "a.rs:1:1: one",
+            "a.rs:2:1: two",
+            "a.rs:3:1: three",
+            "a.rs:4:1: four",
+        ]);
         let fates = [
-            ("a.rs:1:1: one".to_owned(), Fate::Caught),
-            ("a.rs:2:1: two".to_owned(), Fate::Survived),
-            ("a.rs:3:1: three".to_owned(), Fate::Unviable),
+            Fate::Caught("sim a::b".to_owned()),
+            Fate::Survived { tests: 3 },
+            Fate::Unviable,
+            Fate::TimedOut("sim a::b".to_owned()),
         ];
+        let fates: Vec<(&Mutant, &Fate)> = mutants.iter().zip(&fates).collect();
         let accepted = BTreeMap::from([("a.rs: two".to_owned(), "It is equal.".to_owned())]);
         let mut score = Score::default();
-        score.add("page", &mutants, &fates, &accepted);
+        score.add("page", &fates, &accepted);
         assert_eq!(score.verdict(), Ok(()));
         let lines: Vec<String> = score.to_string().lines().map(str::to_owned).collect();
         assert_eq!(
             lines[1],
-            "page            1       2       1         1         0            50.0 %"
+            "page            1       3       2            1         1         0            66.7 %"
         );
         assert_eq!(lines.len(), 3);
     }
 
     #[test]
-    fn a_survivor_without_a_reason_and_a_mutant_without_an_outcome_fail() {
-        let mutants = with_keys(&["a.rs:1:1: one"]);
-        let mutants: Vec<&Mutant> = mutants.iter().collect();
-        let none = BTreeMap::new();
+    fn a_survivor_without_a_reason_fails() {
+        let mutants = named(&["a.rs:1:1: one"]);
         let mut score = Score::default();
-        let survived = [("a.rs:1:1: one".to_owned(), Fate::Survived)];
-        score.add("page", &mutants, &survived, &none);
+        let survived = Fate::Survived { tests: 0 };
+        score.add("page", &[(&mutants[0], &survived)], &BTreeMap::new());
         assert!(score.to_string().ends_with("survived: a.rs:1:1: one\n"));
         let error = score.verdict().expect_err("one survived");
         assert!(error.contains("write a test"), "{error}");
-        let mut score = Score::default();
-        score.add("page", &mutants, &[], &none);
-        let error = score.verdict().expect_err("one was not tried");
-        assert!(error.contains("not tried"), "{error}");
     }
 }

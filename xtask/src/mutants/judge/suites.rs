@@ -1,0 +1,145 @@
+//! The tests that judge mutants: what each costs, and which mutants it reaches.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use super::limited::{Limits, time};
+use super::progress::Progress;
+use crate::mutants::build::Program;
+use crate::mutants::groups::Group;
+use crate::mutants::rewrite::switch;
+
+/// The longest that a test may take without a change. It is only there to end a test that hangs.
+const LONGEST: Limits = Limits {
+    cpu_s: 600,
+    wall: Duration::from_secs(3600),
+};
+
+/// A test, by the program that has it and by its path.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Name {
+    pub(crate) program: String,
+    pub(crate) path: String,
+}
+
+/// What is known about a test.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Measured {
+    pub(crate) name: Name,
+    pub(crate) cpu: Duration,
+    pub(crate) wall: Duration,
+    /// The mutants behind switches whose code it runs.
+    pub(crate) reaches: BTreeSet<usize>,
+}
+
+/// Returns the tests of the suites of `groups`.
+pub(crate) fn list(programs: &[Program], groups: &[&Group]) -> Result<BTreeSet<Name>, String> {
+    let mut tests = BTreeSet::new();
+    for program in programs {
+        let ignored = names(program, &["--list", "--ignored"])?;
+        for path in names(program, &["--list"])? {
+            let is_in = |group: &&Group| belongs(group, &path);
+            if !ignored.contains(&path) && groups.iter().any(is_in) {
+                tests.insert(Name {
+                    program: program.name.clone(),
+                    path,
+                });
+            }
+        }
+    }
+    Ok(tests)
+}
+
+/// Returns whether a test with this path is in a suite of the group.
+pub(crate) fn belongs(group: &Group, path: &str) -> bool {
+    let mut modules = path.rsplit("::").skip(1);
+    modules.any(|module| group.suites.iter().any(|suite| suite == module))
+}
+
+fn names(program: &Program, arguments: &[&str]) -> Result<BTreeSet<String>, String> {
+    let output = Command::new(&program.path).args(arguments).output();
+    let output = output.map_err(|error| format!("{}: {error}", program.path.display()))?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let names = text.lines().filter_map(|line| line.strip_suffix(": test"));
+    Ok(names.map(str::to_owned).collect())
+}
+
+/// Runs each test once without a change. It is an error if one fails.
+pub(crate) fn measure(
+    programs: &[Program],
+    tests: &BTreeSet<Name>,
+    jobs: usize,
+    folder: &Path,
+) -> Result<Vec<Measured>, String> {
+    let programs: BTreeMap<&str, &Program> =
+        programs.iter().map(|it| (it.name.as_str(), it)).collect();
+    let progress = Progress::new("tests without a change", tests.len());
+    let waiting = Mutex::new(tests.iter());
+    let done = Mutex::new(Vec::new());
+    let worker = |worker: usize| -> Result<(), String> {
+        loop {
+            let Some(name) = waiting.lock().expect("no worker panics").next() else {
+                return Ok(());
+            };
+            let measured = measure_one(programs[name.program.as_str()], name, folder, worker)?;
+            done.lock().expect("no worker panics").push(measured);
+            progress.one_more("");
+        }
+    };
+    super::on_threads(jobs, worker)?;
+    let mut done = done.into_inner().expect("no worker panics");
+    done.sort_by_key(|test| test.cpu);
+    Ok(done)
+}
+
+fn measure_one(
+    program: &Program,
+    name: &Name,
+    folder: &Path,
+    worker: usize,
+) -> Result<Measured, String> {
+    let reached = folder.join(format!("reached-{worker}"));
+    let log = folder.join(format!("log-{worker}"));
+    // A test that reaches no mutant makes no file, so one that is left over would count.
+    let _ = fs::remove_file(&reached);
+    let start = Instant::now();
+    let variable = (switch::REACHED, reached.clone().into_os_string());
+    let cpu = time(program, &name.path, variable, LONGEST, &log)?;
+    let cpu = cpu.ok_or_else(|| {
+        format!(
+            "{} {} fails without a change: mend it first; it prints:\n{}",
+            name.program,
+            name.path,
+            fs::read_to_string(&log).unwrap_or_default()
+        )
+    })?;
+    let text = fs::read_to_string(&reached).unwrap_or_default();
+    Ok(Measured {
+        name: name.clone(),
+        cpu,
+        wall: start.elapsed(),
+        reaches: text.lines().filter_map(|line| line.parse().ok()).collect(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_test_belongs_by_the_name_of_a_module_around_it() {
+        let group = Group {
+            name: "page".to_owned(),
+            files: Vec::new(),
+            suites: vec!["page".to_owned(), "swarm".to_owned()],
+        };
+        assert!(belongs(&group, "page::zone::tests::it_splits"));
+        assert!(belongs(&group, "swarm::promises_hold"));
+        assert!(!belongs(&group, "space_swarm::promises_hold"));
+        assert!(!belongs(&group, "space::page"));
+    }
+}
