@@ -274,6 +274,40 @@ mod tests {
     }
 
     #[test]
+    fn every_variant_has_the_name_by_which_it_is_known() {
+        let bases = Design::BASES.len();
+        let expected = [
+            "aligned",
+            "round-jiffies",
+            "slowed",
+            "stretched",
+            "phased",
+            "phased-wheel",
+            "shepherd-at-once",
+            "shepherd-phased",
+            "unbatched",
+            "lists-6.12",
+            "lists-6.18",
+            "batched",
+            "bounded-pages",
+            "bounded",
+            "shared",
+            "flat",
+            "tree",
+            "one-sided",
+            "ascending",
+            "descending-by-vma",
+            "descending-chunks",
+            "meet-in-the-middle",
+            "select-approximate",
+            "select-precise",
+            "select-two-pass",
+            "select-bounded",
+        ];
+        assert_eq!(Design::names()[bases..], expected);
+    }
+
+    #[test]
     fn no_two_variants_share_a_name() {
         let mut names = Design::names();
         names.sort_unstable();

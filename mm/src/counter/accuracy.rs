@@ -108,3 +108,26 @@ impl Add for Range {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_has_its_ends_and_what_is_between_them() {
+        let range = Range { min: -3, max: 5 };
+        let within = [-4, -3, 0, 5, 6].map(|value| range.contains(value));
+        assert_eq!(within, [false, true, true, true, false]);
+        assert_eq!(range.width(), 8);
+    }
+
+    #[test]
+    fn ranges_that_share_a_value_are_equal() {
+        let range = |min, max| Range { min, max };
+        let of = |other| range(0, 5).compare(other);
+        assert_eq!(of(range(5, 9)), Ordering::Equal);
+        assert_eq!(of(range(-4, 0)), Ordering::Equal);
+        assert_eq!(of(range(6, 9)), Ordering::Less);
+        assert_eq!(of(range(-4, -1)), Ordering::Greater);
+    }
+}

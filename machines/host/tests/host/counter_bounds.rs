@@ -189,3 +189,21 @@ fn a_full_flat_counter_is_wrong_by_its_whole_accuracy_either_way() {
         }
     }
 }
+
+#[test]
+fn a_group_that_one_cpu_adds_to_makes_no_tree() {
+    let host = Host::with_topology(Topology::flat(64));
+    let area = Arc::new(Area::new(&host, 1).expect("a width in bounds"));
+    let shape = Arc::new(Shape::published(64, Batch::RSS).expect("in the table"));
+    let tree = OneSidedTree::init_many(&host, &area, &shape).expect("a width in bounds");
+    for _ in 0..1000 {
+        add(&host, &tree, 5, 1);
+    }
+    assert!(!tree.is_grown());
+    assert_eq!(tree.approximate_sum(&host, 0), 1000);
+    for cpu in 0..64 {
+        add(&host, &tree, cpu, 1);
+    }
+    assert!(tree.is_grown(), "it moved often enough");
+    assert_eq!(tree.precise_sum(&host, 0), 1064);
+}

@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex};
 use plimsoll_host::Host;
 use plimsoll_mm::design::Design;
 use plimsoll_mm::event::Event;
-use plimsoll_mm::page::watermark::Urgency;
+use plimsoll_mm::page::sizing::Sizes;
+use plimsoll_mm::page::watermark::{Urgency, Watermarks};
 use plimsoll_mm::page::{
     AllocError, Config, FreeError, Grouping, Layout, ListState, Mobility, PageAllocator, Request,
     SeedError, TypedBlock, ZoneKind, ZoneLayout,
@@ -248,6 +249,37 @@ fn a_block_that_served_an_atomic_request_is_kept_for_the_next() {
     }
     pages.free(&host, pfn, order).expect("ours");
     assert!(of_kept(&pages) >= order.pages().0);
+}
+
+#[test]
+fn about_a_hundredth_of_a_zone_is_kept_for_atomic_requests() {
+    let (host, _) = watched();
+    let _entered = host.enter(CpuId(0));
+    let pages = allocator(&host, Grouping::Huge);
+    // Nearly all of the zone is below the low mark, where atomic requests keep blocks.
+    let marks = Watermarks {
+        min: Pages(1000),
+        low: Pages(PAGES - 1000),
+        high: Pages(PAGES - 900),
+    };
+    let sizes = Sizes {
+        batch: Pages(8),
+        high_min: Pages(32),
+        high_max: Pages(32),
+    };
+    let seeded = pages.seed_sizes(&host, 0, marks, sizes);
+    seeded.expect("there is such a zone");
+    let order = Order::new(4).expect("small");
+    let atomic = Request::new(order).urgent(Urgency::Atomic);
+    for _ in 0..2000 {
+        pages.alloc(&host, atomic).expect("above the reserve");
+    }
+    let block = Order::HUGE.pages();
+    let kept = (0..PAGES)
+        .step_by(block.0 as usize)
+        .filter(|page| pages.block_type(Pfn(*page)) == Some(Mobility::HighAtomic));
+    // A hundredth is 655 pages, and whole blocks are kept.
+    assert_eq!(kept.count(), 2);
 }
 
 #[test]

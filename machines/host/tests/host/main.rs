@@ -37,5 +37,6 @@ mod space_usage;
 mod space_waits;
 mod support;
 mod swarm;
+mod texts;
 mod vma_readers;
 mod vma_tree;

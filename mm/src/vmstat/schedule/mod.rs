@@ -136,6 +136,18 @@ mod tests {
     }
 
     #[test]
+    fn aligned_fires_at_the_next_whole_interval_that_is_not_too_near() {
+        let next = |ms: u64| match Aligned.next(&moment(3, 4, 1000, Nanos(ms * 1_000_000))) {
+            Due::At(at) => at.0 / 1_000_000,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(
+            [next(0), next(499), next(500), next(7400)],
+            [1000, 1000, 2000, 8000]
+        );
+    }
+
+    #[test]
     fn stretched_intervals_grow_with_the_cpu_number() {
         let delay = |cpu| match Stretched.next(&moment(cpu, 4, 1000, Nanos(0))) {
             Due::Wheel(delay) => delay.0,
