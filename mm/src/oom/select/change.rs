@@ -58,6 +58,7 @@ fn run(population: &Population, slots: usize) -> Outcome {
     let selection = Bounded::new().select(population, &machine(), &mut slots);
     let selection = selection.expect("readings are in order");
     assert_eq!(selection.precise_sums, population.sums.get());
+    assert_eq!(selection.batches, population.batches.get());
     selection.outcome
 }
 

@@ -90,6 +90,7 @@ fn run(
         Bounded::with_budget(budget).select(&population, &machine(), &mut vec![Slot::EMPTY; slots]);
     let selection = selection.expect("readings are in order");
     prop_assert_eq!(selection.precise_sums, population.sums.get());
+    prop_assert_eq!(selection.batches, population.batches.get());
     Ok((population, selection))
 }
 

@@ -19,6 +19,7 @@ fn select(selecting: Selecting, population: &Population, scope: &Scope) -> Selec
         population.sums.get(),
         "it says what it took"
     );
+    assert_eq!(selection.batches, population.batches.get());
     selection
 }
 

@@ -43,6 +43,17 @@ impl Candidates for Torn {
         Some(pages + by)
     }
 
+    fn precise_many(&self, slots: &mut [Slot]) {
+        let batches = &self.population.batches;
+        batches.set(batches.get() + 1);
+        for slot in slots {
+            match self.precise(slot.candidate()) {
+                Some(pages) => slot.add(pages),
+                None => slot.exited(),
+            }
+        }
+    }
+
     fn batch_gain(&self) -> u32 {
         6
     }
@@ -78,6 +89,7 @@ fn chosen(candidates: &Torn, select: Bounded) -> (Victim, u64) {
         panic!("{selection:?}");
     };
     assert_eq!(selection.precise_sums, candidates.population.sums.get());
+    assert_eq!(selection.batches, candidates.population.batches.get());
     (victim, selection.precise_sums)
 }
 

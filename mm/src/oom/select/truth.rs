@@ -78,6 +78,8 @@ pub(super) struct Population {
     questions: Cell<u32>,
     changes: Vec<(u32, u32, Change)>,
     pub(super) sums: Cell<u64>,
+    /// How many batches were summed.
+    pub(super) batches: Cell<u64>,
     pub(super) batch_gain: u32,
     /// Largest number of candidates summed together.
     pub(super) batch_max: Cell<usize>,
@@ -94,6 +96,7 @@ impl Population {
             questions: Cell::new(0),
             changes: Vec::new(),
             sums: Cell::new(0),
+            batches: Cell::new(0),
             batch_gain: 1,
             batch_max: Cell::new(0),
         }
@@ -271,6 +274,7 @@ impl Candidates for Population {
             slots.is_sorted_by(|a, b| a.candidate() < b.candidate()),
             "in order"
         );
+        self.batches.set(self.batches.get() + 1);
         self.batch_max.set(self.batch_max.get().max(slots.len()));
         for slot in slots {
             match self.precise(slot.candidate()) {
