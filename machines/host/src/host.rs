@@ -32,7 +32,7 @@ pub(crate) struct Shared {
     pub(crate) observer: Option<Box<Observer>>,
     /// The deferred jobs: one [`JobQueue`] per CPU.
     pub(crate) job_queues: Box<[JobQueue]>,
-    /// True while worker threads run the jobs of the job_queues.
+    /// True while worker threads run the jobs of the queues.
     pub(crate) served: AtomicBool,
 }
 

@@ -29,8 +29,7 @@ use crate::run::testbed::Testbed;
 /// first look takes 180 to 190 ns, with 1000 processes.
 const LOOK_AGAIN_NS: u32 = 25;
 
-/// The storm_machine is the machine of a storm: its processes are the procs, and their owner is the
-/// owner.
+/// The machine of a storm, with its processes and what kills them.
 pub(super) struct StormMachine {
     pub(super) testbed: Testbed,
     spaces: Spaces<Sim>,
@@ -91,7 +90,7 @@ struct ProcOwner {
 }
 
 impl StormMachine {
-    /// A storm_machine in which every process exists and has nothing yet.
+    /// A machine on which every process exists and has nothing yet.
     #[expect(
         clippy::arc_with_non_send_sync,
         reason = "on real machines it is both; a simulated one has one thread"
@@ -333,7 +332,7 @@ impl StormMachine {
 }
 
 impl Proc {
-    /// A proc that has nothing yet.
+    /// A process that has nothing yet.
     #[expect(
         clippy::arc_with_non_send_sync,
         reason = "on real machines it is both; a simulated one has one thread"

@@ -38,7 +38,7 @@ pub struct Storm {
     /// The number of processes of each kind.
     pub headcount: Headcount,
     /// The pages that can still be had when the storm begins.
-    pub testbed: Pages,
+    pub free: Pages,
     /// The number of bursts that each allocator wants.
     pub bursts: u32,
     /// The way in which hogs die that are told to.
@@ -96,7 +96,7 @@ impl Storm {
         let storm_machine = StormMachine::new(profile, *design, (population, self.ending), seed);
         let free_at_first = free_pages(&storm_machine.testbed);
         settle(&storm_machine, self.bursts);
-        let taken = fill(&storm_machine.testbed, self.testbed);
+        let taken = fill(&storm_machine.testbed, self.free);
         storm_machine.watch();
         self.start(&storm_machine);
         storm_machine.testbed.sim.run();
@@ -324,7 +324,7 @@ mod tests {
                 allocators: 3,
                 hogs: vec![2],
             },
-            testbed: Pages(20_000),
+            free: Pages(20_000),
             bursts: 40,
             ending,
         }
@@ -399,7 +399,7 @@ mod tests {
                 allocators: 32,
                 hogs: vec![8],
             },
-            testbed: Pages(50_000),
+            free: Pages(50_000),
             bursts: 30,
             ending: Ending::AtOnce,
         };

@@ -1,4 +1,4 @@
-//! The lock that readers share: `parking_lot`'s behind a fifo.
+//! The lock that readers share: `parking_lot`'s lock behind a FIFO of waiters.
 //!
 //! `parking_lot`'s lock alone would not do: a writer that may be killed has to wait in slices, and
 //! loses its place after each. So a thread that does not get in at once queues, and only the first of the

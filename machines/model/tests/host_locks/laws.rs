@@ -1,4 +1,4 @@
-//! Laws of the locks of `host`, and of its job_queue of jobs. Each function is one run; a checker calls it once for
+//! Laws of the locks of `host`, and of its job queue. Each function is one run; a checker calls it once for
 //! each interleaving.
 //!
 //! Values inside a lock are atomics that are loaded and stored relaxed. So if two threads are inside at once,
@@ -232,7 +232,7 @@ pub(crate) fn tickets_are_served_in_order() {
     assert_eq!(queued.served.load(Relaxed), 2, "no thread is lost");
 }
 
-/// A fifo, and a sum that the first in its queue adds to.
+/// A FIFO of waiters, and a sum to which the first waiter adds.
 #[derive(Default)]
 struct Behind {
     fifo: Fifo,
@@ -327,7 +327,7 @@ pub(crate) fn a_killed_waiter_leaves_the_queue_whole() {
     behind.is_whole();
 }
 
-/// A job_queue, and the number of starts of its job.
+/// A job queue, and the number of starts of its job.
 #[derive(Default)]
 struct Desked {
     job_queue: JobQueue,
@@ -356,7 +356,7 @@ impl Desked {
     }
 }
 
-/// A job is deferred, and deferred again once it has started. Then the job_queue closes.
+/// A job is deferred, and deferred again once it has started. Then the queue closes.
 pub(crate) fn a_deferred_job_starts() {
     let desked = Arc::new(Desked::default());
     let worker = spawn(&desked, Desked::work);
@@ -375,7 +375,7 @@ pub(crate) fn a_deferred_job_starts() {
     assert_eq!(desked.job_queue.state(JOB), JobState::Dormant);
 }
 
-/// A job_queue that closes wakes its worker, and a job that is not due yet stays pending.
+/// A job queue that closes wakes its worker, and a job that is not due yet stays pending.
 pub(crate) fn a_desk_that_closes_sends_its_worker_home() {
     let desked = Arc::new(Desked::default());
     let worker = spawn(&desked, Desked::work);
