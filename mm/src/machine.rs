@@ -168,7 +168,7 @@ pub trait Line<M> {
 ///
 /// Setting the value happens before every [`Once::get`] that returns it.
 pub trait Once<T>: Sized {
-    /// Makes one that is already set to `value`.
+    /// Makes a value that is already set to `value`.
     fn of(value: T) -> Self;
     /// The value, or `None` if it was not set yet.
     fn get(&self) -> Option<&T>;

@@ -10,7 +10,8 @@ use super::Error;
 use super::qemu::QEMU;
 use crate::package::{self, cache};
 
-/// It must be linked statically, because the guest has no libraries except those of this program.
+/// The name of BusyBox, which must be linked statically, because the guest has no libraries except
+/// those of this program.
 const BUSYBOX: &str = "busybox";
 
 /// A requirement for booting a kernel, and its state.

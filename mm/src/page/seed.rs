@@ -193,7 +193,8 @@ impl<M: Machine> Zone<M> {
                     if order == Order::MAX {
                         whole.push(page);
                     } else {
-                        // The block is smaller because it is beside a hole; it counts as in use.
+                        // The block is smaller than the largest order, because a hole is next to
+                        // it. It counts as in use.
                         rest.push(Piece {
                             page,
                             order,

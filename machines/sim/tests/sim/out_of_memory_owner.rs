@@ -34,7 +34,7 @@ fn who_can_give_memory_is_asked_before_anybody_dies() {
         process(sim, village, 1, 10);
         process(sim, village, 2, 1000);
         village.balloon.inflate(sim, village.small.mm.pages(), 3000);
-        // It needs more than is left, but not more than the balloon has.
+        // The process needs more than is left, but not more than the balloon has.
         assert_eq!(grow(sim, village, 1, (10, 6000)), 6000);
     });
     assert_eq!(killed(&village), []);
