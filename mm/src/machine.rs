@@ -342,7 +342,7 @@ pub enum Due {
     At(Nanos),
 }
 
-/// Whether a timer wakes an idle CPU.
+/// The effect of a timer on an idle CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WhenIdle {
     /// The timer wakes an idle CPU.

@@ -23,7 +23,7 @@ use crate::units::{CpuId, Nanos, Order, Pfn};
 use crate::vmstat::counters::ZoneItem;
 use crate::vmstat::threshold;
 
-/// Why a state cannot be set. Nothing was changed unless the variant says so.
+/// The reason why a state cannot be set. Nothing was changed unless the variant says so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SeedError {
     /// There is no zone of that index.

@@ -25,7 +25,7 @@ pub fn min_free_kib(lowmem_kib: u64) -> u64 {
     (lowmem_kib * 16).isqrt().clamp(128, 262_144)
 }
 
-/// How a zone's min watermark is computed.
+/// The rule by which a zone's min watermark is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Share {
     /// The zone keeps its share of `min_free_kbytes` free.

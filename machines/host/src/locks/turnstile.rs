@@ -30,7 +30,7 @@ pub(crate) struct Turnstile {
     waiters: Mutex<Waiters>,
     /// The number of waiters: a copy that can be read without the mutex.
     waiting: AtomicU32,
-    /// The number of waiters that wait to write, likewise.
+    /// The number of waiters that wait to write: a copy that can be read without the mutex.
     writers: AtomicU32,
 }
 

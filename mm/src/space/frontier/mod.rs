@@ -58,7 +58,7 @@ pub(crate) struct Frontier<M: Machine> {
 pub(crate) struct Claim {
     /// The claimed tables, of which few were ever made.
     pub(crate) tables: Range<u64>,
-    /// Whether the last user has come, so that nothing in these tables will be used again.
+    /// True if the last user has come, so that nothing in these tables will be used again.
     pub(crate) exiting: bool,
     /// The number of walkers at work, the claiming one included.
     pub(crate) at_work: u64,
@@ -66,7 +66,7 @@ pub(crate) struct Claim {
 
 /// The outcome that no table is unclaimed.
 struct NoneLeft {
-    /// Whether there may be rests; see [`State`].
+    /// True if there may be rests; see [`State`].
     rested: bool,
 }
 
