@@ -27,7 +27,7 @@ use support::small::profile;
 
 const US: u64 = 1000;
 const MS: u64 = 1_000_000;
-/// Where the memory of the address space begins: a table's first page.
+/// The page at which the memory of the address space begins, which is the first page of a table.
 const START: Vpn = Vpn(1024);
 /// Pages of a table.
 const TABLE: u64 = 512;
