@@ -1,7 +1,7 @@
 //! `plimsoll compare`: compares any designs under a workload that is chosen by name.
 
-use plimsoll_lab::contest::{self, ContestOptions};
-use plimsoll_lab::progress::Progress;
+use plimsoll_lab::compare_command::{self, ContestOptions};
+use plimsoll_lab::run::progress::Progress;
 
 use crate::args::Compare;
 use crate::output::Sink;

@@ -16,10 +16,10 @@ pub mod watermarks;
 use plimsoll_recording::Recording;
 
 pub use self::outcome::Outcome;
-use crate::designs;
+use crate::catalog::designs;
 use crate::error::Error;
-use crate::progress::Progress;
 use crate::report::Table;
+use crate::run::progress::Progress;
 
 /// The result of judging one subject.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -3,7 +3,7 @@
 use plimsoll_recording::Recording;
 
 use super::Judgement;
-use crate::metric::Unit;
+use crate::measure::metric::Unit;
 use crate::report::value::human;
 use crate::report::{Table, markdown, table};
 

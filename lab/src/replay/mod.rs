@@ -21,19 +21,19 @@ use plimsoll_sim::profile::{Card, Profile};
 use self::perform::{Performed, Scene};
 use self::plan::Plan;
 use self::start::{Start, Why};
-use crate::as_recording::{self, Recordings};
-use crate::compare::Comparison;
-use crate::designs;
+use crate::catalog::designs;
+use crate::catalog::machines;
 use crate::error::Error;
 use crate::exact::pages::History;
-use crate::holds;
-use crate::locks;
-use crate::machines;
-use crate::metric::Unit;
-use crate::options::{Determinism, Effort, Options};
-use crate::progress::Progress;
+use crate::measure::comparison::Comparison;
+use crate::measure::holds;
+use crate::measure::locks;
+use crate::measure::metric::Unit;
 use crate::report::value::human;
 use crate::report::{Report, Table};
+use crate::run::as_recording::{self, Recordings};
+use crate::run::options::{Determinism, Effort, Options};
+use crate::run::progress::Progress;
 use crate::trace::Recording;
 
 /// The user's options of a replay.

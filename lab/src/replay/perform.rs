@@ -16,15 +16,15 @@ use plimsoll_sim::{Sim, Stats};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use super::plan::{Ask, Plan, Step, What};
+use super::plan::{Plan, Step, What, ZoneRequest};
 use super::start::{Memory, Start};
-use crate::cases::Case;
-use crate::compare::Sample;
-use crate::designs::Named;
+use crate::catalog::designs::Named;
 use crate::exact::pages::memory::layout;
-use crate::holds::HoldLog;
-use crate::locks;
-use crate::room::Room;
+use crate::measure::comparison::Sample;
+use crate::measure::holds::HoldLog;
+use crate::measure::locks;
+use crate::run::cases::Case;
+use crate::run::testbed::Testbed;
 
 /// All copies start within this time.
 const STARTS_WITHIN: Nanos = Nanos::from_ms(10);
@@ -86,11 +86,11 @@ struct Tally {
 
 pub(super) fn run(plan: &Plan, scene: &Scene<'_>, case: &Case<Named>) -> (Sample, Performed) {
     let (scale, seed) = (scene.scale, case.seed);
-    let (room, memory, refused) = begin(plan, scene, case);
-    let cpus = room.sim.topology().ids();
-    let listed = cpus.map(|cpu| u64::from(room.mm.pages().listed(&room.sim, cpu).0));
+    let (testbed, memory, refused) = begin(plan, scene, case);
+    let cpus = testbed.sim.topology().ids();
+    let listed = cpus.map(|cpu| u64::from(testbed.mm.pages().listed(&testbed.sim, cpu).0));
     let listed = listed.sum();
-    let recorder = scene.record.map(|events_max| room.record(events_max));
+    let recorder = scene.record.map(|events_max| testbed.record(events_max));
     let streams: Rc<Vec<Vec<Step>>> = Rc::new(plan.streams.clone());
     let tally = Rc::new(Tally::default());
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
@@ -101,7 +101,7 @@ pub(super) fn run(plan: &Plan, scene: &Scene<'_>, case: &Case<Named>) -> (Sample
             rng.random_range(0..STARTS_WITHIN.0)
         });
         let copy = Rc::new(Copy {
-            mm: Rc::clone(&room.mm),
+            mm: Rc::clone(&testbed.mm),
             memory: memory.clone(),
             blocks: (0..plan.slots).map(|_| Cell::new(None)).collect(),
             start,
@@ -110,17 +110,18 @@ pub(super) fn run(plan: &Plan, scene: &Scene<'_>, case: &Case<Named>) -> (Sample
         for stream in 0..plan.cpus() {
             let (copy, streams) = (Rc::clone(&copy), Rc::clone(&streams));
             let cpu = CpuId(nth * plan.cpus() + stream);
-            room.sim
+            testbed
+                .sim
                 .spawn(cpu, move |sim| copy.play(sim, &streams[stream as usize]));
         }
     }
-    room.sim.run();
+    testbed.sim.run();
     let recording = recorder.map(|recorder| {
         let release = format!("{} on {}", case.design.name, scene.profile.name);
         let command = format!("replay of {}, {scale} times, seed {seed}", scene.file);
-        recorder.finish(&room.sim, release, command)
+        recorder.finish(&testbed.sim, release, command)
     });
-    let (stats, log) = room.finish();
+    let (stats, log) = testbed.finish();
     let sample = Sample {
         hash: stats.hash,
         metrics: locks::metrics(&stats, &log.holds),
@@ -144,16 +145,16 @@ fn begin(
     plan: &Plan,
     scene: &Scene<'_>,
     case: &Case<Named>,
-) -> (Room, Option<Rc<Memory>>, Option<String>) {
+) -> (Testbed, Option<Rc<Memory>>, Option<String>) {
     let (profile, design) = (scene.profile, case.design.design);
     let Start::Recorded(state) = scene.start else {
-        return (Room::new(profile, design, case.seed), None, None);
+        return (Testbed::new(profile, design, case.seed), None, None);
     };
     let areas = Memory::areas(state, &profile.topology, plan.cpus(), scene.scale);
-    let room = Room::laid_out(profile, design, case.seed, layout(&areas));
-    match Memory::begin(&room, state, &plan.ids, scene.scale) {
-        Ok(memory) => (room, Some(Rc::new(memory)), None),
-        Err(error) => (Room::new(profile, design, case.seed), None, Some(error)),
+    let testbed = Testbed::laid_out(profile, design, case.seed, layout(&areas));
+    match Memory::begin(&testbed, state, &plan.ids, scene.scale) {
+        Ok(memory) => (testbed, Some(Rc::new(memory)), None),
+        Err(error) => (Testbed::new(profile, design, case.seed), None, Some(error)),
     }
 }
 
@@ -175,7 +176,7 @@ impl Copy {
         self.tally.lag.set(self.tally.lag.get().max(lag.0));
     }
 
-    fn alloc(&self, sim: &Sim, slot: u32, ask: Ask) {
+    fn alloc(&self, sim: &Sim, slot: u32, ask: ZoneRequest) {
         let pages = self.mm.pages();
         let any = Request::new(ask.order).of_mobility(ask.mobility);
         let got = match &self.memory {
@@ -192,7 +193,7 @@ impl Copy {
         }
     }
 
-    fn bulk(&self, sim: &Sim, slots: Range<u32>, ask: Ask) {
+    fn bulk(&self, sim: &Sim, slots: Range<u32>, ask: ZoneRequest) {
         let mut pfns = vec![Pfn(0); slots.len()];
         let memory = self.memory.as_ref();
         let request = memory.map(|memory| memory.request(sim, ask));
@@ -225,7 +226,7 @@ impl Copy {
         freed.expect("a slot is freed once, with its own order");
     }
 
-    fn free_old(&self, sim: &Sim, ask: Ask) {
+    fn free_old(&self, sim: &Sim, ask: ZoneRequest) {
         let memory = self.memory.as_ref();
         match memory.and_then(|memory| memory.take_old(&self.mm, sim, ask)) {
             Some(pfn) => self.give(sim, pfn, ask.order, Some(ask.mobility)),

@@ -40,27 +40,27 @@ pub(super) struct Step {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum What {
     /// Allocates a block for the slot.
-    Alloc(Ask),
+    Alloc(ZoneRequest),
     /// Allocates this number of single pages at once, for the slot and the ones after it.
-    Bulk(Ask, u32),
+    Bulk(ZoneRequest, u32),
     /// Frees the slot's block, to the page list of this type if the type is known.
     Free(Option<Mobility>),
     /// Frees a block that was in use before the recording and has no slot.
-    FreeOld(Ask),
+    FreeOld(ZoneRequest),
     /// Splits the slot's block into blocks of this order, for the slots from this number on.
     Split(Order, u32),
 }
 
 /// A request for a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Ask {
+pub(super) struct ZoneRequest {
     /// The recorded zone, if it is known.
     pub(super) zone: Option<u8>,
     pub(super) order: Order,
     pub(super) mobility: Mobility,
 }
 
-impl Ask {
+impl ZoneRequest {
     /// The request for a block of which the recording tells only the order.
     pub(super) const fn of(order: Order) -> Self {
         Self {
@@ -92,7 +92,7 @@ impl Plan {
                     if let Some(lost) = live.insert(pfn, slot) {
                         step(lost, What::Free(None));
                     }
-                    step(slot, What::Alloc(Ask::of(order)));
+                    step(slot, What::Alloc(ZoneRequest::of(order)));
                 }
                 Event::Free { pfn, .. } => match live.remove(&pfn) {
                     Some(slot) => {
@@ -151,13 +151,13 @@ mod tests {
             plan.streams,
             [
                 vec![
-                    step(0, 0, What::Alloc(Ask::of(order))),
-                    step(300, 1, What::Alloc(Ask::of(order)))
+                    step(0, 0, What::Alloc(ZoneRequest::of(order))),
+                    step(300, 1, What::Alloc(ZoneRequest::of(order)))
                 ],
                 vec![
                     step(100, 0, What::Free(None)),
                     step(400, 1, What::Free(None)),
-                    step(400, 2, What::Alloc(Ask::of(order)))
+                    step(400, 2, What::Alloc(ZoneRequest::of(order)))
                 ],
             ]
         );

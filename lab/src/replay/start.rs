@@ -10,10 +10,10 @@ use plimsoll_mm::units::{CpuId, NodeId, Order, Pages, Pfn};
 use plimsoll_mm::vmstat::Manager;
 use plimsoll_sim::Sim;
 
-use super::plan::Ask;
+use super::plan::ZoneRequest;
 use crate::exact::pages::State;
 use crate::exact::pages::memory::{Area, Stock};
-use crate::room::Room;
+use crate::run::testbed::Testbed;
 
 /// The state in which a replay begins.
 #[derive(Clone, Copy)]
@@ -96,18 +96,18 @@ impl Memory {
         nodes.flat_map(of_node).collect()
     }
 
-    /// Sets the zones and page lists of `room` to the recorded state. `room` has the zones of
+    /// Sets the zones and page lists of `testbed` to the recorded state. `testbed` has the zones of
     /// [`Memory::areas`], and `cpus` are the recorded numbers of the CPUs that take part.
     ///
     /// # Errors
     /// The reason why the state could not be set.
     pub(super) fn begin(
-        room: &Room,
+        testbed: &Testbed,
         state: &State,
         cpus: &[u32],
         scale: u32,
     ) -> Result<Self, String> {
-        let (sim, pages) = (&room.sim, room.mm.pages());
+        let (sim, pages) = (&testbed.sim, testbed.mm.pages());
         let of = index(cpus.len());
         let mut memory = Self {
             first: Vec::new(),
@@ -127,7 +127,7 @@ impl Memory {
         }
         for copy in 0..scale {
             for (nth, &recorded) in (0..).zip(cpus) {
-                memory.seed_lists(room, state, recorded, CpuId(copy * of + nth))?;
+                memory.seed_lists(testbed, state, recorded, CpuId(copy * of + nth))?;
             }
         }
         Ok(memory)
@@ -136,7 +136,7 @@ impl Memory {
     /// Fills the page lists of `cpu` like those of the recorded CPU with the number `recorded`.
     fn seed_lists(
         &self,
-        room: &Room,
+        testbed: &Testbed,
         state: &State,
         recorded: u32,
         cpu: CpuId,
@@ -146,16 +146,18 @@ impl Memory {
             let Some(lists) = lists.and_then(Option::as_ref) else {
                 continue;
             };
-            let at = self.zone(&room.sim, cpu, kind);
+            let at = self.zone(&testbed.sim, cpu, kind);
             let mut stock = self.stock[at as usize].borrow_mut();
-            let pages = room.mm.pages();
-            lists.start.seed(pages, &room.sim, (at, cpu), &mut stock)?;
+            let pages = testbed.mm.pages();
+            lists
+                .start
+                .seed(pages, &testbed.sim, (at, cpu), &mut stock)?;
         }
         Ok(())
     }
 
     /// The request for `ask` on the current CPU, from the zone that stands for the recorded zone.
-    pub(super) fn request(&self, sim: &Sim, ask: Ask) -> Request {
+    pub(super) fn request(&self, sim: &Sim, ask: ZoneRequest) -> Request {
         let request = Request::new(ask.order).of_mobility(ask.mobility);
         match ask.zone {
             Some(zone) => request.from_zone(self.zone(sim, sim.this_cpu(), zone)),
@@ -165,7 +167,7 @@ impl Memory {
 
     /// Takes a block that has been in use since before the recording, from the zone that stands for
     /// the recorded one; `None` if there is none left.
-    pub(super) fn take_old(&self, mm: &Manager<Sim>, sim: &Sim, ask: Ask) -> Option<Pfn> {
+    pub(super) fn take_old(&self, mm: &Manager<Sim>, sim: &Sim, ask: ZoneRequest) -> Option<Pfn> {
         let zone = self.zone(sim, sim.this_cpu(), ask.zone?);
         let mut stock = self.stock[zone as usize].borrow_mut();
         stock.take(mm.pages(), sim, ask.order)

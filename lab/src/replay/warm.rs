@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 use plimsoll_mm::units::Order;
 use plimsoll_recording::Event;
 
-use super::plan::{Ask, Plan, Step, What};
+use super::plan::{Plan, Step, What, ZoneRequest};
 use crate::exact::pages::lists::ListId;
 use crate::exact::pages::memory::{mobility_of, order_of};
 use crate::exact::pages::op::{Action, Op};
@@ -77,7 +77,7 @@ impl Planner {
         }
     }
 
-    fn alloc(&mut self, at: (u32, u64), ask: Ask, pfns: &[u64]) {
+    fn alloc(&mut self, at: (u32, u64), ask: ZoneRequest, pfns: &[u64]) {
         let first = self.plan.slots;
         for &pfn in pfns {
             let slot = self.plan.slots;
@@ -99,7 +99,7 @@ impl Planner {
         }
     }
 
-    fn free(&mut self, at: (u32, u64), ask: Ask, pfn: u64, listed: bool) {
+    fn free(&mut self, at: (u32, u64), ask: ZoneRequest, pfn: u64, listed: bool) {
         let mobility = listed.then_some(ask.mobility);
         match self.live.remove(&pfn) {
             None => {
@@ -139,12 +139,12 @@ impl Planner {
     }
 }
 
-fn of_list(zone: u8, list: ListId) -> Ask {
+fn of_list(zone: u8, list: ListId) -> ZoneRequest {
     ask(zone, list.order(), list.mobility())
 }
 
-fn ask(zone: u8, order: u8, mobility: u8) -> Ask {
-    Ask {
+fn ask(zone: u8, order: u8, mobility: u8) -> ZoneRequest {
+    ZoneRequest {
         zone: Some(zone),
         order: order_of(order),
         mobility: mobility_of(mobility),

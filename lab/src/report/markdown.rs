@@ -99,7 +99,7 @@ mod tests {
 
         Where no difference is seen, `--seeds 16` looks closer.
 
-        **Who waited longest**
+        **Party waited longest**
 
         | caller | max wait |
         | --- | --: |

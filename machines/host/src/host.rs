@@ -14,7 +14,7 @@ use plimsoll_mm::units::{CpuId, Nanos};
 
 use crate::affinity::{self, CpuMask};
 use crate::cpu::{Entered, HostId, PinError};
-use crate::desk::Desk;
+use crate::job_queue::JobQueue;
 use crate::topology;
 
 /// This computer, or another machine that its threads play.
@@ -30,9 +30,9 @@ pub(crate) struct Shared {
     /// The CPUs on which the thread that made the machine could run.
     allowed: CpuMask,
     pub(crate) observer: Option<Box<Observer>>,
-    /// The deferred jobs: one [`Desk`] per CPU.
-    pub(crate) desks: Box<[Desk]>,
-    /// True while worker threads run the jobs of the desks.
+    /// The deferred jobs: one [`JobQueue`] per CPU.
+    pub(crate) job_queues: Box<[JobQueue]>,
+    /// True while worker threads run the jobs of the queues.
     pub(crate) served: AtomicBool,
 }
 
@@ -71,7 +71,7 @@ impl Host {
         static MACHINES: AtomicU64 = AtomicU64::new(HostId::FIRST.0);
         // Relaxed: the number only has to be unique.
         let id = HostId(MACHINES.fetch_add(1, Relaxed));
-        let desks = topology.ids().map(|_cpu| Desk::default()).collect();
+        let job_queues = topology.ids().map(|_cpu| JobQueue::default()).collect();
         let allowed = CpuMask::of_this_thread();
         let (created, served) = (Instant::now(), AtomicBool::new(false));
         Self(Arc::new(Shared {
@@ -80,7 +80,7 @@ impl Host {
             created,
             allowed,
             observer,
-            desks,
+            job_queues,
             served,
         }))
     }

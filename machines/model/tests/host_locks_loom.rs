@@ -1,9 +1,11 @@
 //! Checks the locks of `host` under loom: their files run over loom's atomics, on weak memory.
 
-#[path = "../../host/src/desk.rs"]
-mod desk;
+#[path = "../../host/src/locks/fifo.rs"]
+mod fifo;
 #[path = "../../host/src/locks/flag.rs"]
 mod flag;
+#[path = "../../host/src/job_queue.rs"]
+mod job_queue;
 #[path = "host_locks/laws.rs"]
 mod laws;
 #[path = "../../host/src/locks/raw.rs"]
@@ -12,8 +14,6 @@ mod raw;
 mod sync;
 #[path = "../../host/src/locks/ticket.rs"]
 mod ticket;
-#[path = "../../host/src/locks/turnstile.rs"]
-mod turnstile;
 
 mod locks {
     pub(crate) use super::sync;
@@ -60,14 +60,14 @@ fn tickets_are_served_in_order() {
 }
 
 #[test]
-fn no_waiter_is_lost_in_a_turnstile() {
+fn no_waiter_is_lost_in_a_fifo() {
     explore(None, || laws::waiters_pass_alone(1));
     explore(Some(2), || laws::waiters_pass_alone(2));
     explore(Some(2), laws::waiters_pass_in_order);
 }
 
 #[test]
-fn a_killed_waiter_leaves_a_turnstile_whole() {
+fn a_killed_waiter_leaves_a_fifo_whole() {
     explore(Some(2), laws::a_killed_waiter_leaves_the_queue_whole);
 }
 

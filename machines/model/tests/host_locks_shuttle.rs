@@ -1,18 +1,18 @@
 //! Checks the locks of `host` under shuttle: their files run over shuttle's atomics, with more
 //! threads than under loom, in random interleavings.
 
-#[path = "../../host/src/desk.rs"]
-mod desk;
+#[path = "../../host/src/locks/fifo.rs"]
+mod fifo;
 #[path = "../../host/src/locks/flag.rs"]
 mod flag;
+#[path = "../../host/src/job_queue.rs"]
+mod job_queue;
 #[path = "host_locks/laws.rs"]
 mod laws;
 #[path = "../../host/src/locks/raw.rs"]
 mod raw;
 #[path = "../../host/src/locks/ticket.rs"]
 mod ticket;
-#[path = "../../host/src/locks/turnstile.rs"]
-mod turnstile;
 
 /// The module from which the locks of `host` take atomics and threads.
 mod sync {
@@ -59,7 +59,7 @@ fn locks_have_one_holder() {
 }
 
 #[test]
-fn no_waiter_is_lost_in_a_turnstile() {
+fn no_waiter_is_lost_in_a_fifo() {
     explore(2000, || laws::waiters_pass_alone(4));
     explore(2000, laws::waiters_pass_in_order);
     explore(2000, laws::a_killed_waiter_leaves_the_queue_whole);
@@ -67,7 +67,7 @@ fn no_waiter_is_lost_in_a_turnstile() {
 
 /// 20 threads come, and the queue has room for 16 waiters.
 #[test]
-fn a_full_turnstile_lets_every_waiter_in() {
+fn a_full_fifo_lets_every_waiter_in() {
     explore(300, || laws::waiters_pass_alone(19));
 }
 

@@ -6,11 +6,11 @@ use plimsoll_mm::event::{Changed, Event};
 use plimsoll_mm::site::{LockClass, Site};
 use plimsoll_mm::units::Nanos;
 
-use crate::cpu::{Cpu, cpu_id};
-use crate::record::EMIT;
-use crate::state::{Inner, Sim};
+use crate::engine::cpu::{Cpu, cpu_id};
+use crate::engine::record::EMIT;
+use crate::engine::state::{Inner, Sim};
 use crate::stats::{CpuWaits, LongestWait, Stats};
-use crate::wait::{Access, Wait};
+use crate::tasks::wait::{Access, Wait};
 
 impl Inner {
     pub(crate) fn stats(&self) -> Stats {

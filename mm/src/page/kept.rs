@@ -7,7 +7,7 @@
 use core::sync::atomic::Ordering::Relaxed;
 
 use super::watermark::Urgency;
-use super::zone::{Ask, Mark, Zone};
+use super::zone::{Mark, Zone, ZoneRequest};
 use super::{PageAllocator, Request};
 use crate::machine::{Machine, Word};
 use crate::site::Site;
@@ -22,7 +22,7 @@ pub(super) enum Kept {
     All,
 }
 
-impl Ask {
+impl ZoneRequest {
     /// Returns whether the page block that serves this request is kept for later ones of its kind
     /// (Linux: `ALLOC_HIGHATOMIC`, which only the slow path sets).
     #[inline]
@@ -78,7 +78,7 @@ impl<M: Machine> Zone<M> {
     }
 
     /// The number of free pages that `ask` may not take.
-    pub(super) fn out_of_bounds(&self, machine: &M, ask: Ask) -> u64 {
+    pub(super) fn out_of_bounds(&self, machine: &M, ask: ZoneRequest) -> u64 {
         if !self.types.on() || ask.may_use_kept() {
             return 0;
         }

@@ -292,7 +292,7 @@ impl<M: Machine> PageAllocator<M> {
     /// [`PageAllocator::alloc`] tests them only when a block has to come from the zone itself, so a
     /// replay of another allocator may call this before each of its allocations.
     pub fn test_high(&self, machine: &M, request: Request) {
-        let ask = zone::Ask {
+        let ask = zone::ZoneRequest {
             order: request.order,
             class: request.class,
             urgency: request.urgency,

@@ -9,7 +9,7 @@
 
 use core::ops::Range;
 
-use super::frontier::{Left, NotJoined, Walker};
+use super::frontier::{Claimer, Left, NotJoined};
 use super::gather::Gather;
 use super::memory::Memory;
 use super::page_table::{ENTRIES, Spot, TABLE_BITS, first_page};
@@ -228,7 +228,7 @@ impl<M: Machine> AddressSpace<M> {
         (reaped, self.frontier.leave(machine))
     }
 
-    fn reap_claims(&self, gather: &mut Gather<'_, M>, walker: &mut Walker, site: Site) -> Reaped {
+    fn reap_claims(&self, gather: &mut Gather<'_, M>, walker: &mut Claimer, site: Site) -> Reaped {
         let machine = gather.memory().machine;
         let mut reaped = Reaped::All;
         let mut handed_back = self.frontier.take_back(machine, site);

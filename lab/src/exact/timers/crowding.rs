@@ -16,7 +16,7 @@ use plimsoll_sim::profile::{Card, Profile};
 
 use super::chain::Chain;
 use crate::report::Table;
-use crate::room::{Cause, Room, crowd, crowd_on_one_tick};
+use crate::run::testbed::{Cause, Testbed, crowd, crowd_on_one_tick};
 use crate::workload::stress_vm::{Pause, StressVm};
 
 /// The profile whose costs the simulated CPUs have. They do not affect the times at which timers
@@ -106,7 +106,7 @@ pub(super) fn simulate(hz: Hz, cpus: u32, length: Nanos, late_ticks_percent: u32
         late_ticks_percent,
         ..SimOptions::default()
     };
-    let room = Room::with_options(&profile, Design::LINUX, options);
+    let testbed = Testbed::with_options(&profile, Design::LINUX, options);
     // The CPUs are never idle. At nearly every refresh, the number of mapped pages differs from
     // that at the last one, so the work finds differentials to fold and arms its timer again.
     let worker = StressVm {
@@ -114,9 +114,9 @@ pub(super) fn simulate(hz: Hz, cpus: u32, length: Nanos, late_ticks_percent: u32
         use_ns_per_page: 1_500_000,
         pause: Pause::Awake(Nanos::from_ms(1)),
     };
-    worker.start(&room, room.sim.topology().ids(), length);
-    room.sim.run_until(length);
-    let (_, log) = room.finish();
+    worker.start(&testbed, testbed.sim.topology().ids(), length);
+    testbed.sim.run_until(length);
+    let (_, log) = testbed.finish();
     let settled = Nanos(SETTLED.0.min(length.0 / 2));
     log.starts(settled, Some(Cause::Schedule)).collect()
 }

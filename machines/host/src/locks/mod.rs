@@ -5,13 +5,14 @@
 //! raw lock (`raw`) returns a guard that releases the lock when it is dropped, so a closure that
 //! panics releases the lock too.
 //!
-//! The raw locks and the queue in front of a [`SharedLock`] (`turnstile`) take atomics and threads
+//! The raw locks and the queue in front of a [`SharedLock`] (`fifo`) take atomics and threads
 //! from `sync` only, so that the model checkers can run these files over their own atomics.
 //!
 //! Lock classes that sleep use the same ticket locks: after a bounded number of looks a waiter
 //! yields its CPU, which is all that sleeping would gain here. A thread that waits for a
 //! [`SharedLock`] may wait for long, so it does sleep.
 
+mod fifo;
 mod flag;
 mod guarded;
 mod owner;
@@ -20,7 +21,6 @@ mod raw;
 mod shared;
 pub(crate) mod sync;
 mod ticket;
-mod turnstile;
 
 pub use owner::OwnerLock;
 pub use queued::TicketLock;

@@ -1,4 +1,4 @@
-//! The lock that readers share: the lock of `parking_lot` behind a queue (`turnstile`).
+//! The lock that readers share: the lock of `parking_lot` behind a queue (`fifo`).
 //!
 //! The lock of `parking_lot` alone would not do: a writer that may be killed has to wait in slices
 //! of time, and would lose its place after each slice. So a thread that does not get the lock at
@@ -14,13 +14,13 @@ use parking_lot::{RwLock as RawRwLock, RwLockReadGuard, RwLockWriteGuard};
 use plimsoll_mm::machine::RwLock;
 use plimsoll_mm::site::Site;
 
-use super::turnstile::{LOOK_EVERY, Place, Purpose, Turnstile};
+use super::fifo::{Fifo, LOOK_EVERY, Place, Purpose};
 use crate::Host;
 
 /// A lock that readers share and writers do not. It serves waiters in the order in which they came,
 /// and waiters sleep.
 pub struct SharedLock<T> {
-    turnstile: Turnstile,
+    fifo: Fifo,
     lock: RawRwLock<T>,
 }
 
@@ -28,14 +28,14 @@ impl<T> SharedLock<T> {
     /// An unlocked `value`.
     pub fn new(value: T) -> Self {
         Self {
-            turnstile: Turnstile::default(),
+            fifo: Fifo::default(),
             lock: RawRwLock::new(value),
         }
     }
 
     #[inline]
     fn try_reader(&self) -> Option<RwLockReadGuard<'_, T>> {
-        if self.turnstile.is_empty() {
+        if self.fifo.is_empty() {
             self.lock.try_read()
         } else {
             None
@@ -44,7 +44,7 @@ impl<T> SharedLock<T> {
 
     #[inline]
     fn try_writer(&self) -> Option<RwLockWriteGuard<'_, T>> {
-        if self.turnstile.is_empty() {
+        if self.fifo.is_empty() {
             self.lock.try_write()
         } else {
             None
@@ -53,14 +53,14 @@ impl<T> SharedLock<T> {
 
     #[cold]
     fn reader_slow(&self) -> RwLockReadGuard<'_, T> {
-        let place = self.turnstile.join(Purpose::Read);
+        let place = self.fifo.join(Purpose::Read);
         place.wait();
         self.lock.read()
     }
 
     #[cold]
     fn writer_slow(&self) -> RwLockWriteGuard<'_, T> {
-        let place = self.turnstile.join(Purpose::Write);
+        let place = self.fifo.join(Purpose::Write);
         place.wait();
         self.lock.write()
     }
@@ -68,7 +68,7 @@ impl<T> SharedLock<T> {
     /// Takes the lock as a reader that has to queue; `None` if `killed` returned true meanwhile.
     #[cold]
     fn reader_unless(&self, killed: impl Fn() -> bool) -> Option<RwLockReadGuard<'_, T>> {
-        let place = self.turnstile.join_unless(Purpose::Read, &killed)?;
+        let place = self.fifo.join_unless(Purpose::Read, &killed)?;
         let attempt = || self.lock.try_read_for(LOOK_EVERY);
         in_slices(&place, killed, attempt)
     }
@@ -76,7 +76,7 @@ impl<T> SharedLock<T> {
     /// Takes the lock as a writer; `None` if `killed` returned true while it waited.
     fn writer_unless(&self, killed: impl Fn() -> bool) -> Option<RwLockWriteGuard<'_, T>> {
         self.try_writer().or_else(|| {
-            let place = self.turnstile.join_unless(Purpose::Write, &killed)?;
+            let place = self.fifo.join_unless(Purpose::Write, &killed)?;
             let attempt = || self.lock.try_write_for(LOOK_EVERY);
             in_slices(&place, killed, attempt)
         })
@@ -161,7 +161,7 @@ impl<T> RwLock<Host, T> for SharedLock<T> {
     }
 
     fn writer_waits(&self, _machine: &Host) -> bool {
-        self.turnstile.writer_waits()
+        self.fifo.writer_waits()
     }
 }
 

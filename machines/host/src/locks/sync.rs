@@ -1,4 +1,4 @@
-//! The atomics, mutexes and threads of the raw locks, of the turnstile and of the desk of jobs.
+//! The atomics, mutexes and threads of the raw locks, of the FIFO of waiters and of the job queue.
 //!
 //! These files take them from this module only, so that the model checkers can run the same files
 //! over their own primitives (`machines/model/tests/host_locks_*.rs`).

@@ -1,4 +1,4 @@
-//! Laws of the locks of `host`, and of its desk of jobs (`desk.rs`: the deferred jobs of one CPU).
+//! Laws of the locks of `host`, and of its job queue (the deferred jobs of one CPU).
 //! Each function is one run; a checker calls it once for each interleaving.
 //!
 //! The values that a lock guards are atomics, which are loaded and stored relaxed. If two threads
@@ -14,10 +14,10 @@ use plimsoll_mm::units::Nanos;
 
 use crate::checker::thread::{self, JoinHandle};
 use crate::checker::{AtomicBool, AtomicU32, Condvar, Mutex};
-use crate::desk::Desk;
+use crate::fifo::{Fifo, Place, Purpose};
+use crate::job_queue::JobQueue;
 use crate::raw::RawLock;
 use crate::ticket::Ticket;
-use crate::turnstile::{Place, Purpose, Turnstile};
 
 /// Adds 1 in two steps.
 fn add_one(sum: &AtomicU32) {
@@ -237,10 +237,10 @@ pub(crate) fn tickets_are_served_in_order() {
     assert_eq!(queued.served.load(Relaxed), 2, "no thread is lost");
 }
 
-/// A turnstile, and a sum to which the first thread in its queue adds.
+/// A FIFO of waiters, and a sum to which the first thread in its queue adds.
 #[derive(Default)]
 struct Behind {
-    turnstile: Turnstile,
+    fifo: Fifo,
     sum: AtomicU32,
     killed: AtomicBool,
     joined: AtomicU32,
@@ -248,8 +248,8 @@ struct Behind {
 
 impl Behind {
     fn pass(&self) {
-        let place = self.turnstile.join(Purpose::Write);
-        assert!(self.turnstile.writer_waits(), "it does");
+        let place = self.fifo.join(Purpose::Write);
+        assert!(self.fifo.writer_waits(), "it does");
         place.wait();
         add_one(&self.sum);
     }
@@ -257,7 +257,7 @@ impl Behind {
     /// Does what [`Behind::pass`] does, as a waiter that may be killed. Returns whether it passed.
     fn pass_unless_killed(&self) -> bool {
         let killed = || self.killed.load(Relaxed);
-        let Some(place) = self.turnstile.join_unless(Purpose::Read, killed) else {
+        let Some(place) = self.fifo.join_unless(Purpose::Read, killed) else {
             return false;
         };
         let is_first = place.wait_unless(killed);
@@ -268,10 +268,10 @@ impl Behind {
     }
 
     fn is_whole(&self) {
-        assert!(self.turnstile.is_empty(), "all have left");
-        assert!(!self.turnstile.writer_waits(), "writers have left as well");
+        assert!(self.fifo.is_empty(), "all have left");
+        assert!(!self.fifo.writer_waits(), "writers have left as well");
         // A further thread passes.
-        self.turnstile.join(Purpose::Read).wait();
+        self.fifo.join(Purpose::Read).wait();
     }
 }
 
@@ -289,12 +289,12 @@ pub(crate) fn waiters_pass_alone(others: u32) {
 /// queue until both have been started.
 pub(crate) fn waiters_pass_in_order() {
     let behind = Arc::new(Behind::default());
-    let first = behind.turnstile.join(Purpose::Read);
+    let first = behind.fifo.join(Purpose::Read);
     let pass = |behind: &Behind, nth: u32| {
         while behind.joined.load(Acquire) != nth {
             thread::yield_now();
         }
-        let place = behind.turnstile.join(Purpose::Read);
+        let place = behind.fifo.join(Purpose::Read);
         behind.joined.store(nth + 1, Release);
         place.wait();
         assert_eq!(behind.sum.load(Relaxed), nth, "the others were before it");
@@ -315,7 +315,7 @@ pub(crate) fn waiters_pass_in_order() {
 /// that; another waiter passes; and the main thread, which was first, leaves.
 pub(crate) fn a_killed_waiter_leaves_the_queue_whole() {
     let behind = Arc::new(Behind::default());
-    let first: Place<'_> = behind.turnstile.join(Purpose::Write);
+    let first: Place<'_> = behind.fifo.join(Purpose::Write);
     let mortal = spawn(&behind, |behind| {
         if behind.pass_unless_killed() {
             behind.joined.fetch_add(1, AcqRel);
@@ -334,10 +334,10 @@ pub(crate) fn a_killed_waiter_leaves_the_queue_whole() {
     behind.is_whole();
 }
 
-/// A desk, and the number of starts of its job.
+/// A job queue, and the number of starts of its job.
 #[derive(Default)]
 struct Desked {
-    desk: Desk,
+    job_queue: JobQueue,
     starts: AtomicU32,
     /// A sum to which a job adds while it runs.
     sum: AtomicU32,
@@ -348,9 +348,9 @@ const NOW: Nanos = Nanos(5);
 
 impl Desked {
     fn work(&self) {
-        while let Some(running) = self.desk.next(|| NOW) {
+        while let Some(running) = self.job_queue.next(|| NOW) {
             assert!(running.job == JOB, "no other job was deferred");
-            assert_ne!(self.desk.state(JOB), JobState::Dormant, "it runs");
+            assert_ne!(self.job_queue.state(JOB), JobState::Dormant, "it runs");
             self.starts.fetch_add(1, AcqRel);
             add_one(&self.sum);
         }
@@ -364,15 +364,15 @@ impl Desked {
 }
 
 /// Asserts that a job starts as often as it was deferred. The job is deferred again once it has
-/// started; then the desk closes.
+/// started; then the queue closes.
 pub(crate) fn a_deferred_job_starts() {
     let desked = Arc::new(Desked::default());
     let worker = spawn(&desked, Desked::work);
-    desked.desk.defer(JOB, NOW);
+    desked.job_queue.defer(JOB, NOW);
     desked.wait_for(1);
-    desked.desk.defer(JOB, Nanos(0));
+    desked.job_queue.defer(JOB, Nanos(0));
     desked.wait_for(2);
-    desked.desk.close();
+    desked.job_queue.close();
     join(worker);
     assert_eq!(
         desked.starts.load(Relaxed),
@@ -380,22 +380,22 @@ pub(crate) fn a_deferred_job_starts() {
         "as often as it was deferred"
     );
     assert_eq!(desked.sum.load(Relaxed), 2);
-    assert_eq!(desked.desk.state(JOB), JobState::Dormant);
+    assert_eq!(desked.job_queue.state(JOB), JobState::Dormant);
 }
 
-/// Asserts that a desk which closes wakes its worker, and that a job which is not due yet stays
+/// Asserts that a job queue that closes wakes its worker, and that a job which is not due yet stays
 /// pending.
 pub(crate) fn a_desk_that_closes_sends_its_worker_home() {
     let desked = Arc::new(Desked::default());
     let worker = spawn(&desked, Desked::work);
-    desked.desk.defer(JOB, Nanos(NOW.0 + 1));
-    desked.desk.close();
+    desked.job_queue.defer(JOB, Nanos(NOW.0 + 1));
+    desked.job_queue.close();
     join(worker);
     assert_eq!(desked.starts.load(Relaxed), 0, "its time had not come");
-    assert_eq!(desked.desk.state(JOB), JobState::Pending);
-    desked.desk.cancel(JOB);
-    desked.desk.defer(JOB, NOW);
-    desked.desk.open();
-    drop(desked.desk.next(|| NOW).expect("it is due"));
-    assert_eq!(desked.desk.state(JOB), JobState::Dormant);
+    assert_eq!(desked.job_queue.state(JOB), JobState::Pending);
+    desked.job_queue.cancel(JOB);
+    desked.job_queue.defer(JOB, NOW);
+    desked.job_queue.open();
+    drop(desked.job_queue.next(|| NOW).expect("it is due"));
+    assert_eq!(desked.job_queue.state(JOB), JobState::Dormant);
 }
