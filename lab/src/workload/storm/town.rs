@@ -289,7 +289,7 @@ impl Town {
             }
         });
         self.room.sim.run();
-        let town = Rc::into_inner(self).expect("everybody has left");
+        let town = Rc::into_inner(self).expect("all tasks have ended");
         let sim = &town.room.sim;
         assert_eq!(town.killer.victims(sim), 0, "a victim is left");
         assert_eq!(
@@ -393,7 +393,7 @@ impl Signals<Sim> for Calls {
     }
 
     fn thaw(&self, _sim: &Sim, _process: &Arc<Process<Sim>>) {
-        unreachable!("nobody is frozen here");
+        unreachable!("no process is frozen here");
     }
 
     fn reap_at(&self, sim: &Sim, at: Nanos) {
