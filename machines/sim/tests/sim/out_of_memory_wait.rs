@@ -88,7 +88,7 @@ fn nobody_else_dies_while_a_victim_is_leaving() {
         village.kill(sim, 2);
         assert_eq!(grow(sim, village, 1, (10, 2000)), 2000);
         let now = sim.now();
-        assert!(now.0 >= until, "{now:?}: what the victim had was needed");
+        assert!(now.0 >= until, "{now:?}: the victim's memory was needed");
     });
     village.small.sim.run();
     assert_eq!(killed(&village), [2]);

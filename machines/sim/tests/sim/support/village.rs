@@ -418,7 +418,7 @@ impl Village {
                 let space = process.space(sim).cloned();
                 if !process.is(sim, State::Left) && village.exit(sim, process) != Parted::Shared {
                     let ended = space.is_some_and(|space| space.has(sim, Flag::Ended));
-                    assert!(ended, "nobody uses it");
+                    assert!(ended, "no process uses it");
                 }
             }
             village.oom.owner().current.take();
