@@ -5,7 +5,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use plimsoll_lab::as_recording::{EVENTS_MAX, Recordings};
+use plimsoll_lab::run::as_recording::{EVENTS_MAX, Recordings};
 use tempfile::NamedTempFile;
 
 use crate::args::RecordRun;

@@ -12,8 +12,8 @@ use contatori::counters::signed::Signed;
 use fast_counter::ConcurrentCounter;
 use plimsoll_lab::Error;
 use plimsoll_lab::bench::counter::{self, Subject};
-use plimsoll_lab::progress::Progress;
 use plimsoll_lab::report::table;
+use plimsoll_lab::run::progress::Progress;
 
 const WIDTH: usize = 120;
 

@@ -9,7 +9,7 @@ use std::fmt;
 use plimsoll_recording::ReadError;
 use plimsoll_sim::profile::ProfileError;
 
-use crate::names::nearest;
+use crate::catalog::names::nearest;
 
 /// The reason why there is no report.
 #[derive(Debug)]

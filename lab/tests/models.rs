@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use plimsoll_lab::Card;
-use plimsoll_lab::room::Room;
+use plimsoll_lab::run::testbed::Testbed;
 use plimsoll_lab::workload::stress_vm::{Pause, StressVm};
 use plimsoll_mm::design::Design;
 use plimsoll_mm::site::LockClass;
@@ -16,23 +16,23 @@ const LENGTH: Nanos = Nanos(60_000_000);
 /// Runs a load on `machine`: every CPU faults and frees, and CPU 0 drains the page lists of all.
 fn run(machine: &str, options: SimOptions) -> Stats {
     let profile = Profile::load(machine, Card::Mid).expect("built in");
-    let room = Room::with_options(&profile, Design::default(), options);
+    let testbed = Testbed::with_options(&profile, Design::default(), options);
     let worker = StressVm {
         bytes: 1 << 20,
         use_ns_per_page: 0,
         pause: Pause::Asleep(Nanos(300_000)),
     };
-    worker.start(&room, profile.topology.ids(), LENGTH);
-    let mm = Rc::clone(&room.mm);
-    room.sim.spawn_daemon(CpuId(0), move |sim| {
+    worker.start(&testbed, profile.topology.ids(), LENGTH);
+    let mm = Rc::clone(&testbed.mm);
+    testbed.sim.spawn_daemon(CpuId(0), move |sim| {
         // The drain reaches into the lists of every CPU. The loop ends with the run.
         loop {
             sim.sleep(Nanos(2_000_000));
             mm.pages().drain_all(sim);
         }
     });
-    room.sim.run_until(LENGTH);
-    room.finish().0
+    testbed.sim.run_until(LENGTH);
+    testbed.finish().0
 }
 
 fn options(strict: bool, lock_model: LockModel) -> SimOptions {

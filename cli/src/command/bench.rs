@@ -1,8 +1,8 @@
 //! `plimsoll bench`: measures how fast Plimsoll itself is.
 
 use plimsoll_lab::bench;
-use plimsoll_lab::progress::Progress;
 use plimsoll_lab::report::{json, markdown, table};
+use plimsoll_lab::run::progress::Progress;
 
 use crate::args::Bench;
 use crate::output;

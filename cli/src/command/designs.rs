@@ -1,6 +1,6 @@
 //! `plimsoll designs`: lists the designs that can be compared.
 
-use plimsoll_lab::designs;
+use plimsoll_lab::catalog::designs;
 use plimsoll_lab::report::table;
 
 use crate::output;

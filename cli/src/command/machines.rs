@@ -1,6 +1,6 @@
 //! `plimsoll machines`: lists all machines, or describes one with the sources of its costs.
 
-use plimsoll_lab::machines;
+use plimsoll_lab::catalog::machines;
 use plimsoll_lab::report::table;
 
 use crate::args::Machines;

@@ -1,8 +1,8 @@
 //! `plimsoll replay`: runs a recording again, on another machine.
 
 use plimsoll_lab::exact::{self, ExactOptions};
-use plimsoll_lab::progress::Progress;
 use plimsoll_lab::replay::{self, ReplayOptions};
+use plimsoll_lab::run::progress::Progress;
 
 use crate::args::Replay;
 use crate::output::Sink;

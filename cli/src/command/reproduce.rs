@@ -1,8 +1,8 @@
 //! `plimsoll reproduce`: runs all experiments of the catalog, or those that are named.
 
 use plimsoll_lab::experiment::{self, CATALOG, Experiment};
-use plimsoll_lab::options::{Determinism, Effort, Options};
-use plimsoll_lab::progress::Progress;
+use plimsoll_lab::run::options::{Determinism, Effort, Options};
+use plimsoll_lab::run::progress::Progress;
 
 use crate::args::Reproduce;
 use crate::output::{BadInput, Sink};

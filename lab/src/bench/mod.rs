@@ -12,13 +12,13 @@ use plimsoll_sim::bench as engine;
 use plimsoll_sim::profile::Card;
 use serde::Serialize;
 
+use crate::catalog::machines;
 use crate::error::Error;
-use crate::machines;
-use crate::metric::Unit;
-use crate::progress::Progress;
+use crate::measure::metric::Unit;
 use crate::report::Table;
 use crate::report::value::{NOTHING, human};
-use crate::room::Room;
+use crate::run::progress::Progress;
+use crate::run::testbed::Testbed;
 use crate::workload::stress_vm::{Pause, StressVm};
 
 /// One measurement of Plimsoll itself.
@@ -263,15 +263,15 @@ const LOADED: [Loaded; 2] = [
 impl Loaded {
     fn run(&self) -> Result<Vec<String>, Error> {
         let profile = machines::load(self.machine, Card::Mid)?;
-        let room = Room::new(&profile, Design::default(), 1);
+        let testbed = Testbed::new(&profile, Design::default(), 1);
         let worker = StressVm {
             bytes: 4 << 20,
             use_ns_per_page: 0,
             pause: Pause::No,
         };
-        let done = worker.start(&room, profile.topology.ids(), self.length);
+        let done = worker.start(&testbed, profile.topology.ids(), self.length);
         let before = engine::thread_ns();
-        room.sim.run_until(self.length);
+        testbed.sim.run_until(self.length);
         let host_ns = (engine::thread_ns() - before) as f64;
         // Each page is allocated once and freed once.
         let pages = 2.0 * done.pages() as f64;

@@ -19,8 +19,8 @@ use plimsoll_mm::vmstat::Manager;
 
 use super::table;
 use crate::error::Error;
-use crate::progress::Progress;
 use crate::report::Table;
+use crate::run::progress::Progress;
 
 const ROUNDS: usize = 40;
 /// The pages that a round touches.

@@ -3,8 +3,8 @@
 //! An experiment asks one question. It gets its options, measures, and returns one report per
 //! machine it looked at; it does not know how a report is printed.
 
-mod contestant;
 mod drain;
+mod emptier;
 mod mrelease;
 mod oom_choice;
 mod oom_storm;
@@ -16,9 +16,9 @@ mod selftest;
 mod vmstat;
 
 use crate::error::Error;
-use crate::options::Options;
-use crate::progress::Progress;
 use crate::report::Report;
+use crate::run::options::Options;
+use crate::run::progress::Progress;
 
 /// One question, and the function that answers it.
 #[derive(Clone, Copy, Debug)]

@@ -8,14 +8,14 @@ use plimsoll_sim::profile::Card;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
-use crate::cases::Case;
-use crate::compare::{Comparison, Sample, fold_hashes};
 use crate::error::Error;
 use crate::experiment::Experiment;
-use crate::metric::{Metric, Unit};
-use crate::options::Options;
-use crate::progress::Progress;
+use crate::measure::comparison::{Comparison, Sample, fold_hashes};
+use crate::measure::metric::{Metric, Unit};
 use crate::report::{Report, Table};
+use crate::run::cases::Case;
+use crate::run::options::Options;
+use crate::run::progress::Progress;
 
 /// The self-test, which runs only when it is named.
 pub(super) const EXPERIMENT: Experiment = Experiment {
@@ -81,7 +81,7 @@ fn measure(case: &Case<&str>) -> Sample {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stats::Verdict;
+    use crate::measure::stats::Verdict;
 
     #[test]
     fn the_lab_sees_the_difference_that_is_there_and_no_other() {

@@ -3,7 +3,7 @@
 
 use super::Table;
 use super::value::{NOTHING, human, ratio_of};
-use crate::metric::Unit;
+use crate::measure::metric::Unit;
 
 /// The most rows of a table that is shown among others; `--table NAME` shows all.
 pub const ROWS_MAX: usize = 20;

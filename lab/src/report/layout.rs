@@ -5,8 +5,8 @@
 
 use super::value::{NOTHING, human, human_estimate, human_ratio};
 use super::{Report, Row, Table, VerdictRow};
-use crate::metric::{Better, Metric, Unit};
-use crate::stats::Verdict;
+use crate::measure::metric::{Better, Metric, Unit};
+use crate::measure::stats::Verdict;
 
 /// One thing to draw.
 pub(super) enum Block {

@@ -13,8 +13,8 @@ pub mod value;
 
 use plimsoll_sim::profile::Card;
 
-use crate::metric::Metric;
-use crate::stats;
+use crate::measure::metric::Metric;
+use crate::measure::stats;
 
 /// The results of one experiment on one machine.
 #[derive(Clone, Debug)]
@@ -105,8 +105,8 @@ pub struct Table {
 /// A small fixed report for the tests of the renderers.
 #[cfg(test)]
 pub(crate) fn sample() -> Report {
-    use crate::metric::Unit;
-    use crate::stats::{Comparison, Estimate, Verdict};
+    use crate::measure::metric::Unit;
+    use crate::measure::stats::{Comparison, Estimate, Verdict};
 
     let contentions = Metric::lower("contentions", Unit::Count);
     let total_wait = Metric::lower("total_wait_ns", Unit::Nanos);

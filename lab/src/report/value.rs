@@ -1,7 +1,7 @@
 //! Numbers as people read them: `199.43 ms`, `12,345,678`, `1.5 MiB`.
 
-use crate::metric::Unit;
-use crate::stats::Estimate;
+use crate::measure::metric::Unit;
+use crate::measure::stats::Estimate;
 
 /// The text of a cell without a value.
 pub const NOTHING: &str = "–";

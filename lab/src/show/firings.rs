@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use plimsoll_mm::units::Nanos;
 use plimsoll_recording::{Event, Header, Recording, What};
 
-use crate::metric::Unit;
+use crate::measure::metric::Unit;
+use crate::measure::stats::median;
 use crate::report::figures::{Figures, Line, Measure, Stand};
-use crate::room::crowd;
-use crate::stats::median;
+use crate::run::testbed::crowd;
 
 /// Everything that a recording says about the periodic work.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

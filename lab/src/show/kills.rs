@@ -2,7 +2,7 @@
 
 use plimsoll_recording::{Event, Recording, What};
 
-use crate::metric::Unit;
+use crate::measure::metric::Unit;
 use crate::report::figures::{Figures, Line, Measure, Stand};
 
 /// One victim: the moments of its end, in nanoseconds of the recorded clock.

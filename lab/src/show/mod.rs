@@ -25,7 +25,7 @@ use plimsoll_recording::Recording;
 use self::firings::Firings;
 use self::waits::Contentions;
 use crate::error::Error;
-use crate::locks;
+use crate::measure::locks;
 use crate::report::Table;
 use crate::report::figures::{Figures, ROWS_MAX};
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::moves::{Move, Path};
-use crate::metric::Unit;
+use crate::measure::metric::Unit;
 use crate::report::figures::{Figures, Line, Measure, Stand};
 
 /// The pages that moved at once, by path: pages per hold, as far as the kernel's events tell.

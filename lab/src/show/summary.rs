@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use plimsoll_recording::{Recording, What};
 
-use crate::metric::Unit;
+use crate::measure::metric::Unit;
 use crate::report::Table;
 use crate::report::figures::{Figures, Line, Measure, Stand};
 use crate::report::value::human;

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use plimsoll_recording::event::Symbol;
 use plimsoll_recording::{Event, Header, Recording, What};
 
-use crate::locks::{LockRow, Waits};
+use crate::measure::locks::{LockRow, Waits};
 
 /// Every wait of a recording, by kind of lock and caller.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 use plimsoll_mm::units::Order;
 
 use super::{Event, Record};
-use crate::metric::Unit;
+use crate::measure::metric::Unit;
 use crate::report::Table;
 use crate::report::value::human;
 

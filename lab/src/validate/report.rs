@@ -6,8 +6,8 @@ use plimsoll_host::measure::{Pair, Price, Prices};
 
 use super::{LOADS, LoadName, Real, Seen, Skip, measure, misses, profile, simulate};
 use crate::error::Error;
-use crate::progress::Progress;
 use crate::report::Table;
+use crate::run::progress::Progress;
 
 /// The duration of each of the two measurements of a load.
 const DURATION: Duration = Duration::from_millis(700);

@@ -14,7 +14,7 @@ use rand::RngExt;
 
 use super::{QUANTILES, Real, Seen};
 use crate::Error;
-use crate::machines;
+use crate::catalog::machines;
 
 /// The acquisitions by each CPU: so many that hundreds of waits are above the 99.9th percentile.
 const ACQUISITIONS: u32 = 200_000;

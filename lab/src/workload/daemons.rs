@@ -9,7 +9,7 @@ use plimsoll_mm::units::{CpuId, Nanos};
 use rand::RngExt;
 
 use super::{Mapping, about, around, think};
-use crate::room::Room;
+use crate::run::testbed::Testbed;
 
 /// The daemons of each CPU.
 #[derive(Clone, Copy, Debug)]
@@ -27,10 +27,10 @@ pub struct Daemons {
 
 impl Daemons {
     /// Starts the daemons on each of `cpus`; they stop at `until`.
-    pub fn start(self, room: &Room, cpus: impl IntoIterator<Item = CpuId>, until: Nanos) {
+    pub fn start(self, testbed: &Testbed, cpus: impl IntoIterator<Item = CpuId>, until: Nanos) {
         for cpu in cpus {
-            let mm = Rc::clone(&room.mm);
-            room.sim.spawn(cpu, move |sim| {
+            let mm = Rc::clone(&testbed.mm);
+            testbed.sim.spawn(cpu, move |sim| {
                 let mut kept = Mapping::new(&mm);
                 while sim.now() < until {
                     sim.sleep(about(sim, self.every));

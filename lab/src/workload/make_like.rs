@@ -9,7 +9,7 @@ use plimsoll_sim::Sim;
 use rand::RngExt;
 
 use super::{Mapping, about, around, think};
-use crate::room::Room;
+use crate::run::testbed::Testbed;
 
 /// The jobs, and the processes that they run.
 #[derive(Clone, Copy, Debug)]
@@ -26,11 +26,11 @@ pub struct MakeLike {
 
 impl MakeLike {
     /// Starts the jobs; no process starts after `until`.
-    pub fn start(self, room: &Room, until: Nanos) {
-        let cpus = room.sim.topology().cpus();
+    pub fn start(self, testbed: &Testbed, until: Nanos) {
+        let cpus = testbed.sim.topology().cpus();
         for job in 0..self.jobs {
-            let mm = Rc::clone(&room.mm);
-            room.sim.spawn(CpuId(job % cpus), move |sim| {
+            let mm = Rc::clone(&testbed.mm);
+            testbed.sim.spawn(CpuId(job % cpus), move |sim| {
                 while sim.now() < until {
                     sim.sleep(about(sim, self.pause));
                     let cpu = sim.rng().random_range(0..cpus);

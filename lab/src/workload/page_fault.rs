@@ -24,7 +24,7 @@ use plimsoll_sim::{Sim, Stats};
 use rand::RngExt;
 
 use super::Mapping;
-use crate::room::Room;
+use crate::run::testbed::Testbed;
 
 /// The tasks and their memory.
 #[derive(Clone, Copy, Debug)]
@@ -108,18 +108,18 @@ impl PageFault {
     /// # Panics
     /// When a counter of resident pages is wrong in the end, which is our bug, never the user's.
     #[must_use]
-    pub fn run(self, room: &Room, plan: &Rc<Plan<Sim>>) -> Done {
+    pub fn run(self, testbed: &Testbed, plan: &Rc<Plan<Sim>>) -> Done {
         let shared = Rc::new(Shared::default());
         let one = match self.mode {
             Mode::Processes => None,
-            Mode::Threads => Some(shared.space(&room.sim, plan)),
+            Mode::Threads => Some(shared.space(&testbed.sim, plan)),
         };
-        let cpus = cores_first(room.sim.topology());
+        let cpus = cores_first(testbed.sim.topology());
         assert!(cpus.len() >= self.tasks as usize, "a CPU for each task");
         for &cpu in &cpus[..self.tasks as usize] {
-            let (mm, plan) = (Rc::clone(&room.mm), Rc::clone(plan));
+            let (mm, plan) = (Rc::clone(&testbed.mm), Rc::clone(plan));
             let (shared, one) = (Rc::clone(&shared), one.clone());
-            room.sim.spawn(cpu, move |sim| {
+            testbed.sim.spawn(cpu, move |sim| {
                 let stagger = self.pages() as u64 * STAGGER_NS_PER_PAGE;
                 sim.sleep(Nanos(sim.rng().random_range(0..stagger)));
                 let space = one.unwrap_or_else(|| shared.space(sim, &plan));
@@ -127,8 +127,8 @@ impl PageFault {
             });
         }
         drop(one);
-        room.sim.run();
-        shared.check(room);
+        testbed.sim.run();
+        shared.check(testbed);
         let mark = |mark: &Cell<Option<Mark>>| mark.take().expect("every task did two rounds");
         Done {
             faults_per_s: shared.faults_per_s.get(),
@@ -275,13 +275,13 @@ impl Shared {
     }
 
     /// Checks that every counter is exactly right with pages mapped, and 0 without.
-    fn check(&self, room: &Room) {
-        let sim = &room.sim;
+    fn check(&self, testbed: &Testbed) {
+        let sim = &testbed.sim;
         for space in self.spaces.take() {
             let left = space.left.take();
             let counted = space.rss.precise(sim, RssKind::Anon);
             assert_eq!(counted, left.len() as u64, "resident pages are miscounted");
-            space.unmap(sim, &mut Mapping::of(&room.mm, left));
+            space.unmap(sim, &mut Mapping::of(&testbed.mm, left));
             let space = Rc::into_inner(space).expect("the tasks have ended");
             let ended = space.rss.destroy(sim);
             assert_eq!(ended, Ok(()), "an empty address space counts nothing");

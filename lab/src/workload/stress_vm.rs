@@ -13,7 +13,7 @@ use plimsoll_sim::Sim;
 use rand::RngExt;
 
 use super::{Mapping, about, around, think};
-use crate::room::Room;
+use crate::run::testbed::Testbed;
 
 /// The work of each worker in a round.
 #[derive(Clone, Copy, Debug)]
@@ -68,11 +68,16 @@ impl Done {
 
 impl StressVm {
     /// Starts a worker on each of `cpus`; they stop at `until`.
-    pub fn start(self, room: &Room, cpus: impl IntoIterator<Item = CpuId>, until: Nanos) -> Done {
+    pub fn start(
+        self,
+        testbed: &Testbed,
+        cpus: impl IntoIterator<Item = CpuId>,
+        until: Nanos,
+    ) -> Done {
         let done = Done::default();
         for cpu in cpus {
-            let (mm, done) = (Rc::clone(&room.mm), done.clone());
-            room.sim.spawn(cpu, move |sim| {
+            let (mm, done) = (Rc::clone(&testbed.mm), done.clone());
+            testbed.sim.spawn(cpu, move |sim| {
                 // Workers start at different moments of a round.
                 match self.pause {
                     Pause::No => sim.sleep(about(sim, Nanos::from_ms(1))),

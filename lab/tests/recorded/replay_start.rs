@@ -2,9 +2,9 @@
 
 use std::num::{NonZeroU32, NonZeroUsize};
 
-use plimsoll_lab::progress::Progress;
 use plimsoll_lab::replay::{self, ReplayOptions};
 use plimsoll_lab::report::Report;
+use plimsoll_lab::run::progress::Progress;
 use plimsoll_sim::profile::Card;
 
 fn report(file: &str, scale: u32) -> Report {

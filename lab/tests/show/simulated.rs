@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use plimsoll_lab::Card;
-use plimsoll_lab::designs;
-use plimsoll_lab::machines;
-use plimsoll_lab::room::{Log, Room};
+use plimsoll_lab::catalog::designs;
+use plimsoll_lab::catalog::machines;
+use plimsoll_lab::run::testbed::{Log, Testbed};
 use plimsoll_lab::workload::make_like::MakeLike;
 use plimsoll_mm::event::Event as Emitted;
 use plimsoll_mm::site::{LockClass, Site};
@@ -65,11 +65,11 @@ const HEAVY: (&str, MakeLike, u64) = (
 fn run((machine, load, length_ms): (&str, MakeLike, u64), design: &str, events_max: usize) -> Run {
     let profile = machines::load(machine, Card::Mid).expect("a machine that exists");
     let design = designs::find(design).expect("a design that exists");
-    let room = Room::new(&profile, design.design, 1);
-    let recorder = room.record(events_max);
+    let testbed = Testbed::new(&profile, design.design, 1);
+    let recorder = testbed.record(events_max);
     let holds: Rc<RefCell<Holds>> = Rc::default();
     let seen = Rc::clone(&holds);
-    room.sim.observe(move |_, _, _, event| {
+    testbed.sim.observe(move |_, _, _, event| {
         if let Emitted::ZoneHold { site, pages, .. } = event
             && let Some(path) = path(*site)
             && pages.0 > 0
@@ -81,10 +81,10 @@ fn run((machine, load, length_ms): (&str, MakeLike, u64), design: &str, events_m
         }
     });
     let length = Nanos::from_ms(length_ms);
-    load.start(&room, length);
-    room.sim.run_until(length);
-    let recording = recorder.finish(&room.sim, design.name, "make-like".to_owned());
-    let (stats, log) = room.finish();
+    load.start(&testbed, length);
+    testbed.sim.run_until(length);
+    let recording = recorder.finish(&testbed.sim, design.name, "make-like".to_owned());
+    let (stats, log) = testbed.finish();
     let holds = holds.take();
     Run {
         recording,

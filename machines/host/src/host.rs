@@ -14,7 +14,7 @@ use plimsoll_mm::units::{CpuId, Nanos};
 
 use crate::affinity::{self, CpuMask};
 use crate::cpu::{Entered, HostId, PinError};
-use crate::desk::Desk;
+use crate::job_queue::JobQueue;
 use crate::topology;
 
 /// This computer, or another machine that its threads play.
@@ -30,14 +30,15 @@ pub(crate) struct Shared {
     /// The CPUs on which the thread that made the machine could run.
     allowed: CpuMask,
     pub(crate) observer: Option<Box<Observer>>,
-    /// The deferred jobs: one [`Desk`] per CPU.
-    pub(crate) desks: Box<[Desk]>,
-    /// True while worker threads run the jobs of the desks.
+    /// The deferred jobs: one [`JobQueue`] per CPU.
+    pub(crate) job_queues: Box<[JobQueue]>,
+    /// True while worker threads run the jobs of the queues.
     pub(crate) served: AtomicBool,
 }
 
 impl Host {
-    /// This computer as Linux describes it, or, without a description, that many equal CPUs.
+    /// This computer as Linux describes it. If there is no description, a machine of equal CPUs, as
+    /// many as this computer has.
     ///
     /// To learn why there is no description, call [`topology::read`].
     #[must_use]
@@ -51,7 +52,8 @@ impl Host {
         Self::build(topology, None)
     }
 
-    /// [`Host::with_topology`] with an `observer` that is passed every event with its CPU and time.
+    /// Makes a machine like [`Host::with_topology`], and passes each event, with its CPU and time,
+    /// to `observer`.
     ///
     /// The observer runs where the event happens, mostly with locks held: the page lists of this
     /// CPU (`Pcp`), a zone, a page table. So it must be short, and must not call the manager: if it
@@ -69,7 +71,7 @@ impl Host {
         static MACHINES: AtomicU64 = AtomicU64::new(HostId::FIRST.0);
         // Relaxed: the number only has to be unique.
         let id = HostId(MACHINES.fetch_add(1, Relaxed));
-        let desks = topology.ids().map(|_cpu| Desk::default()).collect();
+        let job_queues = topology.ids().map(|_cpu| JobQueue::default()).collect();
         let allowed = CpuMask::of_this_thread();
         let (created, served) = (Instant::now(), AtomicBool::new(false));
         Self(Arc::new(Shared {
@@ -78,7 +80,7 @@ impl Host {
             created,
             allowed,
             observer,
-            desks,
+            job_queues,
             served,
         }))
     }
@@ -92,8 +94,8 @@ impl Host {
         Entered::new(self.0.id, cpu)
     }
 
-    /// [`Host::enter`], and pins the thread to one real CPU meanwhile: to `cpu` itself if the
-    /// thread may run there, otherwise to one of the CPUs on which it may.
+    /// Does what [`Host::enter`] does, and pins the thread to one real CPU meanwhile: to `cpu`
+    /// itself if the thread may run there, otherwise to one of the CPUs on which it may.
     ///
     /// # Errors
     /// If the thread cannot be pinned; it then plays no CPU.

@@ -23,8 +23,8 @@ pub mod topology;
 pub mod words;
 pub mod workers;
 
-mod desk;
 mod host;
+mod job_queue;
 mod machine;
 
 pub use host::Host;

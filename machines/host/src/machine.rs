@@ -1,7 +1,7 @@
 //! The [`Machine`] that a [`Host`] is.
 //!
 //! Only `defer`, `cancel` and `job_state` take a lock here, that of one CPU's
-//! [`Desk`](crate::desk::Desk).
+//! [`JobQueue`](crate::job_queue::JobQueue).
 
 use plimsoll_mm::event::Event;
 use plimsoll_mm::machine::{Due, Job, JobState, Machine, WhenIdle};
@@ -101,16 +101,16 @@ impl Machine for Host {
     /// `_idle` makes no difference: a worker thread that sleeps is woken by its own timer, and the
     /// kernel decides whether that wakes a real CPU.
     fn defer(&self, cpu: CpuId, job: Job, due: Due, _idle: WhenIdle) {
-        self.0.desks[cpu.index()].defer(job, due_at(due, self.now()));
+        self.0.job_queues[cpu.index()].defer(job, due_at(due, self.now()));
     }
 
     fn cancel(&self, cpu: CpuId, job: Job) {
-        self.0.desks[cpu.index()].cancel(job);
+        self.0.job_queues[cpu.index()].cancel(job);
     }
 
     /// A job that was deferred again while it runs is pending.
     fn job_state(&self, cpu: CpuId, job: Job) -> JobState {
-        self.0.desks[cpu.index()].state(job)
+        self.0.job_queues[cpu.index()].state(job)
     }
 
     #[inline]

@@ -31,7 +31,7 @@ impl Host {
         &self,
         handler: impl Fn(&Self, Job) + Send + Sync + 'static,
     ) -> Result<Workers, StartError> {
-        // Acquire pairs with the Release in `Workers::finish`, so that the desks are open again.
+        // Acquire pairs with the Release in `Workers::finish`, so that the job queues are open again.
         if self.shared().served.swap(true, Acquire) {
             return Err(StartError::Started);
         }
@@ -84,12 +84,12 @@ impl fmt::Display for Panicked {
     }
 }
 
-/// Runs the jobs of `cpu` until its desk closes, also after a handler has panicked.
+/// Runs the jobs of `cpu` until its job queue closes, also after a handler has panicked.
 fn serve(host: &Host, cpu: CpuId, handler: &Handler, panics: &Mutex<Panics>) {
     let _entered = host
         .enter_pinned(cpu)
         .unwrap_or_else(|_unpinned| host.enter(cpu));
-    while let Some(running) = host.shared().desks[cpu.index()].next(|| host.now()) {
+    while let Some(running) = host.shared().job_queues[cpu.index()].next(|| host.now()) {
         let job = running.job;
         // The embedder is told of the panic, and has to judge what the handler left half done.
         let Err(payload) = panic::catch_unwind(AssertUnwindSafe(|| handler(host, job))) else {
@@ -127,20 +127,20 @@ impl Workers {
     /// Lets running jobs finish and ends the threads. Returns the payload of the first handler that
     /// panicked as the error.
     fn finish(&mut self) -> thread::Result<()> {
-        let desks = &self.host.shared().desks;
-        desks.iter().for_each(|desk| desk.close());
+        let job_queues = &self.host.shared().job_queues;
+        job_queues.iter().for_each(|job_queue| job_queue.close());
         let (mut outcome, mut served) = (Ok(()), false);
         let mut threads = self.threads.drain(..);
-        for desk in desks {
+        for job_queue in job_queues {
             match threads.next() {
-                // A handler that drops its own workers cannot wait for itself. Its desk stays
+                // A handler that drops its own workers cannot wait for itself. Its job queue stays
                 // closed, so its thread ends once the handler returns.
                 Some(own) if own.thread().id() == thread::current().id() => served = true,
                 Some(thread) => {
                     outcome = outcome.and(thread.join());
-                    desk.open();
+                    job_queue.open();
                 }
-                None => desk.open(),
+                None => job_queue.open(),
             }
         }
         // Release pairs with the Acquire in `Host::start`.

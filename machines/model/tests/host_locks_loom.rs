@@ -1,9 +1,11 @@
-//! The locks of `host` under loom: the same files over loom's atomics, on weak memory.
+//! Checks the locks of `host` under loom: their files run over loom's atomics, on weak memory.
 
-#[path = "../../host/src/desk.rs"]
-mod desk;
+#[path = "../../host/src/locks/fifo.rs"]
+mod fifo;
 #[path = "../../host/src/locks/flag.rs"]
 mod flag;
+#[path = "../../host/src/job_queue.rs"]
+mod job_queue;
 #[path = "host_locks/laws.rs"]
 mod laws;
 #[path = "../../host/src/locks/raw.rs"]
@@ -12,14 +14,12 @@ mod raw;
 mod sync;
 #[path = "../../host/src/locks/ticket.rs"]
 mod ticket;
-#[path = "../../host/src/locks/turnstile.rs"]
-mod turnstile;
 
 mod locks {
     pub(crate) use super::sync;
 }
 
-/// Threads and atomics for the laws.
+/// The threads and atomics that the laws use.
 mod checker {
     pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU32};
     pub(crate) use loom::sync::{Condvar, Mutex};
@@ -37,8 +37,9 @@ fn explore(preemptions: Option<usize>, run: impl Fn() + Send + Sync + 'static) {
     builder.check(run);
 }
 
-/// A thread that finds the flag busy has set it once more. Loom does not know that this write comes before the
-/// release, and lets the flag look busy for ever. So waiters give up here; under shuttle they wait.
+/// A thread that finds the flag busy has set it again by its swap. Loom does not know that this
+/// write comes before the release, and lets the flag look busy for ever. So waiters give up here;
+/// under shuttle they wait.
 #[test]
 fn a_flag_has_one_holder() {
     explore(None, || laws::impatient_waiters_are_alone::<Flag>(0));
@@ -59,14 +60,14 @@ fn tickets_are_served_in_order() {
 }
 
 #[test]
-fn no_waiter_is_lost_in_a_turnstile() {
+fn no_waiter_is_lost_in_a_fifo() {
     explore(None, || laws::waiters_pass_alone(1));
     explore(Some(2), || laws::waiters_pass_alone(2));
     explore(Some(2), laws::waiters_pass_in_order);
 }
 
 #[test]
-fn a_killed_waiter_leaves_a_turnstile_whole() {
+fn a_killed_waiter_leaves_a_fifo_whole() {
     explore(Some(2), laws::a_killed_waiter_leaves_the_queue_whole);
 }
 

@@ -1,19 +1,20 @@
-//! The locks of `host` under shuttle: the same files over shuttle's atomics, with more threads, at random.
+//! Checks the locks of `host` under shuttle: their files run over shuttle's atomics, with more
+//! threads than under loom, in random interleavings.
 
-#[path = "../../host/src/desk.rs"]
-mod desk;
+#[path = "../../host/src/locks/fifo.rs"]
+mod fifo;
 #[path = "../../host/src/locks/flag.rs"]
 mod flag;
+#[path = "../../host/src/job_queue.rs"]
+mod job_queue;
 #[path = "host_locks/laws.rs"]
 mod laws;
 #[path = "../../host/src/locks/raw.rs"]
 mod raw;
 #[path = "../../host/src/locks/ticket.rs"]
 mod ticket;
-#[path = "../../host/src/locks/turnstile.rs"]
-mod turnstile;
 
-/// The module through which the locks of `host` name atomics and threads.
+/// The module from which the locks of `host` take atomics and threads.
 mod sync {
     pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicU32};
     pub(crate) use shuttle::sync::{Condvar, Mutex, MutexGuard};
@@ -24,7 +25,7 @@ mod locks {
     pub(crate) use super::sync;
 }
 
-/// Threads and atomics for the laws.
+/// The threads and atomics that the laws use.
 mod checker {
     pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicU32};
     pub(crate) use shuttle::sync::{Condvar, Mutex};
@@ -36,7 +37,7 @@ use shuttle::scheduler::RandomScheduler;
 use shuttle::{Config, Runner};
 use ticket::Ticket;
 
-/// The seed of the random choices: a law that failed fails again.
+/// The seed of the random choices. It is fixed, so that a law that failed fails again.
 const SEED: u64 = 0x706c_696d;
 
 fn explore(schedules: usize, run: impl Fn() + Send + Sync + 'static) {
@@ -58,15 +59,15 @@ fn locks_have_one_holder() {
 }
 
 #[test]
-fn no_waiter_is_lost_in_a_turnstile() {
+fn no_waiter_is_lost_in_a_fifo() {
     explore(2000, || laws::waiters_pass_alone(4));
     explore(2000, laws::waiters_pass_in_order);
     explore(2000, laws::a_killed_waiter_leaves_the_queue_whole);
 }
 
-/// The queue has room for 16 waiters; here 20 come.
+/// 20 threads come, and the queue has room for 16 waiters.
 #[test]
-fn a_full_turnstile_lets_every_waiter_in() {
+fn a_full_fifo_lets_every_waiter_in() {
     explore(300, || laws::waiters_pass_alone(19));
 }
 

@@ -16,9 +16,9 @@ use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{CpuId, Hz, Nanos, PAGE_SIZE};
 use rand::Rng;
 
+use crate::engine::state::Sim;
 use crate::options::SimOptions;
 use crate::profile::{Card, Costs, Profile};
-use crate::state::Sim;
 
 /// The cost of one kind of step.
 #[derive(Clone, Copy, Debug)]

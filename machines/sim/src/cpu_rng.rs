@@ -4,7 +4,7 @@ use std::convert::Infallible;
 
 use rand::{Rng, TryRng};
 
-use crate::state::Sim;
+use crate::engine::state::Sim;
 
 /// Random numbers, each from the stream of the CPU on which the caller runs when it draws.
 #[derive(Debug)]

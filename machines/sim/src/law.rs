@@ -10,9 +10,9 @@ use plimsoll_mm::site::Work;
 use plimsoll_mm::units::CpuId;
 use rand::Rng;
 
+use crate::engine::state::Sim;
 use crate::options::SimOptions;
 use crate::profile::Profile;
-use crate::state::Sim;
 
 /// Bodies start at most this many nanoseconds apart.
 const START_SPREAD_NS: u32 = 2_000;

@@ -8,14 +8,14 @@ use plimsoll_mm::site::{LockClass, Work};
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{CpuId, Hz, Nanos, Pages};
 
-use crate::cpu_lock::SimCpuLock;
-use crate::line::SimLine;
-use crate::lock::SimLock;
-use crate::once::SimOnce;
-use crate::rw_lock::SimRwLock;
-use crate::state::Sim;
-use crate::tags::SimTags;
-use crate::word::{SimField, SimLocalWord, SimWord};
+use crate::engine::state::Sim;
+use crate::locks::cpu_lock::SimCpuLock;
+use crate::locks::lock::SimLock;
+use crate::locks::once::SimOnce;
+use crate::locks::rw_lock::SimRwLock;
+use crate::memory::line::SimLine;
+use crate::memory::tags::SimTags;
+use crate::memory::word::{SimField, SimLocalWord, SimWord};
 
 impl Machine for Sim {
     type Word = SimWord;

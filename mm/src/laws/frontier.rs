@@ -13,7 +13,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use super::{Body, Law};
 use crate::machine::{Machine, Word};
 use crate::site::Site;
-use crate::space::frontier::{Claim, End, Frontier, Left, NotJoined, Walker};
+use crate::space::frontier::{Claim, Claimer, End, Frontier, Left, NotJoined};
 
 /// A few tables that walkers empty.
 pub struct FewTables<M: Machine> {
@@ -111,7 +111,7 @@ impl<M: Machine> FewTables<M> {
     }
 
     /// Claims two tables while no other walker is at work, and `share` tables otherwise.
-    fn claim(&self, machine: &M, walker: &mut Walker) -> Option<Claim> {
+    fn claim(&self, machine: &M, walker: &mut Claimer) -> Option<Claim> {
         let share = |at_work| if at_work == 1 { 2 } else { self.share };
         let end = walker.end();
         let beyond = |table: u64| match end {

@@ -99,7 +99,7 @@ pub enum First {
     Largest,
     /// The allocating process, if it may be killed. The others are not looked at (Linux:
     /// `vm.oom_kill_allocating_task`).
-    WhoAsks,
+    Requester,
 }
 
 impl Rules {
@@ -128,11 +128,11 @@ pub struct OutOfMemory<M: Machine, S, O> {
     rules: Rules,
     notifiers: Vec<Box<dyn Reclaimer<M>>>,
     /// The lock that serializes decisions (Linux: `oom_lock`), with the state it protects.
-    desk: M::Lock<Desk>,
+    kill_state: M::Lock<KillState>,
 }
 
 /// The state that only the holder of the OOM lock may use.
-struct Desk {
+struct KillState {
     /// The slots in which a selection works.
     slots: Vec<Slot>,
     /// Number of pauses since the last kill that were made because a victim was leaving.
@@ -162,12 +162,12 @@ impl<M: Machine, S: Signals<M>, O: Owner<M>> OutOfMemory<M, S, O> {
         notifiers: Vec<Box<dyn Reclaimer<M>>>,
     ) -> Self {
         // A selection can work with a single slot, though slowly.
-        let desk = Desk {
+        let kill_state = KillState {
             slots: alloc::vec![Slot::EMPTY; 1],
             waited: 0,
         };
         Self {
-            desk: machine.lock(LockClass::OomKill, machine.this_cpu(), desk),
+            kill_state: machine.lock(LockClass::OomKill, machine.this_cpu(), kill_state),
             killer,
             owner,
             rules,
@@ -193,19 +193,22 @@ impl<M: Machine, S: Signals<M>, O: Owner<M>> OutOfMemory<M, S, O> {
     /// [`NoMemory`]; nothing has changed.
     pub fn reserve(&self, machine: &M, candidates: usize) -> Result<(), NoMemory> {
         let room = self
-            .desk
-            .with(machine, Site::OutOfMemory, |desk| desk.slots.capacity());
+            .kill_state
+            .with(machine, Site::OutOfMemory, |kill_state| {
+                kill_state.slots.capacity()
+            });
         let mut longer = Vec::new();
         if room < candidates {
             longer = room::list_of(candidates).map_err(|NoRoom| NoMemory)?;
         }
-        self.desk.with(machine, Site::OutOfMemory, |desk| {
-            room::replace(&mut desk.slots, &mut longer);
-            // The list has this capacity by now, so it grows without allocating.
-            if desk.slots.len() < candidates {
-                desk.slots.resize(candidates, Slot::EMPTY);
-            }
-        });
+        self.kill_state
+            .with(machine, Site::OutOfMemory, |kill_state| {
+                room::replace(&mut kill_state.slots, &mut longer);
+                // The list has this capacity by now, so it grows without allocating.
+                if kill_state.slots.len() < candidates {
+                    kill_state.slots.resize(candidates, Slot::EMPTY);
+                }
+            });
         Ok(())
     }
 
@@ -221,9 +224,11 @@ impl<M: Machine, S: Signals<M>, O: Owner<M>> OutOfMemory<M, S, O> {
     }
 
     fn relieve_shortage(&self, machine: &M, shortage: &Shortage<'_, M>) -> Relief {
-        let decided = self.desk.try_with(machine, Site::OutOfMemory, |desk| {
-            self.decide(machine, shortage, desk)
-        });
+        let decided = self
+            .kill_state
+            .try_with(machine, Site::OutOfMemory, |kill_state| {
+                self.decide(machine, shortage, kill_state)
+            });
         match decided {
             Some(Step::Done(relief)) => relief,
             // Tasks that wait for this victim keep taking the lock. If the victim had to wait for
@@ -246,7 +251,7 @@ impl<M: Machine, S: Signals<M>, O: Owner<M>> OutOfMemory<M, S, O> {
     }
 
     /// Decides what to do about a shortage. Runs under the lock, so on one CPU at a time.
-    fn decide(&self, machine: &M, shortage: &Shortage<'_, M>, desk: &mut Desk) -> Step {
+    fn decide(&self, machine: &M, shortage: &Shortage<'_, M>, kill_state: &mut KillState) -> Step {
         if let Some(relief) = shortage.is_over(machine) {
             return Step::Done(relief);
         }
@@ -262,7 +267,7 @@ impl<M: Machine, S: Signals<M>, O: Owner<M>> OutOfMemory<M, S, O> {
         }
         let mut step = Step::Wait;
         self.owner.with_processes(machine, &mut |all| {
-            step = self.decide_among(machine, shortage, all, desk);
+            step = self.decide_among(machine, shortage, all, kill_state);
         });
         step
     }
@@ -272,7 +277,7 @@ impl<M: Machine, S: Signals<M>, O: Owner<M>> OutOfMemory<M, S, O> {
         machine: &M,
         shortage: &Shortage<'_, M>,
         all: &[Arc<Process<M>>],
-        desk: &mut Desk,
+        kill_state: &mut KillState,
     ) -> Step {
         let current = self.owner.current(machine);
         if let Some(current) = &current
@@ -290,12 +295,12 @@ impl<M: Machine, S: Signals<M>, O: Owner<M>> OutOfMemory<M, S, O> {
             .on_nodes(&nodes);
         let position = |current| all.iter().position(|it| Arc::ptr_eq(it, current));
         let current = current.as_ref().and_then(position);
-        let outcome = match self.who_asks(&census, &scope, current) {
+        let outcome = match self.requester(&census, &scope, current) {
             Some(current) => Ok(Chosen::Victim(current)),
-            None => self.choose(&census, &scope, &mut desk.slots),
+            None => self.choose(&census, &scope, &mut kill_state.slots),
         };
         match outcome {
-            Ok(chosen) => self.act(&census, &scope, shortage, chosen, &mut desk.waited),
+            Ok(chosen) => self.act(&census, &scope, shortage, chosen, &mut kill_state.waited),
             Err(_) => Step::Done(Relief::GiveUp(NoKill::NotSelected)),
         }
     }
@@ -354,13 +359,14 @@ impl<M: Machine, S: Signals<M>, O: Owner<M>> OutOfMemory<M, S, O> {
 
     /// The candidate number of the allocating process, if it is to be killed without looking at
     /// others.
-    fn who_asks(
+    fn requester(
         &self,
         census: &Census<'_, M>,
         scope: &Scope,
         current: Option<usize>,
     ) -> Option<u32> {
-        if self.rules.first != First::WhoAsks || matches!(scope.constraint, Constraint::Group(_)) {
+        if self.rules.first != First::Requester || matches!(scope.constraint, Constraint::Group(_))
+        {
             return None;
         }
         let current = u32::try_from(current?).ok()?;

@@ -13,7 +13,7 @@ use super::kept::Kept;
 use super::mobility::Mobility;
 use super::pcp::{Pcp, list_of};
 use super::watermark::Urgency;
-use super::zone::{Ask, Mark, Zone};
+use super::zone::{Mark, Zone, ZoneRequest};
 use super::{AllocError, NoKill, PageAllocator, Relief, Request, Tried, tag};
 use crate::event::{Event, Phase};
 use crate::machine::{CpuLock, LocalWord, Lock, Machine, Tags};
@@ -60,7 +60,7 @@ impl<M: Machine> PageAllocator<M> {
             mobility,
             ..
         } = request;
-        let ask = Ask {
+        let ask = ZoneRequest {
             order,
             class,
             urgency,
@@ -69,7 +69,7 @@ impl<M: Machine> PageAllocator<M> {
             unmixed: false,
         };
         let first = self.first_zone(machine, request)?;
-        let ask = Ask {
+        let ask = ZoneRequest {
             unmixed: mark == Mark::Low && first.stays_unmixed,
             ..ask
         };
@@ -81,7 +81,7 @@ impl<M: Machine> PageAllocator<M> {
 
     #[cold]
     #[inline(never)]
-    fn try_further_zones(&self, machine: &M, request: Request, ask: Ask) -> Option<Pfn> {
+    fn try_further_zones(&self, machine: &M, request: Request, ask: ZoneRequest) -> Option<Pfn> {
         let mut further = self.zonelist(machine, request).skip(1);
         if !ask.unmixed {
             return further.find_map(|zone| zone.alloc(machine, ask));
@@ -90,7 +90,7 @@ impl<M: Machine> PageAllocator<M> {
         // allow mixing: a block of another type is better than another node's memory.
         let first = self.first_zone(machine, request)?;
         let on_node = further.take_while(|zone| zone.node == first.node);
-        let mixed = Ask {
+        let mixed = ZoneRequest {
             unmixed: false,
             ..ask
         };
@@ -225,8 +225,8 @@ impl<M: Machine> PageAllocator<M> {
 impl<M: Machine> Zone<M> {
     /// Takes a block from this CPU's list or from the zone.
     #[inline(always)]
-    pub(super) fn alloc(&self, machine: &M, ask: Ask) -> Option<Pfn> {
-        let ask = Ask {
+    pub(super) fn alloc(&self, machine: &M, ask: ZoneRequest) -> Option<Pfn> {
+        let ask = ZoneRequest {
             mobility: self.types.served_as(ask.mobility),
             ..ask
         };
@@ -241,7 +241,7 @@ impl<M: Machine> Zone<M> {
     }
 
     #[inline(always)]
-    fn alloc_listed(&self, machine: &M, list: usize, ask: Ask) -> Option<u32> {
+    fn alloc_listed(&self, machine: &M, list: usize, ask: ZoneRequest) -> Option<u32> {
         machine.spend(Work::PcpAlloc, 1);
         let slot = self.slot(machine.this_cpu());
         let taken = slot.pcp.try_local(
@@ -275,7 +275,13 @@ impl<M: Machine> Zone<M> {
 
     #[cold]
     #[inline(never)]
-    fn refill_and_pop(&self, machine: &M, pcp: &mut Pcp, list: usize, ask: Ask) -> Option<u32> {
+    fn refill_and_pop(
+        &self,
+        machine: &M,
+        pcp: &mut Pcp,
+        list: usize,
+        ask: ZoneRequest,
+    ) -> Option<u32> {
         if self.allows(machine, ask) {
             self.refill(machine, pcp, list, ask);
         }
@@ -285,7 +291,7 @@ impl<M: Machine> Zone<M> {
     /// Moves blocks from the zone to an empty list, in one or more holds as the policy limits each
     /// hold (Linux: `rmqueue_bulk`).
     #[cold]
-    pub(super) fn refill(&self, machine: &M, pcp: &mut Pcp, list: usize, ask: Ask) {
+    pub(super) fn refill(&self, machine: &M, pcp: &mut Pcp, list: usize, ask: ZoneRequest) {
         let wanted = pcp.refill_blocks(ask.order, &self.mood(machine));
         let mut wanted = pcp.room(list, wanted);
         let mut part = Part::first(Site::Refill, machine.this_cpu());
@@ -302,7 +308,7 @@ impl<M: Machine> Zone<M> {
 
     /// Takes a block from the zone without using the lists (Linux: `rmqueue_buddy`).
     #[cold]
-    fn alloc_direct(&self, machine: &M, ask: Ask) -> Option<u32> {
+    fn alloc_direct(&self, machine: &M, ask: ZoneRequest) -> Option<u32> {
         if !self.allows(machine, ask) {
             return None;
         }
@@ -330,7 +336,7 @@ impl<M: Machine> Zone<M> {
     /// Takes a block for `ask` under the zone lock. An atomic request of several pages looks in the
     /// blocks kept for such requests first. Any request then takes from the other blocks, and a
     /// request that may use reserves tries the kept blocks last.
-    fn take_direct(&self, buddy: &mut Buddy, ask: Ask) -> Option<u32> {
+    fn take_direct(&self, buddy: &mut Buddy, ask: ZoneRequest) -> Option<u32> {
         let kept = |buddy: &mut Buddy| buddy.take(self.frames(), ask.order, Mobility::HighAtomic);
         if ask.keeps_block()
             && let Some(page) = kept(buddy)

@@ -7,7 +7,7 @@
 use super::mobility::Mobility;
 use super::pcp::list_of;
 use super::watermark::Urgency;
-use super::zone::{Ask, Mark, Zone};
+use super::zone::{Mark, Zone, ZoneRequest};
 use super::{PageAllocator, Request, tag};
 use crate::event::Event;
 use crate::machine::{CpuLock, LocalWord, Machine, Tags};
@@ -57,7 +57,7 @@ impl<M: Machine> PageAllocator<M> {
             return 0;
         };
         let count = Pages(u32::try_from(pfns.len()).unwrap_or(u32::MAX));
-        let ask = Ask {
+        let ask = ZoneRequest {
             order: Order::ZERO,
             class: first.kind,
             urgency: Urgency::Normal,
@@ -74,9 +74,9 @@ impl<M: Machine> PageAllocator<M> {
 }
 
 impl<M: Machine> Zone<M> {
-    fn alloc_bulk(&self, machine: &M, ask: Ask, pfns: &mut [Pfn]) -> usize {
+    fn alloc_bulk(&self, machine: &M, ask: ZoneRequest, pfns: &mut [Pfn]) -> usize {
         let mobility = self.types.served_as(ask.mobility);
-        let ask = Ask { mobility, ..ask };
+        let ask = ZoneRequest { mobility, ..ask };
         let Some(list) = list_of(Order::ZERO, mobility) else {
             return 0;
         };

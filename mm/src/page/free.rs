@@ -11,7 +11,7 @@
 use super::hold::Part;
 use super::holds::{Leftover, Limit};
 use super::mobility::Mobility;
-use super::pcp::{FREE_BATCH, Mood, Pcp, list_of};
+use super::pcp::{FREE_BATCH, Pcp, TuningInput, list_of};
 use super::zone::{Slot, Zone};
 use super::{FreeError, PageAllocator, tag};
 use crate::event::Event;
@@ -326,7 +326,7 @@ impl<M: Machine> Zone<M> {
         pcp: &mut Pcp,
         pages: &[u32],
         (order, forced): (Order, Option<Mobility>),
-        mood: &Mood,
+        mood: &TuningInput,
         pushed: &mut u32,
     ) -> Option<(u32, usize)> {
         let mut pages = pages;

@@ -7,22 +7,22 @@
 use core::sync::atomic::Ordering::Relaxed;
 
 use super::watermark::Urgency;
-use super::zone::{Ask, Mark, Zone};
+use super::zone::{Mark, Zone, ZoneRequest};
 use super::{PageAllocator, Request};
 use crate::machine::{Machine, Word};
 use crate::site::Site;
 use crate::units::{Order, Pages};
 
-/// Which kept blocks may be given up for a request.
+/// The kept blocks that may be given up for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kept {
-    /// Any but the last one of a zone.
+    /// All kept blocks of a zone but the last one.
     Few,
     /// All kept blocks.
     All,
 }
 
-impl Ask {
+impl ZoneRequest {
     /// Returns whether the page block that serves this request is kept for later ones of its kind
     /// (Linux: `ALLOC_HIGHATOMIC`, which only the slow path sets).
     #[inline]
@@ -78,7 +78,7 @@ impl<M: Machine> Zone<M> {
     }
 
     /// The number of free pages that `ask` may not take.
-    pub(super) fn out_of_bounds(&self, machine: &M, ask: Ask) -> u64 {
+    pub(super) fn out_of_bounds(&self, machine: &M, ask: ZoneRequest) -> u64 {
         if !self.types.on() || ask.may_use_kept() {
             return 0;
         }

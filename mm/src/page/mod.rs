@@ -114,7 +114,8 @@ pub struct Request {
 /// Stands for the node of the CPU that allocates.
 const LOCAL: u32 = u32::MAX;
 
-/// Added to the index of the only zone to ask. Larger than any node's number.
+/// The mark of a request for one zone alone, added to the zone's index. Larger than any node's
+/// number.
 const ONLY_ZONE: u32 = 1 << 31;
 
 /// Up to this many zones, a linear search is faster than a binary search.
@@ -291,7 +292,7 @@ impl<M: Machine> PageAllocator<M> {
     /// [`PageAllocator::alloc`] tests them only when a block has to come from the zone itself, so a
     /// replay of another allocator may call this before each of its allocations.
     pub fn test_high(&self, machine: &M, request: Request) {
-        let ask = zone::Ask {
+        let ask = zone::ZoneRequest {
             order: request.order,
             class: request.class,
             urgency: request.urgency,

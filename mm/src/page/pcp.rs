@@ -69,7 +69,7 @@ fn mobility_of(list: usize) -> Mobility {
 /// The inputs of a decision besides the lists themselves: the sizes and the present state of the
 /// zone.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Mood {
+pub(super) struct TuningInput {
     pub(super) sizes: Sizes,
     /// log₂ of the most batches that one refill or spill may move (the knob `BatchScaleMax`).
     pub(super) scale_max: u32,
@@ -84,7 +84,7 @@ pub(super) struct Mood {
     pub(super) flush_from: FlushFrom,
 }
 
-impl Mood {
+impl TuningInput {
     #[inline]
     fn flush_from(&self) -> u32 {
         let Sizes {
@@ -117,7 +117,7 @@ pub(crate) struct Pcp {
     /// The number of vmstat intervals left until a batch of a remote node's lists is given back; 0
     /// if the countdown is not running.
     expire: u8,
-    /// Whether memory for the lists is set aside beforehand or added as they grow.
+    /// The time at which memory for the lists is allocated: beforehand, or as they grow.
     metadata: Metadata,
     lists: Lists,
 }
@@ -250,7 +250,7 @@ impl Pcp {
         self.count += order.pages().0;
     }
 
-    /// How many more blocks a list has room for, at most `blocks`.
+    /// The number of further blocks for which a list has room, at most `blocks`.
     pub(super) fn room(&mut self, list: usize, blocks: u32) -> u32 {
         let stack = &mut self.lists[list];
         let room = stack.capacity() - stack.len();
@@ -262,7 +262,7 @@ impl Pcp {
 
     /// The number of blocks to refill an empty list with; tunes `high` and the factor (Linux:
     /// `nr_pcp_alloc`).
-    pub(super) fn refill_blocks(&mut self, order: Order, mood: &Mood) -> u32 {
+    pub(super) fn refill_blocks(&mut self, order: Order, mood: &TuningInput) -> u32 {
         let Sizes {
             batch,
             high_min,
@@ -303,7 +303,7 @@ impl Pcp {
     /// Notes that a block of `order` was pushed. Returns the number of pages to spill now (Linux:
     /// the first half of `free_frozen_page_commit`).
     #[inline]
-    pub(super) fn note_free(&mut self, order: Order, mood: &Mood) -> u32 {
+    pub(super) fn note_free(&mut self, order: Order, mood: &TuningInput) -> u32 {
         let batch = mood.sizes.batch.0;
         self.alloc_factor >>= 1;
         let high_order = (1..=3).contains(&order.get());
@@ -325,7 +325,7 @@ impl Pcp {
 
     /// The number of single pages that can be freed before the lists may have to spill.
     #[inline]
-    pub(super) fn quiet_frees(&self, mood: &Mood) -> u32 {
+    pub(super) fn quiet_frees(&self, mood: &TuningInput) -> u32 {
         if mood.reclaiming || mood.below_high {
             return 0;
         }
@@ -340,7 +340,7 @@ impl Pcp {
     /// [`Pcp::note_free`] would have one by one. There must be at most [`Pcp::quiet_frees`] of
     /// them. Returns `false`, and changes nothing, if the list has no room.
     #[inline]
-    pub(super) fn push_quietly(&mut self, pages: &[u32], mood: &Mood) -> bool {
+    pub(super) fn push_quietly(&mut self, pages: &[u32], mood: &TuningInput) -> bool {
         let Ok(count) = u32::try_from(pages.len()) else {
             return false;
         };
@@ -361,7 +361,7 @@ impl Pcp {
 
     /// The number of pages from which on frees spill; tunes `high` (Linux: `nr_pcp_high`).
     #[inline]
-    fn spill_threshold(&mut self, flush: bool, mood: &Mood) -> u32 {
+    fn spill_threshold(&mut self, flush: bool, mood: &TuningInput) -> u32 {
         let Sizes {
             batch,
             high_min,
@@ -397,7 +397,7 @@ impl Pcp {
     }
 
     /// The number of pages that a spill gives back (Linux: `nr_pcp_free`).
-    fn spill_pages(&self, flush: bool, high: u32, mood: &Mood) -> u32 {
+    fn spill_pages(&self, flush: bool, high: u32, mood: &TuningInput) -> u32 {
         let batch = mood.sizes.batch.0;
         if flush {
             self.count.min(batch << mood.scale_max)
@@ -411,7 +411,7 @@ impl Pcp {
     /// Sets `high` to seven eighths of itself, or to the pages that one drain would leave if that
     /// is more, but not below `high_min`. Returns the number of pages to give back now, and whether
     /// the next interval may find more (Linux: `decay_pcp_high`).
-    pub(super) fn decay(&mut self, mood: &Mood) -> (u32, bool) {
+    pub(super) fn decay(&mut self, mood: &TuningInput) -> (u32, bool) {
         let (batch, high_min) = (mood.sizes.batch.0, mood.sizes.high_min.0);
         let mut more = false;
         if self.high > high_min {
@@ -458,7 +458,7 @@ impl Pcp {
     }
 }
 
-/// Whether a batch from the lists of a remote node is due to be given back.
+/// The time at which a batch from the lists of a remote node is due to be given back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Expiry {
     /// The lists are empty or the countdown is not running.

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use super::Mobility;
 use super::holds::FlushFrom;
 use super::links::Metadata;
-use super::pcp::{Mood, Pcp};
+use super::pcp::{Pcp, TuningInput};
 use super::sizing::Sizes;
 use crate::units::{Order, Pages};
 
@@ -20,13 +20,13 @@ enum Op {
     Decay,
     /// Change the zone's state: below its high watermark, with reclaim, or with another number of
     /// CPUs.
-    Mood(Mood),
+    TuningInput(TuningInput),
 }
 
 /// The orders that have a list.
 const ORDERS: [u8; 5] = [0, 1, 2, 3, 9];
 
-fn mood() -> impl Strategy<Value = Mood> {
+fn mood() -> impl Strategy<Value = TuningInput> {
     let sizes = (1_u32..1 << 20, 0_u32..1 << 20, 1_u32..32, 0_u32..3).prop_map(
         |(managed, low, cpus, fixed)| {
             let fraction = [0, 0, 8][fixed as usize];
@@ -35,7 +35,7 @@ fn mood() -> impl Strategy<Value = Mood> {
     );
     let flags = [any::<bool>(), any::<bool>(), any::<bool>()];
     (sizes, 0_u32..=6, flags).prop_map(
-        |(sizes, scale_max, [below_high, reclaiming, large_cache])| Mood {
+        |(sizes, scale_max, [below_high, reclaiming, large_cache])| TuningInput {
             sizes,
             scale_max,
             below_high,
@@ -52,7 +52,7 @@ fn op() -> impl Strategy<Value = Op> {
         10 => order().prop_map(Op::Alloc),
         10 => order().prop_map(Op::Free),
         3 => Just(Op::Decay),
-        1 => mood().prop_map(Op::Mood),
+        1 => mood().prop_map(Op::TuningInput),
     ]
 }
 
@@ -67,7 +67,7 @@ fn give(pcp: &mut Pcp, pages: u32) {
     }
 }
 
-fn step(pcp: &mut Pcp, op: Op, mood: &mut Mood) -> Result<(), TestCaseError> {
+fn step(pcp: &mut Pcp, op: Op, mood: &mut TuningInput) -> Result<(), TestCaseError> {
     let Sizes { batch, .. } = mood.sizes;
     let most = batch.0 << mood.scale_max;
     let list = |order: u8| {
@@ -97,7 +97,7 @@ fn step(pcp: &mut Pcp, op: Op, mood: &mut Mood) -> Result<(), TestCaseError> {
             prop_assert!(excess <= pcp.count(), "there is as much to give back");
             give(pcp, excess);
         }
-        Op::Mood(next) => *mood = next,
+        Op::TuningInput(next) => *mood = next,
     }
     Ok(())
 }

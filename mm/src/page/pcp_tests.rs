@@ -2,13 +2,13 @@
 
 use super::*;
 
-fn mood() -> Mood {
+fn mood() -> TuningInput {
     let sizes = Sizes {
         batch: Pages(63),
         high_min: Pages(675),
         high_max: Pages(56_000),
     };
-    Mood {
+    TuningInput {
         sizes,
         scale_max: 5,
         below_high: false,
@@ -18,7 +18,7 @@ fn mood() -> Mood {
     }
 }
 
-fn fill(pcp: &mut Pcp, blocks: u32, mood: &Mood) -> u32 {
+fn fill(pcp: &mut Pcp, blocks: u32, mood: &TuningInput) -> u32 {
     let fresh: u32 = (0..blocks)
         .map(|page| {
             assert!(pcp.push(0, Order::ZERO, page));
@@ -53,7 +53,7 @@ fn an_allocation_halves_how_many_pages_were_freed_in_a_row() {
 
 #[test]
 fn a_disabled_list_frees_one_page_at_a_time_and_refills_with_one() {
-    let mood = Mood {
+    let mood = TuningInput {
         sizes: Sizes::BOOT,
         ..mood()
     };
@@ -108,7 +108,7 @@ fn below_the_high_watermark_every_free_past_high_min_spills() {
         high: 5000,
         ..Pcp::new(Metadata::WhenSplit)
     };
-    let mood = Mood {
+    let mood = TuningInput {
         below_high: true,
         ..mood()
     };
@@ -142,7 +142,7 @@ fn linux_6_12_flushes_after_a_batch_in_a_row() {
         high: 5000,
         ..Pcp::new(Metadata::WhenSplit)
     };
-    let mood = Mood {
+    let mood = TuningInput {
         flush_from: FlushFrom::Batch,
         large_cache: false,
         ..mood()
@@ -197,13 +197,13 @@ fn decay_takes_an_eighth_and_never_more_than_one_drain() {
 }
 
 /// The mood of lists whose `high` is fixed.
-fn fixed(high: u32) -> Mood {
+fn fixed(high: u32) -> TuningInput {
     let sizes = Sizes {
         batch: Pages(63),
         high_min: Pages(high),
         high_max: Pages(high),
     };
-    Mood { sizes, ..mood() }
+    TuningInput { sizes, ..mood() }
 }
 
 #[test]
@@ -263,7 +263,7 @@ fn a_single_page_between_or_a_large_cache_keeps_from_flushing() {
             freed_high_order: true,
             ..Pcp::new(Metadata::WhenSplit)
         };
-        let mood = Mood {
+        let mood = TuningInput {
             large_cache,
             ..mood()
         };
@@ -300,7 +300,7 @@ fn while_a_zone_is_reclaimed_four_batches_are_kept() {
         high: 5000,
         ..Pcp::new(Metadata::WhenSplit)
     };
-    let mood = Mood {
+    let mood = TuningInput {
         reclaiming: true,
         ..mood()
     };

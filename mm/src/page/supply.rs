@@ -8,11 +8,11 @@ use core::sync::atomic::Ordering::Relaxed;
 use super::layout::ZoneKind;
 use super::mobility::Mobility;
 use super::watermark::{self, Urgency};
-use super::zone::{Ask, Mark, Settings, Zone};
+use super::zone::{Mark, Settings, Zone, ZoneRequest};
 use crate::machine::{Machine, Word};
 use crate::units::{Order, Pages};
 
-/// Where a zone's free pages are in relation to its high watermark.
+/// The position of a zone's free pages relative to its high watermark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Supply {
     /// Above the high watermark.
@@ -24,7 +24,7 @@ enum Supply {
 impl<M: Machine> Zone<M> {
     /// Returns whether the zone may give a block and stay above the watermark that `ask` names.
     /// Also notes if the zone is below its high watermark, which makes frees spill early.
-    pub(super) fn allows(&self, machine: &M, ask: Ask) -> bool {
+    pub(super) fn allows(&self, machine: &M, ask: ZoneRequest) -> bool {
         let free = self.free_for(machine, ask);
         if self.notice_shortage(machine, ask, free) == Supply::Plenty {
             return true;
@@ -46,7 +46,7 @@ impl<M: Machine> Zone<M> {
 
     /// Tests the high watermark, and sets the hint if the zone is below. The hint then stays set
     /// until a spill finds the zone above again.
-    fn notice_shortage(&self, machine: &M, ask: Ask, free: u64) -> Supply {
+    fn notice_shortage(&self, machine: &M, ask: ZoneRequest, free: u64) -> Supply {
         let below_high = &self.settings.below_high;
         if below_high.load(machine, Relaxed) != 0 {
             return Supply::Short;
@@ -60,12 +60,12 @@ impl<M: Machine> Zone<M> {
     }
 
     /// The number of free pages that the request may take.
-    fn free_for(&self, machine: &M, ask: Ask) -> u64 {
+    fn free_for(&self, machine: &M, ask: ZoneRequest) -> u64 {
         let free = self.free_pages(machine);
         free.saturating_sub(self.out_of_bounds(machine, ask))
     }
 
-    fn stays_above(&self, machine: &M, mark: Pages, ask: Ask, free: u64) -> bool {
+    fn stays_above(&self, machine: &M, mark: Pages, ask: ZoneRequest, free: u64) -> bool {
         let reserve = Settings::<M>::pages(machine, &self.settings.reserve[ask.class as usize]);
         watermark::allows(
             free,
@@ -78,7 +78,7 @@ impl<M: Machine> Zone<M> {
 
     /// Returns whether the zone may give `count` single pages at once and stay above its low
     /// watermark. Does not set the hint for the high watermark.
-    pub(super) fn spares(&self, machine: &M, ask: Ask, count: Pages) -> bool {
+    pub(super) fn spares(&self, machine: &M, ask: ZoneRequest, count: Pages) -> bool {
         let reserve = Settings::<M>::pages(machine, &self.settings.reserve[ask.class as usize]);
         let low = self.watermarks(machine).low;
         let mark = Pages(low.0.saturating_add(count.0));
@@ -95,7 +95,7 @@ impl<M: Machine> Zone<M> {
         if below_high.load(machine, Relaxed) == 0 {
             return;
         }
-        let ask = Ask {
+        let ask = ZoneRequest {
             order: Order::ZERO,
             class: ZoneKind::Movable,
             urgency: Urgency::Normal,

@@ -14,7 +14,7 @@ use super::holds::{FlushFrom, Holds};
 use super::layout::{ZoneKind, ZoneLayout};
 use super::links::Metadata;
 use super::mobility::{BlockTypes, Frames, Grouping, Mobility};
-use super::pcp::{self, Mood, Pcp};
+use super::pcp::{self, Pcp, TuningInput};
 use super::sizing::Sizes;
 use super::tag;
 use super::watermark::{Urgency, Watermarks};
@@ -202,10 +202,10 @@ impl<M: Machine> Zone<M> {
 
     /// The present inputs of page-list decisions.
     #[inline]
-    pub(super) fn mood(&self, machine: &M) -> Mood {
+    pub(super) fn mood(&self, machine: &M) -> TuningInput {
         let settings = &self.settings;
         let sizes = Sizes::unpack(settings.sizes.load(machine, Relaxed));
-        Mood {
+        TuningInput {
             sizes,
             scale_max: u32::try_from(settings.scale_max.load(machine, Relaxed)).unwrap_or(0),
             below_high: settings.below_high.load(machine, Relaxed) != 0,
@@ -342,7 +342,7 @@ pub(super) struct Policy {
 
 /// A request as it is put to a zone.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Ask {
+pub(super) struct ZoneRequest {
     pub(super) order: Order,
     pub(super) class: ZoneKind,
     pub(super) urgency: Urgency,
@@ -352,7 +352,7 @@ pub(super) struct Ask {
     pub(super) unmixed: bool,
 }
 
-impl Ask {
+impl ZoneRequest {
     /// How far the request may go below its mark. Only the slow path, which tests the min
     /// watermark, takes the urgency into account.
     pub(super) fn lowers_marks_as(&self) -> Urgency {
@@ -362,7 +362,7 @@ impl Ask {
         }
     }
 
-    /// What to take from the free lists for this request.
+    /// The block to take from the free lists for this request.
     pub(super) fn wanted(&self) -> Wanted {
         Wanted {
             order: self.order,

@@ -14,7 +14,7 @@ use core::ops::Range;
 use super::AddressSpace;
 use super::Flag;
 use super::error::ExitError;
-use super::frontier::{Claim, End, Left, Walker};
+use super::frontier::{Claim, Claimer, End, Left};
 use super::gather::Gather;
 use super::memory::Memory;
 use super::page_table::{ENTRIES, Spot, TABLES, first_page};
@@ -102,7 +102,7 @@ impl<M: Machine> AddressSpace<M> {
     }
 
     /// Claims the tables that `walker` empties next.
-    pub(super) fn claim(&self, machine: &M, walker: &mut Walker) -> Option<Claim> {
+    pub(super) fn claim(&self, machine: &M, walker: &mut Claimer) -> Option<Claim> {
         let end = walker.end();
         let beyond = |table| match end {
             End::Low => self.table.next(table).map(|spot| spot.index),

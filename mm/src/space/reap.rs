@@ -9,7 +9,7 @@
 
 use core::ops::Range;
 
-use super::frontier::{Left, NotJoined, Walker};
+use super::frontier::{Claimer, Left, NotJoined};
 use super::gather::Gather;
 use super::memory::Memory;
 use super::page_table::{ENTRIES, Spot, TABLE_BITS, first_page};
@@ -63,8 +63,8 @@ impl<M: Machine> AddressSpace<M> {
         self.try_reap_after(memory, || ())
     }
 
-    /// [`AddressSpace::try_reap`], which also calls `starts` once it has the lock of the mappings
-    /// and finds that something may be left to empty.
+    /// Does what [`AddressSpace::try_reap`] does, and also calls `starts` once it has the lock of
+    /// the mappings and finds that something may be left to empty.
     pub(crate) fn try_reap_after(&self, memory: Memory<'_, M>, starts: impl FnOnce()) -> Reaped {
         let machine = memory.machine;
         machine.emit(Event::Begin(Phase::Reap));
@@ -228,7 +228,7 @@ impl<M: Machine> AddressSpace<M> {
         (reaped, self.frontier.leave(machine))
     }
 
-    fn reap_claims(&self, gather: &mut Gather<'_, M>, walker: &mut Walker, site: Site) -> Reaped {
+    fn reap_claims(&self, gather: &mut Gather<'_, M>, walker: &mut Claimer, site: Site) -> Reaped {
         let machine = gather.memory().machine;
         let mut reaped = Reaped::All;
         let mut handed_back = self.frontier.take_back(machine, site);

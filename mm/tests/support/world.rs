@@ -27,7 +27,7 @@ use super::machine::Plain;
 pub(crate) const CPUS: u32 = 40;
 pub(crate) const MEMORY: Pages = Pages(4096);
 
-type Oom = OutOfMemory<Plain, Deaf, Village>;
+type Oom = OutOfMemory<Plain, Deaf, OomWorld>;
 
 /// A small machine with every part of the memory manager on it.
 pub(crate) struct World {
@@ -45,7 +45,7 @@ pub(crate) struct Kept {
     pub(crate) spaces: Spaces<Plain>,
 }
 
-/// Signals that do nothing: [`Village`] lets killed processes exit, while an allocation waits.
+/// Signals that do nothing: [`OomWorld`] lets killed processes exit, while an allocation waits.
 pub(crate) struct Deaf;
 
 impl Signals<Plain> for Deaf {
@@ -56,16 +56,16 @@ impl Signals<Plain> for Deaf {
     fn reap_at(&self, _: &Plain, _: Nanos) {}
 }
 
-/// `Village`: the owner of the processes, as tests of OOM kills need it.
-pub(crate) struct Village {
+/// `OomWorld`: the owner of the processes, as tests of OOM kills need it.
+pub(crate) struct OomWorld {
     pub(crate) all: Mutex<Vec<Arc<Process<Plain>>>>,
     kept: OnceLock<Weak<Kept>>,
     oom: OnceLock<Weak<Oom>>,
-    /// Whether killed processes exit by themselves; otherwise only the reaper empties them.
+    /// True if killed processes exit by themselves; otherwise only the reaper empties them.
     pub(crate) die: AtomicBool,
 }
 
-impl Owner<Plain> for Village {
+impl Owner<Plain> for OomWorld {
     fn with_processes(&self, _: &Plain, look: &mut Look<'_, Plain>) {
         look(&self.all.lock().expect("one thread"));
     }
@@ -122,20 +122,14 @@ impl World {
             attempts_max: 3,
         };
         let killer = Arc::new(OomKiller::new(&machine, Deaf, patience));
-        let village = Village {
+        let owner = OomWorld {
             all: Mutex::new(Vec::with_capacity(8)),
             kept: OnceLock::new(),
             oom: OnceLock::new(),
             die: AtomicBool::new(true),
         };
         let rules = Rules::of(&design);
-        let oom = Arc::new(OutOfMemory::new(
-            &machine,
-            killer,
-            village,
-            rules,
-            Vec::new(),
-        ));
+        let oom = Arc::new(OutOfMemory::new(&machine, killer, owner, rules, Vec::new()));
         let mut config = Config::new(Layout::arena(MEMORY));
         (config.design, config.grouping) = (design, grouping);
         config.last_resort = Some(Box::new(Arc::clone(&oom)));

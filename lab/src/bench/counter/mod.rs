@@ -17,9 +17,9 @@ use rand_xoshiro::rand_core::SeedableRng;
 pub use self::subject::Subject;
 use super::table;
 use crate::error::Error;
-use crate::progress::Progress;
 use crate::report::Table;
 use crate::report::value::NOTHING;
+use crate::run::progress::Progress;
 
 /// The number of additions after which the deltas repeat.
 const DELTAS: usize = 2048;

@@ -15,8 +15,8 @@ use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::CpuId;
 use plimsoll_sim::profile::Card;
 
+use crate::catalog::machines;
 use crate::error::Error;
-use crate::machines;
 
 /// A counter that several threads may add to.
 pub trait Subject: Send + Sync {

@@ -11,7 +11,7 @@ use std::{hint, panic, thread};
 use plimsoll_host::affinity::{self, CpuMask};
 
 use super::Subject;
-use crate::progress::Progress;
+use crate::run::progress::Progress;
 
 const ROUNDS: usize = 240;
 /// The number of times that each thread adds all deltas in a round.

@@ -6,7 +6,7 @@
 //! no case finds in the cache what the case before has read. Each case is compared with Linux's in
 //! the same round. Every victim is checked against the sizes that were added.
 
-mod crowd;
+mod processes;
 
 use std::time::Instant;
 
@@ -16,16 +16,16 @@ use plimsoll_mm::oom::{Outcome, Scope, Selecting, Selection, Slot, TotalPages};
 use plimsoll_mm::topology::Topology;
 use plimsoll_sim::profile::Card;
 
-use self::crowd::{Crowd, Population};
+use self::processes::{Population, ProcessSet};
 use super::reap::waited_for_cpu_ns;
 use super::{Found, Row, table};
+use crate::catalog::machines;
 use crate::error::Error;
-use crate::machines;
-use crate::metric::Unit;
-use crate::progress::Progress;
+use crate::measure::metric::Unit;
+use crate::measure::stats::{self, Estimate};
 use crate::report::Table;
 use crate::report::value::{NOTHING, human_estimate, human_ratio};
-use crate::stats::{self, Estimate};
+use crate::run::progress::Progress;
 
 /// The machine whose CPUs are played.
 const MACHINE: &str = "epyc-9654-2s";
@@ -107,16 +107,16 @@ fn measure(
     progress: &Progress,
 ) -> Result<Measured, Error> {
     let sizes = population.sizes(processes);
-    let crowd = |counting| Crowd::new(host, counting, population, &sizes);
-    let crowds = COUNTINGS.map(|counting| crowd(counting).map(|crowd| (counting, crowd)));
-    let crowds = crowds.into_iter().collect::<Result<Vec<_>, _>>()?;
+    let set = |counting| ProcessSet::new(host, counting, population, &sizes);
+    let sets = COUNTINGS.map(|counting| set(counting).map(|set| (counting, set)));
+    let sets = sets.into_iter().collect::<Result<Vec<_>, _>>()?;
     let mut slots = vec![Slot::EMPTY; processes];
     let mut cases = [const { Vec::new() }; CASES.len()];
     for _ in 0..ROUNDS {
         for ((selecting, counting), took) in CASES.into_iter().zip(&mut cases) {
-            let of = crowds.iter().find(|(of, _)| *of == counting);
-            let (_, crowd) = of.expect("each has its crowd");
-            took.push(undisturbed(|| select(selecting, crowd, &sizes, &mut slots)));
+            let of = sets.iter().find(|(of, _)| *of == counting);
+            let (_, set) = of.expect("each has its set");
+            took.push(undisturbed(|| select(selecting, set, &sizes, &mut slots)));
         }
         progress.step();
     }
@@ -135,12 +135,12 @@ fn undisturbed(mut attempt: impl FnMut() -> Took) -> Took {
     took
 }
 
-fn select(selecting: Selecting, crowd: &Crowd<'_>, sizes: &[i64], slots: &mut [Slot]) -> Took {
+fn select(selecting: Selecting, set: &ProcessSet<'_>, sizes: &[i64], slots: &mut [Slot]) -> Took {
     // The total is more than all processes have together. No process is adjusted, so points are
     // pages.
     let scope = Scope::machine(TotalPages::new(1 << 40).expect("some"));
     let (away, begin) = (waited_for_cpu_ns(), Instant::now());
-    let selection = selecting.select(crowd, &scope, slots);
+    let selection = selecting.select(set, &scope, slots);
     let ns = begin.elapsed().as_nanos() as f64;
     let away = waited_for_cpu_ns() - away;
     let Ok(Selection {

@@ -25,8 +25,8 @@ use self::host::{Memories, Stage};
 use self::victim::Shape;
 use super::{Found, Size};
 use crate::error::Error;
-use crate::progress::Progress;
-use crate::stats;
+use crate::measure::stats;
+use crate::run::progress::Progress;
 
 /// A way to empty the victim.
 #[derive(Clone, Copy, Debug)]

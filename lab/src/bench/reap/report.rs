@@ -3,10 +3,10 @@
 use super::victim::Shape;
 use super::{CASES, On, Raced, Took, sim};
 use crate::bench::{Found, Row, Size, table};
-use crate::metric::Unit;
+use crate::measure::metric::Unit;
+use crate::measure::stats::{self, Estimate};
 use crate::report::Table;
 use crate::report::value::{NOTHING, human, human_estimate};
-use crate::stats::{self, Estimate};
 
 /// A metric of a race: its name for programs, the function that reads it, and the position of the
 /// base case.

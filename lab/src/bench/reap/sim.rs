@@ -16,8 +16,8 @@ use plimsoll_sim::{Sim, SimOptions};
 
 use super::victim::{Shape, build, frames};
 use super::{Case, Took};
+use crate::catalog::machines;
 use crate::error::Error;
-use crate::machines;
 
 /// The simulated machine. Its prices were measured on a computer like those this bench is meant
 /// for.

@@ -19,9 +19,9 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use self::subject::{Ours, Radix, Ranges, Sorted, Tree};
 use super::table;
 use crate::error::Error;
-use crate::progress::Progress;
 use crate::report::Table;
 use crate::report::value::NOTHING;
+use crate::run::progress::Progress;
 
 /// Each number of mappings, with the number of rounds that every tree gets.
 const SIZES: [(usize, usize); 2] = [(10_000, 40), (100_000, 8)];

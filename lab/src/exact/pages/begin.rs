@@ -1,5 +1,5 @@
-//! The state from which operations are performed: that of a moment at which `/proc/zoneinfo` was
-//! read, with what is told of the lists by what happens later.
+//! The state from which operations are performed: the state of zones and lists when
+//! `/proc/zoneinfo` was read, completed by what later events show of the lists.
 
 use std::collections::HashMap;
 
@@ -19,21 +19,23 @@ use super::op::{Action, Kind, Op};
 use super::stage::{Knobs, Stage, Start};
 use super::zoneinfo::{self, ListInfo, ZoneInfo};
 
-/// When `/proc/zoneinfo` was read: its text, and the mark that follows it.
+/// The texts that hold `/proc/zoneinfo`, best first, each with the mark that the recorder wrote
+/// right after it read the text.
 const MOMENTS: [(&str, &str); 2] = [
     ("zoneinfo settled", "settled"),
     ("zoneinfo before", "read zoneinfo before"),
 ];
 
-/// A moment whose zones are known.
+/// A moment of the recording at which the state of the zones is known.
 pub(super) struct Moment {
     pub(super) zones: Vec<ZoneInfo>,
-    /// The first event after it.
+    /// The event index of the mark that stands for this moment; 0 if the recording lacks the mark.
     pub(super) event: usize,
 }
 
 impl Moment {
-    /// The best known moment of a recording.
+    /// The best moment of a recording: the first of [`MOMENTS`] that has zones and a mark or, if
+    /// none has a mark, the first that has zones. `None` if none has zones.
     pub(super) fn of(recording: &Recording) -> Option<Self> {
         let mark = |wanted: &str| {
             let is_it = |what: &What| matches!(what, What::Mark(text) if note(text) == wanted);
@@ -62,22 +64,22 @@ impl Moment {
 /// The state of zones and lists at a moment.
 pub(crate) struct State {
     pub(crate) zones: Vec<ZoneState>,
-    /// The first operation after that moment.
+    /// The index of the first operation at or after that moment.
     pub(crate) first: usize,
 }
 
-/// One zone.
+/// The state of one zone. Sizes are in pages.
 pub(crate) struct ZoneState {
     pub(crate) kind: ZoneKind,
     pub(crate) managed: u64,
     pub(crate) free: u64,
     pub(crate) marks: Watermarks,
     pub(crate) sizes: Sizes,
-    /// By CPU; `None` for one that is offline.
+    /// The lists of each CPU; `None` if the CPU is offline.
     pub(crate) lists: Vec<Option<CpuState>>,
 }
 
-/// One CPU's lists in a zone.
+/// The state of one CPU's lists in a zone.
 pub(crate) struct CpuState {
     pub(crate) start: Start,
     batch: u32,
@@ -124,11 +126,11 @@ impl State {
     }
 }
 
-/// Everything that is needed to perform operations.
+/// The allocator and the followed lists, ready for the first operation.
 pub(super) struct Beginning {
     pub(super) stage: Stage,
     pub(super) follow: Follow,
-    /// The first operation to perform.
+    /// The index of the first operation to perform.
     pub(super) first: usize,
 }
 
@@ -174,13 +176,15 @@ impl Beginning {
     }
 }
 
-/// Adds pages that `/proc/zoneinfo` counts and nothing else tells of.
+/// Adds to the list `home` the pages by which `count`, from `/proc/zoneinfo`, exceeds the pages on
+/// lists of the lengths `lens`.
 fn with_rest(mut lens: [u32; LISTS], count: u32, home: ListId) -> [u32; LISTS] {
     lens[home.index()] += count.saturating_sub(pages(&lens)) / home.pages();
     lens
 }
 
-/// Lists that are seen empty after the first operation that is performed.
+/// Lists that the kernel refills in operation `first` or later, so that they are empty at some
+/// time.
 fn emptied(inferred: &Inferred, first: usize) -> HashMap<Place, ()> {
     let refills = inferred.ops[first..].iter().flat_map(|op| {
         let refills = op.moves.iter().filter(|it| it.kind == Kind::Refill);
@@ -195,8 +199,9 @@ fn emptied(inferred: &Inferred, first: usize) -> HashMap<Place, ()> {
     refills.map(|place| (place, ())).collect()
 }
 
-/// The list on which pages are assumed to be that no event shows: one that is never seen empty.
-/// Movable single pages come first, because there are most of them.
+/// The list that is assumed to hold the pages that no event shows: the first that is never seen
+/// empty or, if there is none, that of reclaimable single pages. The list of movable single pages
+/// is tried first, because most pages are movable.
 fn home((zone, cpu): (u8, u32), emptied: &HashMap<Place, ()>) -> ListId {
     let single = [1, 0, 2].into_iter();
     let mut lists = single.chain(3..12).map(ListId);
@@ -229,7 +234,8 @@ fn knobs(header: &Header, zones: &[ZoneInfo]) -> Knobs {
     }
 }
 
-/// The node of `cpu` by a text of lines `NODE CPUS`, as `1 4-7`; 0 if it does not say.
+/// The node of `cpu` according to `text`, whose lines have a node and its CPUs, as `1 4-7`; 0 if no
+/// line has the CPU.
 fn node_of(cpu: u32, text: &str) -> u32 {
     let has = |range: &str| {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
@@ -255,10 +261,11 @@ fn marks(zone: &ZoneInfo) -> Watermarks {
     Watermarks { min, low, high }
 }
 
-/// The sizes that `/proc/zoneinfo` prints, or what they follow from: the low watermark as it is,
-/// which may have been computed when the zone had fewer pages.
+/// The sizes of a zone's lists as `/proc/zoneinfo` prints them. If it does not print the bounds of
+/// `high`, they are computed from the managed pages and from the printed low watermark, which Linux
+/// may have computed when the zone had fewer pages.
 fn sizes(zone: &ZoneInfo, knobs: &Knobs) -> Sizes {
-    // The CPUs of a node share its memory; if it has none, all CPUs do.
+    // The CPUs of a node share its memory; if the node has no CPUs, all CPUs share it.
     let near = zone.lists.iter().zip(&knobs.nodes);
     let near = near.filter(|(lists, node)| lists.is_some() && **node == zone.node);
     let cpus = match u32::try_from(near.count()) {
@@ -292,8 +299,9 @@ fn sizes(zone: &ZoneInfo, knobs: &Knobs) -> Sizes {
     }
 }
 
-/// The upper bound of `high` if several CPUs have reached it: then the same value is the highest of all, and it is no
-/// lower bound. Linux may have computed it when the zone had fewer pages.
+/// The upper bound of `high` as the lists show it: the highest `high` of all CPUs, if several CPUs
+/// have it and it lies between the computed bounds. Linux may have computed its bound when the zone
+/// had fewer pages.
 fn shown_high_max(zone: &ZoneInfo, sizes: &Sizes) -> Option<Pages> {
     let highs = || zone.lists.iter().flatten().map(|it| it.high);
     let most = highs().max()?;
@@ -330,7 +338,8 @@ mod tests {
         };
         let knobs = |text| knobs_of(text, &zone(0));
         let high_min = |node, text| sizes(&zone(node), &knobs(text)).high_min;
-        // Three CPUs on one node; two and one; and a node without CPUs, whose memory all share.
+        // Three CPUs on one node; two nodes with two CPUs and one; and a node without CPUs, whose
+        // memory all CPUs share.
         assert_eq!(high_min(0, ""), Pages(333));
         assert_eq!(high_min(0, "0 0-1\n1 2-3"), Pages(500));
         assert_eq!(high_min(1, "0 0-1\n1 2-3"), Pages(1000));

@@ -1,22 +1,23 @@
-//! Boosts of watermarks, as the kernel's events tell them.
+//! Boosts of watermarks, derived from the kernel's events.
 //!
-//! Linux raises all watermarks of a zone by the pages of a page block whenever an allocation tries to
-//! claim a block of another type of which a part is free, up to a limit. When kswapd ends a round, it takes
-//! away what there was at the round's beginning.
+//! Linux raises all watermarks of a zone by the pages of a page block, up to a limit, whenever an
+//! allocation tries to claim a page block of another type of which only a part is free. When kswapd
+//! ends a round, it takes away the boost that the zone had when the round began.
 
 use super::zoneinfo::ZoneInfo;
 
-/// Pages of a page block.
+/// The pages of a page block.
 const BLOCK_PAGES: u64 = 1 << BLOCK_ORDER;
 const BLOCK_ORDER: u8 = 9;
-/// The limit, in ten-thousandths of the high watermark, unless the recording says otherwise.
+/// The limit of a boost in ten-thousandths of the high watermark, unless the recording says
+/// otherwise.
 pub(super) const FACTOR: u64 = 15_000;
 
-/// The boost of each zone.
+/// The boosts of all zones, in pages.
 #[derive(Clone, Debug)]
 pub(super) struct Boosts {
     zones: Vec<Boost>,
-    /// The first event after `/proc/zoneinfo` was read.
+    /// The index of the first event after `/proc/zoneinfo` was read.
     read_at: usize,
 }
 
@@ -24,15 +25,16 @@ pub(super) struct Boosts {
 struct Boost {
     most: u64,
     now: u64,
-    /// At the beginning of kswapd's round.
+    /// The boost at the beginning of kswapd's round.
     of_round: u64,
-    /// As `/proc/zoneinfo` tells it.
+    /// The boost that `/proc/zoneinfo` shows.
     told: u64,
 }
 
 impl Boosts {
-    /// None of `zones` is boosted before they were read, which was before event `read_at`; `factor` is
-    /// `watermark_boost_factor`.
+    /// Begins with no zone boosted. The boosts of `zones` themselves hold from event `read_at` on,
+    /// the first after they were read. `factor` is `watermark_boost_factor`, in ten-thousandths of
+    /// the high watermark; 0 means no boosts.
     pub(super) fn new(zones: &[ZoneInfo], factor: u64, read_at: usize) -> Self {
         let most = |zone: &ZoneInfo| {
             let large = zone.managed >= BLOCK_PAGES * 4;
@@ -55,8 +57,8 @@ impl Boosts {
         }
     }
 
-    /// Takes over what was read of `/proc/zoneinfo` if event `index` is the first after that. The zones whose
-    /// boost is another than the events before told, with their boosts.
+    /// If event `index` is the first after `/proc/zoneinfo` was read, takes over the boosts that it
+    /// shows. Returns the zones whose boosts this changes, with their new boosts in pages.
     pub(super) fn read(&mut self, index: usize) -> Vec<(u8, u64)> {
         let mut changed = Vec::new();
         for (zone, boost) in (0..).zip(&mut self.zones) {
@@ -68,11 +70,11 @@ impl Boosts {
         changed
     }
 
-    /// A free block of `order` was found in a page block of another type. The new boost, if that
-    /// changes it.
+    /// Notes that an allocation found a free block of `order` in a page block of another type.
+    /// Returns the zone's new boost in pages, or `None` if the boost does not change.
     pub(super) fn claim(&mut self, zone: u8, order: u8) -> Option<u64> {
         let boost = self.zones.get_mut(usize::from(zone))?;
-        // A page block that is free as a whole changes its type without more ado.
+        // Linux changes the type of an entirely free page block without a boost.
         if order >= BLOCK_ORDER || boost.now >= boost.most {
             return None;
         }
@@ -80,14 +82,15 @@ impl Boosts {
         Some(boost.now)
     }
 
-    /// kswapd begins a round.
+    /// Notes each zone's boost at the beginning of a round of kswapd.
     pub(super) fn round_begins(&mut self) {
         for boost in &mut self.zones {
             boost.of_round = boost.now;
         }
     }
 
-    /// kswapd ends its round. The zones whose boost changes, with their new ones.
+    /// Takes away, at the end of kswapd's round, the boosts that zones had at its beginning.
+    /// Returns the zones whose boosts this changes, with their new boosts in pages.
     pub(super) fn round_ends(&mut self) -> Vec<(u8, u64)> {
         let mut changed = Vec::new();
         for (zone, boost) in (0..).zip(&mut self.zones) {

@@ -1,4 +1,4 @@
-//! The operations of a recording, performed, and what each moved beside what the kernel moved.
+//! Performs the operations of a recording, and pairs what each moved with what the kernel moved.
 
 use std::collections::BTreeMap;
 
@@ -10,8 +10,8 @@ use super::op::{Kind, Op};
 use super::pair::{Amount, Pair};
 use super::stage::Stage;
 
-/// Performs `ops` and pairs every move. After a difference our lists are made as long as the
-/// kernel's, so that one difference does not make others.
+/// Performs `ops` and pairs Plimsoll's moves with the kernel's. After a difference, Plimsoll's
+/// lists are made as long as the kernel's, so that one difference does not cause others.
 pub(super) fn perform(stage: &mut Stage, ops: &[Op], mut follow: Follow) -> Vec<Pair> {
     let mut pairs = Vec::new();
     for (index, op) in ops.iter().enumerate() {

@@ -1,25 +1,28 @@
-//! The next event of a page frame, and of a CPU, and the last one of a frame. Because the whole recording is
-//! known, later events show most of what no event states.
+//! The neighbours of each event: the next and the previous event of its page frame, and the next
+//! event of its CPU. Because the whole recording is known, later events show most of what no event
+//! states.
 
 use std::collections::HashMap;
 
 use plimsoll_recording::event::{Event, What};
 
-/// For each event, which comes next, and which came before.
+/// For each event, the indices of related events; [`NONE`] if there is none.
 pub(super) struct Future {
     /// The next event that touches the first frame of the block.
     frame: Vec<u32>,
-    /// The event before it that touches the same first frame.
+    /// The earliest event whose block's first frame is next touched by this event. If all blocks
+    /// are of one order, it is the previous event about the same block.
     past: Vec<u32>,
-    /// The next event on the CPU.
+    /// The next event on the same CPU.
     cpu: Vec<u32>,
-    /// The first event that touches a frame.
+    /// The first event that touches each frame.
     first: HashMap<u64, u32>,
 }
 
 const NONE: u32 = u32::MAX;
 
-/// A frame that is touched by more than this is part of something that is not cut up page by page.
+/// The most frames of a block that count as touched by its events: as many as the largest block of
+/// Linux' buddy allocator has.
 const FRAMES_MAX: u64 = 1 << 10;
 
 impl Future {
@@ -52,7 +55,7 @@ impl Future {
         }
     }
 
-    /// The first event that touches a frame.
+    /// The first event that touches `pfn`.
     pub(super) fn first(&self, pfn: u64) -> Option<usize> {
         self.first.get(&pfn).map(|&index| index as usize)
     }
@@ -62,12 +65,13 @@ impl Future {
         known(self.frame[index])
     }
 
-    /// The event before `index` that touches the first frame of its block.
+    /// The earliest event whose block's first frame is next touched by event `index`. If all blocks
+    /// are of one order, it is the previous event about the same block.
     pub(super) fn before(&self, index: usize) -> Option<usize> {
         known(self.past[index])
     }
 
-    /// The event after `index` on the same CPU.
+    /// The next event after `index` on the same CPU.
     pub(super) fn of_cpu(&self, index: usize) -> Option<usize> {
         known(self.cpu[index])
     }
@@ -77,7 +81,7 @@ fn known(index: u32) -> Option<usize> {
     (index != NONE).then_some(index as usize)
 }
 
-/// The block an event is about.
+/// The first frame and the order of the block that an event is about, if it is about a block.
 fn block(what: &What) -> Option<(u64, u8)> {
     match *what {
         What::Alloc { pfn, order, .. }

@@ -2,18 +2,20 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-/// Linux' migrate types that have lists.
+/// The number of migrate types that have lists of their own (Linux: `MIGRATE_PCPTYPES`).
 pub(crate) const TYPES: u8 = 3;
-/// Lists of one CPU in one zone: three types of orders 0 to 3, and two of huge pages.
+/// The number of lists that one CPU has in one zone: one for each of three types and orders 0 to 3,
+/// and two for huge pages.
 pub(crate) const LISTS: usize = 14;
 
-/// A list of one CPU in one zone, as Linux numbers them.
+/// Identifies one of a CPU's lists in a zone by Linux' number for it (`order_to_pindex`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct ListId(pub(crate) u8);
 
 impl ListId {
-    /// The list of blocks of `order` and migrate type `mobility`, or `None` if that order has none.
-    /// Pages of reserved blocks (types above 2) are on the list of movable ones.
+    /// The list of blocks of `order` and migrate type `mobility`, or `None` if blocks of that order
+    /// have no list. Blocks of types above 2, such as HIGHATOMIC, are on the lists of movable
+    /// blocks.
     pub(crate) fn of(order: u8, mobility: u8) -> Option<Self> {
         let kind = if mobility < TYPES { mobility } else { MOVABLE };
         match order {
@@ -27,7 +29,7 @@ impl ListId {
         if self.0 >= 12 { 9 } else { self.0 / TYPES }
     }
 
-    /// The migrate type; unmovable for huge pages that are not movable.
+    /// The migrate type of the list's blocks; unmovable for huge pages that are not movable.
     pub(crate) fn mobility(self) -> u8 {
         match self.0 {
             13 => MOVABLE,
@@ -52,7 +54,7 @@ pub(crate) const MOVABLE: u8 = 1;
 /// `MIGRATE_RECLAIMABLE`.
 pub(crate) const RECLAIMABLE: u8 = 2;
 
-/// Where a frame is listed.
+/// A list, identified by its CPU, its zone and its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Place {
     pub(crate) cpu: u32,
@@ -60,8 +62,8 @@ pub(crate) struct Place {
     pub(crate) list: ListId,
 }
 
-/// Every list, frame by frame. What was on a list before the recording is not known until it is
-/// handed out.
+/// All lists, with the frames on them. A block that was on a list before the recording is unknown
+/// until an event shows it.
 #[derive(Default)]
 pub(crate) struct Lists {
     frames: HashMap<Place, BTreeMap<i64, u64>>,
@@ -69,7 +71,7 @@ pub(crate) struct Lists {
 }
 
 impl Lists {
-    /// Puts a block where it is handed out next.
+    /// Puts a block on the hot end of a list, so that it is handed out first.
     pub(crate) fn push(&mut self, place: Place, pfn: u64) {
         self.remove(pfn);
         let list = self.frames.entry(place).or_default();
@@ -78,7 +80,7 @@ impl Lists {
         self.places.insert(pfn, (place, at));
     }
 
-    /// Puts a block where it is handed out last.
+    /// Puts a block on the cold end of a list, so that it is handed out last.
     pub(crate) fn push_cold(&mut self, place: Place, pfn: u64) {
         self.remove(pfn);
         let list = self.frames.entry(place).or_default();
@@ -87,20 +89,20 @@ impl Lists {
         self.places.insert(pfn, (place, at));
     }
 
-    /// Where a frame is.
+    /// The list that a frame is on, if any.
     pub(crate) fn place(&self, pfn: u64) -> Option<Place> {
         self.places.get(&pfn).map(|(place, _)| *place)
     }
 
-    /// Takes a block off its list, wherever in it.
+    /// Takes a block off its list, at whatever position, and returns the list.
     pub(crate) fn remove(&mut self, pfn: u64) -> Option<Place> {
         let (place, at) = self.places.remove(&pfn)?;
         self.frames.get_mut(&place)?.remove(&at);
         Some(place)
     }
 
-    /// The blocks of a list that are handed out before `pfn`, next one first; all of them if `pfn` is
-    /// not on it.
+    /// The blocks of a list that are handed out before `pfn`, next one first. All blocks of the
+    /// list if `pfn` is `None` or not on it.
     pub(crate) fn above(&self, place: Place, pfn: Option<u64>) -> Vec<u64> {
         let Some(list) = self.frames.get(&place) else {
             return Vec::new();
@@ -115,7 +117,8 @@ impl Lists {
             .collect()
     }
 
-    /// The blocks of a list that are given back before `pfn`.
+    /// The blocks of a list that are given back to the zone before `pfn`; none if `pfn` is not on
+    /// it.
     pub(crate) fn below(&self, place: Place, pfn: u64) -> Vec<u64> {
         let at = self.places.get(&pfn).filter(|(found, _)| *found == place);
         let list = at.and_then(|(_, at)| Some((self.frames.get(&place)?, *at)));
@@ -123,7 +126,7 @@ impl Lists {
         colder.unwrap_or_default()
     }
 
-    /// Whether `pfn` is the next to be given back from its list.
+    /// Returns whether `pfn` is the next block to be given back from its list.
     pub(crate) fn is_coldest(&self, pfn: u64) -> bool {
         self.places.get(&pfn).is_some_and(|(place, at)| {
             let coldest = self.frames[place].first_key_value();
@@ -131,7 +134,7 @@ impl Lists {
         })
     }
 
-    /// How many blocks are on a list.
+    /// The number of blocks on a list.
     pub(crate) fn len(&self, place: Place) -> usize {
         self.frames.get(&place).map_or(0, BTreeMap::len)
     }

@@ -1,5 +1,5 @@
-//! A machine on which one operation runs at a time, on whatever CPU the recording says: no time
-//! passes, nobody waits, and nothing is deferred.
+//! A machine that runs one operation at a time, on the CPU that the recording names: no time
+//! passes, no CPU waits for a lock, and no job is deferred.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::fmt;
@@ -14,16 +14,16 @@ use plimsoll_mm::site::{LockClass, Site, Work};
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{CpuId, Hz, Nanos, Pages};
 
-/// One operation at a time.
+/// A machine that runs one operation at a time.
 pub(super) struct Stepwise {
     topology: Topology,
     cpu: Cell<CpuId>,
-    /// Whether a CPU finds its page lists locked, as an interrupt does that interrupts their owner.
+    /// True while an operation runs as an interrupt of a CPU that holds the lock of its page lists.
     interrupting: Cell<bool>,
     holds: RefCell<Vec<Hold>>,
 }
 
-/// What went between lists and a zone under one hold of the zone lock.
+/// The pages that one hold of a zone lock moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Hold {
     pub(super) zone: u32,
@@ -42,12 +42,12 @@ impl Stepwise {
         }
     }
 
-    /// Runs the following operations on `cpu`.
+    /// Makes `cpu` the CPU on which the following operations run.
     pub(super) fn go_to(&self, cpu: u32) {
         self.cpu.set(CpuId(cpu));
     }
 
-    /// Runs `f` as an interrupt whose CPU has its page lists locked.
+    /// Runs `f` as an interrupt that finds the page lists of its CPU locked.
     pub(super) fn interrupting<R>(&self, f: impl FnOnce() -> R) -> R {
         self.interrupting.set(true);
         let result = f();
@@ -55,7 +55,7 @@ impl Stepwise {
         result
     }
 
-    /// What was moved since this was last asked.
+    /// Returns the holds since the last call, and forgets them.
     pub(super) fn take_holds(&self) -> Vec<Hold> {
         self.holds.take()
     }

@@ -1,6 +1,6 @@
-//! What a recorder writes between the events.
+//! Notes that a recorder writes between the events.
 
-/// What a recorder wrote between the events, without its prefix.
+/// The text of a recorder's note, without the prefix `plimsoll: ` and surrounding space.
 pub(super) fn note(text: &str) -> &str {
     text.trim()
         .strip_prefix("plimsoll: ")

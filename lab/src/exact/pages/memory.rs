@@ -1,4 +1,5 @@
-//! Zones laid out like the kernel's, and the memory in them that is in use since before the recording.
+//! Zones laid out like the kernel's, and the memory in them that has been in use since before the
+//! recording.
 
 use plimsoll_mm::machine::Machine;
 use plimsoll_mm::page::{FreeBlocks, Layout, Mobility, PageAllocator, ZoneKind, ZoneLayout};
@@ -6,10 +7,10 @@ use plimsoll_mm::units::{NodeId, Order, Pages, Pfn};
 
 use super::lists::MOVABLE;
 
-/// Pages of the largest blocks.
+/// The pages of a block of the largest order.
 const BLOCK: u64 = 1 << 10;
 
-/// One zone to lay out.
+/// A zone to lay out, with the pages that the kernel manages in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Area {
     pub(crate) kind: ZoneKind,
@@ -17,7 +18,8 @@ pub(crate) struct Area {
     pub(crate) managed: u64,
 }
 
-/// The zones side by side, each as large as what the kernel manages of it.
+/// Lays out the zones side by side. Each has as many pages as the kernel manages in it, and a hole
+/// from there to the end of its last block of the largest order.
 pub(crate) fn layout(areas: &[Area]) -> Layout {
     let block = Order::MAX.pages().0;
     let mut start = 0;
@@ -44,14 +46,15 @@ pub(crate) fn layout(areas: &[Area]) -> Layout {
     Layout::of(layouts).lazily()
 }
 
-/// Blocks of one zone that are in use since before the recording.
+/// Blocks of one zone that have been in use since before the recording.
 #[derive(Debug, Default)]
 pub(crate) struct Stock {
     by_order: [Vec<Pfn>; Order::COUNT],
 }
 
 impl Stock {
-    /// Leaves `free` pages of the fresh zone `zone` free; the others are in use.
+    /// Leaves `free` pages of the fresh zone `zone` free, or fewer if the zone would be nearly all
+    /// free, and returns all other pages as blocks in use.
     pub(crate) fn beside<M: Machine>(
         pages: &PageAllocator<M>,
         machine: &M,
@@ -59,8 +62,8 @@ impl Stock {
         free: u64,
     ) -> Self {
         let in_use = (0..free / BLOCK + 1).find_map(|less| {
-            // Beside free blocks something must be in use: a zone that is nearly all free has a
-            // little less.
+            // Each free block must have pages in use beside it, so a zone that is nearly all free
+            // gets fewer free blocks of the largest order.
             let free = free_blocks(free - less * BLOCK);
             pages.seed_free(machine, zone, &free).ok()
         });
@@ -76,7 +79,8 @@ impl Stock {
         self.by_order[order.index()].push(pfn);
     }
 
-    /// Takes a block of `order`, or `None` if no memory is left that is in use.
+    /// Takes a block of `order`, split off a larger one if necessary, or `None` if no block in use
+    /// is large enough.
     pub(crate) fn take<M: Machine>(
         &mut self,
         pages: &PageAllocator<M>,
@@ -95,7 +99,7 @@ impl Stock {
     }
 }
 
-/// `free` pages in blocks as large as possible.
+/// Cuts `free` pages into movable blocks that are as large as possible.
 fn free_blocks(free: u64) -> FreeBlocks {
     let mut blocks: FreeBlocks = [[0; Order::COUNT]; Mobility::COUNT];
     let movable = &mut blocks[usize::from(MOVABLE)];
@@ -107,17 +111,18 @@ fn free_blocks(free: u64) -> FreeBlocks {
     blocks
 }
 
-/// The order of that number; the largest for larger ones.
+/// The order with the number `order`, or the largest order if the number is larger.
 pub(crate) fn order_of(order: u8) -> Order {
     Order::new(order).unwrap_or(Order::MAX)
 }
 
-/// The migrate type of Linux' number; movable for reserved blocks.
+/// The migrate type that has the number `mobility` in Linux; movable for a number that Plimsoll
+/// does not know (CMA, ISOLATE).
 pub(crate) fn mobility_of(mobility: u8) -> Mobility {
     Mobility::new(mobility).unwrap_or(Mobility::Movable)
 }
 
-/// The kind of a zone that Linux calls `name`.
+/// The kind of the zone that Linux calls `name`; [`ZoneKind::Normal`] for an unknown name.
 pub(crate) fn kind_of(name: &str) -> ZoneKind {
     let known = ZoneKind::ALL.into_iter().find(|kind| kind.name() == name);
     known.unwrap_or(ZoneKind::Normal)
@@ -131,8 +136,8 @@ mod tests {
     use super::super::machine::Stepwise;
     use super::*;
 
-    /// Pages that are free beside the stock in a fresh zone of `managed` pages, of which `free` are wanted, and
-    /// pages of the stock.
+    /// Makes a stock beside `free` free pages in a fresh zone of `managed` pages, and returns how
+    /// many pages are then free and how many are in the stock.
     fn beside(managed: u64, free: u64) -> (u32, u32) {
         let machine = Stepwise::new(Topology::flat(1));
         let area = Area {
@@ -155,7 +160,8 @@ mod tests {
 
     #[test]
     fn a_zone_that_is_nearly_all_free_has_a_little_less() {
-        // Its last block of the largest order has a hole, so that the free pages do not fit in.
+        // The zone's last block of the largest order has a hole, so the wanted free pages do not
+        // fit.
         assert_eq!(beside(3000, 2997), (2997 - 1024, 3 + 1024));
         assert_eq!(beside(3000, 3000), (3000 - 1024, 1024));
     }

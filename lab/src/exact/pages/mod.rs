@@ -1,4 +1,4 @@
-//! Page lists: every refill, spill, decay and drain beside the kernel's.
+//! Page lists: each refill, spill, decay and drain is compared with the kernel's.
 //!
 //! ```text
 //! events ──infer──> operations, and what the kernel moved for each
@@ -7,9 +7,10 @@
 //!              what Plimsoll moves for each ──compare──> identical or not
 //! ```
 //!
-//! `lists`, `future`, `rounds`, `boost`, `infer`: the kernel's lists, frame by frame, and its reclaim.
-//! `zoneinfo`, `begin`: the state to start from. `machine`, `memory`, `stage`: performing. `pair`,
-//! `compare`, `follow`: both sides. `report`: for people. `marks`: the recorder's notes.
+//! `lists`, `future`, `rounds`, `boost`, `infer`: the kernel's lists, frame by frame, and its
+//! reclaim. `zoneinfo`, `begin`: the state at the start. `machine`, `memory`, `stage`: performing
+//! operations. `pair`, `compare`, `follow`: comparing moves. `report`: tables and notes. `marks`:
+//! the recorder's notes. `version`: the design for a kernel.
 
 mod begin;
 mod boost;
@@ -41,10 +42,10 @@ use self::op::Op;
 use self::pair::Pair;
 use super::{Judge, Judgement};
 
-/// Judges page lists.
+/// The judge of page lists.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PageLists {
-    /// The design to judge, or that of the recorded kernel's version.
+    /// The design to judge; `None` for that of the recorded kernel's version.
     pub design: Option<Design>,
 }
 
@@ -76,21 +77,22 @@ impl Judge for PageLists {
     }
 }
 
-/// The moment from which a recording tells what is on the lists.
+/// The moment from which a recording shows the contents of the lists; `None` if it has no
+/// `/proc/zoneinfo` or no refills.
 fn moment(recording: &Recording) -> Option<Moment> {
     let refills = |what: &What| matches!(what, What::ZoneLocked { .. });
     let shows_refills = recording.events.iter().any(|event| refills(&event.what));
     Moment::of(recording).filter(|_| shows_refills)
 }
 
-/// The state of zones and lists when `/proc/zoneinfo` was read, and what happened from then on.
+/// The state of zones and lists when `/proc/zoneinfo` was read, and the operations from then on.
 pub(crate) struct History {
     pub(crate) state: State,
     pub(crate) ops: Vec<Op>,
 }
 
 impl History {
-    /// `None` if the recording does not tell the state of the lists.
+    /// Derives the history of a recording; `None` if it does not tell the state of the lists.
     pub(crate) fn of(recording: &Recording) -> Option<Self> {
         let moment = moment(recording)?;
         let mut inferred = Inferred::of(recording, &moment.zones, moment.event);
@@ -140,7 +142,8 @@ fn fill(
         .extend(report::notes(&inferred.tally, &pairs, stage.refused));
 }
 
-/// On a CPU that lost events the lists are not known.
+/// Sets aside the moves of CPUs that lost events, because their lists are not known. Returns a note
+/// about it, or `None` if no CPU lost events.
 fn set_lossy_aside(recording: &Recording, pairs: &mut [Pair]) -> Option<String> {
     let lost = recording
         .header

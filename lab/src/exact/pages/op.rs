@@ -1,69 +1,70 @@
-//! One operation of a recording, and what it moved.
+//! An operation of a recording, and the pages that the kernel moved for it.
 
 use super::lists::ListId;
 
-/// Something that a CPU did with pages.
+/// An operation of the recorded kernel on pages or page lists.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Op {
-    /// The event that shows it.
+    /// The index of the event that shows the operation.
     pub(crate) event: u32,
     /// The CPU on whose lists the operation works.
     pub(crate) cpu: u32,
     pub(crate) action: Action,
-    /// What the kernel moved between lists and zones for it.
+    /// The kernel's moves between lists and zones for this operation.
     pub(crate) moves: Vec<Move>,
 }
 
-/// What was done.
+/// What an operation did. A `zone` is an index into the zones of `/proc/zoneinfo` that have memory.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Action {
-    /// A block was taken from a list.
+    /// An allocation took a block from a list.
     Alloc { zone: u8, list: ListId, pfn: u64 },
-    /// A block was taken from the zone itself.
+    /// An allocation took a block from the zone itself, bypassing the lists.
     AllocDirect {
         zone: u8,
         order: u8,
         mobility: u8,
         pfn: u64,
     },
-    /// Single pages were taken from a list at once, unseen.
+    /// Blocks left a list without an event, as single pages do in a bulk allocation (Linux:
+    /// `alloc_pages_bulk`).
     Bulk {
         zone: u8,
         list: ListId,
         pfns: Vec<u64>,
     },
-    /// A block was put on a list.
+    /// A free put a block on a list.
     Free { zone: u8, list: ListId, pfn: u64 },
-    /// A block was given to the zone itself.
+    /// A free gave a block to the zone itself, bypassing the lists.
     FreeDirect { zone: u8, order: u8, pfn: u64 },
-    /// The periodic work of the CPU ran.
+    /// The periodic work of the CPU ran (Linux: `vmstat_update`).
     Refresh,
-    /// The lists of the CPU in one zone were emptied by a CPU.
+    /// CPU `by` emptied the lists of the operation's CPU in one zone.
     Drain { zone: u8, by: u32 },
-    /// The CPU came or went.
+    /// The CPU came online (`true`) or went offline (`false`).
     Online(bool),
-    /// kswapd began a round of reclaim, or ended one, in zones up to this one, counted as the kernel
-    /// does.
+    /// kswapd began (`active`) or ended a round of reclaim in the zones up to `highest`, counted as
+    /// the kernel does: 0 is DMA.
     Reclaim { highest: u8, active: bool },
-    /// kswapd sleeps until an allocation wakes it.
+    /// kswapd went to sleep until an allocation wakes it.
     Sleep,
-    /// The watermarks of a zone are this many pages higher than usual.
+    /// From now on the watermarks of a zone are `pages` pages higher than without a boost.
     Boost { zone: u8, pages: u64 },
-    /// An allocation found all zones up to this one, counted as the kernel does, below their high
-    /// watermarks, or without a block that is large enough.
+    /// An allocation found all zones up to `highest`, counted as in [`Action::Reclaim`], below
+    /// their high watermarks or without a block that is large enough.
     Shortage { highest: u8 },
 }
 
-/// Pages that went between lists and a zone.
+/// The blocks that one operation moved between the lists of a CPU and a zone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Move {
     pub(crate) kind: Kind,
     pub(crate) zone: u8,
-    /// By list, how many blocks.
+    /// The number of blocks moved, for each list.
     pub(crate) lists: Vec<(ListId, u32)>,
 }
 
-/// Which way, and why.
+/// The direction and the cause of a move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
     Refill,
@@ -94,7 +95,7 @@ impl Move {
         }
     }
 
-    /// Counts one more block.
+    /// Counts one more block of `list`.
     pub(crate) fn add(&mut self, list: ListId) {
         match self.lists.iter_mut().find(|(known, _)| *known == list) {
             Some((_, blocks)) => *blocks += 1,

@@ -1,30 +1,32 @@
-//! A move of the kernel beside that of Plimsoll.
+//! The kernel's move and Plimsoll's for the same operation.
 
 use super::op::Kind;
 
-/// What one operation moved in one zone, of one kind.
+/// The size of a move.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Amount {
     pub(super) pages: u32,
     pub(super) blocks: u32,
 }
 
-/// One move, the kernel's beside ours; zero where there is none.
+/// The kernel's move of one kind for one operation in one zone, and Plimsoll's. If one of them made
+/// none, its amount is zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Pair {
-    /// The operation, counted from the first.
+    /// The index of the operation among those performed.
     pub(super) op: usize,
     pub(super) cpu: u32,
     pub(super) zone: u8,
     pub(super) kind: Kind,
     pub(super) kernel: Amount,
     pub(super) ours: Amount,
-    /// It depends on what the CPU did before the recording.
+    /// True if the move is set aside, because it depends on what the CPU did before the recording
+    /// or the CPU lost events.
     pub(super) unknown: bool,
 }
 
 impl Pair {
-    /// Whether both moved as many pages in as many blocks.
+    /// Returns whether both moved as many pages in as many blocks.
     pub(super) fn is_same(&self) -> bool {
         self.kernel == self.ours
     }

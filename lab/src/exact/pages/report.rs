@@ -9,7 +9,7 @@ use super::infer::Tally;
 use super::op::{Action, Kind, Op};
 use super::pair::Pair;
 use super::zoneinfo::{self, ZoneInfo};
-use crate::metric::Unit;
+use crate::measure::metric::Unit;
 use crate::report::Table;
 use crate::report::value::human;
 
@@ -17,7 +17,8 @@ fn number(value: u64) -> String {
     human(value as f64, Unit::Count)
 }
 
-/// Moves by kind and by CPU.
+/// Returns tables of the moves, by kind and by CPU. `left` has the pages that are on each CPU's
+/// lists at the end: the kernel's, if known, and Plimsoll's.
 pub(super) fn tables(pairs: &[Pair], left: &BTreeMap<u32, (Option<u64>, u64)>) -> Vec<Table> {
     vec![by_kind(pairs), by_cpu(pairs, left)]
 }
@@ -82,7 +83,8 @@ fn by_cpu(pairs: &[Pair], left: &BTreeMap<u32, (Option<u64>, u64)>) -> Table {
     }
 }
 
-/// Pages on each CPU's lists at the end, as the kernel says if it was asked.
+/// The pages on each CPU's lists at the end, as read from `/proc/zoneinfo`; empty if the recording
+/// does not have that text.
 pub(super) fn left_at_end(recording: &Recording) -> BTreeMap<u32, u64> {
     let zones = recording.header.text("zoneinfo after").map(zoneinfo::parse);
     let mut left = BTreeMap::new();
@@ -96,7 +98,8 @@ pub(super) fn left_at_end(recording: &Recording) -> BTreeMap<u32, u64> {
     left
 }
 
-/// The first difference, with the events of its CPU around it.
+/// Describes the first difference among the compared moves, with the events of its CPU around it.
+/// Empty if there is none.
 pub(super) fn first_difference(
     recording: &Recording,
     zones: &[ZoneInfo],
@@ -124,7 +127,7 @@ pub(super) fn first_difference(
     lines
 }
 
-/// Events of a CPU that are shown before and after one.
+/// The number of events of the CPU that are shown before the difference, and again after it.
 const SHOWN: usize = 3;
 
 fn around(recording: &Recording, at: usize) -> Vec<String> {
@@ -218,7 +221,7 @@ fn describe(action: &Action) -> String {
     }
 }
 
-/// What a reader must know of how operations were inferred.
+/// Returns notes on how operations were derived, which a reader needs to judge the figures.
 pub(super) fn notes(tally: &Tally, pairs: &[Pair], refused: u64) -> Vec<String> {
     let mut notes = vec![format!(
         "Of {} blocks handed out that an event had put on a list, {} lay on top of the list that \

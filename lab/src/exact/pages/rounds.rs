@@ -1,13 +1,14 @@
-//! When kswapd's rounds of reclaim end, if no event says.
+//! The ends of kswapd's rounds of reclaim, where no event shows them.
 //!
-//! A round begins with an event. Its end has one only if the recorder could set a probe. kswapd's sleep
-//! comes too late: before it sleeps for good, kswapd waits a tenth of a second for more work.
+//! An event shows where a round begins. An event shows its end only if the recorder could set a
+//! probe. The event of kswapd's sleep comes too late: before kswapd goes to sleep, it waits a tenth
+//! of a second for more work.
 
 use std::collections::{HashMap, HashSet};
 
 use plimsoll_recording::event::{Event, What};
 
-/// The last events of rounds whose end has no event of its own.
+/// The rounds whose end has no event of its own, by the last event that belongs to each.
 pub(super) struct Rounds {
     last: HashSet<usize>,
 }
@@ -15,7 +16,8 @@ pub(super) struct Rounds {
 impl Rounds {
     pub(super) fn of(events: &[Event]) -> Self {
         let mut last = HashSet::new();
-        // By the thread of each kswapd that reclaims, its latest event of a page.
+        // For each kswapd in a round, by thread: its last event of a page, or the beginning of the
+        // round.
         let mut open: HashMap<u32, usize> = HashMap::new();
         for (index, event) in events.iter().enumerate() {
             match event.what {
@@ -35,7 +37,7 @@ impl Rounds {
         Self { last }
     }
 
-    /// Whether a round ends after event `index`.
+    /// Returns whether event `index` is the last of such a round.
     pub(super) fn ends_after(&self, index: usize) -> bool {
         self.last.contains(&index)
     }

@@ -1,24 +1,25 @@
-//! Which design stands for the kernel that was recorded.
+//! The design that stands for the recorded kernel.
 
 use plimsoll_mm::design::Design;
 
-/// Kernels whose page lists are known, oldest first.
+/// The kernel versions whose page lists are known, oldest first, each with its design.
 const KNOWN: [(u32, u32, &str); 3] = [
     (6, 12, "linux-6.12"),
     (6, 18, "linux-6.18"),
     (6, 19, "linux-6.19"),
 ];
 
-/// A design for a kernel.
+/// The design that was chosen for a kernel.
 #[derive(Clone, Debug)]
 pub(super) struct Chosen {
     pub(super) design: Design,
-    /// Why this one, if the kernel is none of those known.
+    /// The warning that the design of another version was chosen; `None` if the version is known.
     pub(super) warning: Option<String>,
 }
 
-/// The design for a release as `uname -r` prints it: that of its version, or of the newest known
-/// version before it.
+/// The design for a release as `uname -r` prints it: that of its version or, with a warning, of the
+/// nearest known version before it. A kernel older than all known ones gets the oldest design, and
+/// a release without a version gets the newest.
 pub(super) fn of_release(release: &str) -> Chosen {
     let version = version(release);
     let known = version.and_then(|version| KNOWN.iter().find(|it| (it.0, it.1) == version));

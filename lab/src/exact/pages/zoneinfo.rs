@@ -1,24 +1,25 @@
-//! What `/proc/zoneinfo` says of zones and of each CPU's page lists.
+//! The contents of `/proc/zoneinfo`: zones, and the page lists of each CPU.
 
-/// One zone that has memory.
+/// A zone that has memory. Sizes are in pages.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct ZoneInfo {
     pub(super) node: u32,
-    /// `DMA`, `DMA32`, `Normal`, `Movable`.
+    /// The name: `DMA`, `DMA32`, `Normal` or `Movable`.
     pub(super) name: String,
     pub(super) start: u64,
     pub(super) spanned: u64,
     pub(super) managed: u64,
     pub(super) free: u64,
-    /// min, low, high, without a boost.
+    /// The min, low and high watermarks, without a boost.
     pub(super) marks: [u64; 3],
-    /// Pages by which the watermarks are raised for a while (`boost`). The watermarks in the text include them.
+    /// The pages by which the watermarks are raised for a while (`boost`). The watermarks in the
+    /// text include them.
     pub(super) boost: u64,
-    /// By CPU; empty for one that is offline.
+    /// The lists of each CPU; `None` if the CPU is offline.
     pub(super) lists: Vec<Option<ListInfo>>,
 }
 
-/// One CPU's page lists in a zone.
+/// One CPU's page lists in a zone. Sizes are in pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ListInfo {
     pub(super) count: u64,
@@ -33,13 +34,14 @@ impl ZoneInfo {
         (self.start..self.start + self.spanned).contains(&pfn)
     }
 
-    /// CPUs that have lists, which are those online.
+    /// The number of CPUs that have lists, which are the CPUs online.
     pub(super) fn cpus(&self) -> u32 {
         u32::try_from(self.lists.iter().flatten().count()).unwrap_or(u32::MAX)
     }
 }
 
-/// Every zone with memory, in the order of the text; empty if the text is none of `/proc/zoneinfo`.
+/// Parses the text of `/proc/zoneinfo`. Returns the zones with memory in the order of the text;
+/// none if it is another text.
 pub(super) fn parse(text: &str) -> Vec<ZoneInfo> {
     let mut zones: Vec<ZoneInfo> = Vec::new();
     let mut cpu = 0;
@@ -80,7 +82,8 @@ pub(super) fn parse(text: &str) -> Vec<ZoneInfo> {
     zones
 }
 
-/// More than Linux can be built for.
+/// The highest CPU number; a higher one in the text counts as this one. Linux can be built for 8192
+/// CPUs at most.
 const CPUS_MAX: usize = 8191;
 
 fn head(line: &str) -> Option<(u32, String)> {

@@ -12,16 +12,16 @@ use plimsoll_sim::profile::{Card, Profile};
 
 use self::scene::{Measured, Scene, metrics};
 use super::Experiment;
-use crate::compare::Comparison;
-use crate::designs::{self, Named};
+use crate::catalog::designs::{self, Named};
 use crate::error::Error;
-use crate::holds::{self, BUCKETS};
-use crate::metric::{Metric, Unit};
-use crate::options::{Effort, Options};
-use crate::progress::Progress;
+use crate::measure::comparison::Comparison;
+use crate::measure::holds::{self, BUCKETS};
+use crate::measure::metric::{Metric, Unit};
+use crate::measure::stats::{self, Verdict};
 use crate::report::value::{human, human_ratio};
 use crate::report::{Report, Table};
-use crate::stats::{self, Verdict};
+use crate::run::options::{Effort, Options};
+use crate::run::progress::Progress;
 
 /// The experiment's entry in the catalog.
 pub(super) const EXPERIMENT: Experiment = Experiment {

@@ -12,17 +12,17 @@ use plimsoll_mm::units::{CpuId, Nanos, Pages};
 use plimsoll_sim::LongestWait;
 use plimsoll_sim::profile::Profile;
 
-use crate::compare::Sample;
-use crate::holds::HoldLog;
-use crate::metric::Metric;
-use crate::options::Effort;
+use crate::measure::comparison::Sample;
+use crate::measure::holds::HoldLog;
+use crate::measure::metric::Metric;
 use crate::report::Table;
-use crate::room::Room;
+use crate::run::options::Effort;
+use crate::run::testbed::Testbed;
 use crate::workload::stress_vm::{Pause, StressVm};
 
 /// The metrics of each run.
 pub(super) mod metrics {
-    use crate::metric::{Metric, Unit};
+    use crate::measure::metric::{Metric, Unit};
 
     pub(in crate::experiment::drain) const PAGES_MAX: Metric =
         Metric::lower("pages_per_hold_max", Unit::Pages);
@@ -129,16 +129,16 @@ impl Scene {
         design: &Design,
         seed: u64,
     ) -> (Sample, Measured) {
-        let room = Room::new(profile, *design, seed);
+        let testbed = Testbed::new(profile, *design, seed);
         let cpus = room_cpus(profile, self.workers);
-        room.fill(self.room_for_workers());
-        let done = self.worker.start(&room, cpus, self.length);
+        testbed.fill(self.room_for_workers());
+        let done = self.worker.start(&testbed, cpus, self.length);
         // By then the workers are at different points of a round, no longer all at its start.
         let settled = Nanos(self.length.0 / 5);
-        room.sim.run_until(settled);
+        testbed.sim.run_until(settled);
         let before = done.pages();
-        room.sim.run_until(self.length);
-        let (stats, log) = room.finish();
+        testbed.sim.run_until(self.length);
+        let (stats, log) = testbed.finish();
         let zone = stats.class(LockClass::Zone);
         let cpus = f64::from(profile.topology.cpus());
         let waited = |ms: u64| {

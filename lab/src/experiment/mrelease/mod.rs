@@ -11,18 +11,18 @@ use plimsoll_mm::site::LockClass;
 use plimsoll_mm::space::reap::Reaping;
 use plimsoll_sim::profile::{Card, Profile};
 
-use self::scene::{CURVE, EXIT, HEADLINE, Scene, contestants, helpers};
+use self::scene::{CURVE, EXIT, HEADLINE, Scene, emptiers, helpers};
 use super::Experiment;
-use super::contestant::metrics::{RAN, TABLE_WAIT, WALL};
-use super::contestant::{self, Contestant, Target};
-use crate::compare::Comparison;
+use super::emptier::metrics::{RAN, TABLE_WAIT, WALL};
+use super::emptier::{self, Emptier, Target};
 use crate::error::Error;
-use crate::metric::{Metric, Unit};
-use crate::options::{Effort, Options};
-use crate::progress::Progress;
+use crate::measure::comparison::Comparison;
+use crate::measure::metric::{Metric, Unit};
+use crate::measure::stats;
 use crate::report::value::{human, human_ratio};
 use crate::report::{Report, Table};
-use crate::stats;
+use crate::run::options::{Effort, Options};
+use crate::run::progress::Progress;
 use crate::workload::victim::{Contents, Raced, START_WITHIN};
 
 /// The experiment's entry in the catalog.
@@ -36,7 +36,7 @@ const MACHINE: &str = "epyc-9654-2s";
 
 /// Contestants that ran, their samples, and the race of each on the first seed.
 struct Ran {
-    contestants: Vec<Contestant>,
+    emptiers: Vec<Emptier>,
     runs: Comparison,
     raced: Vec<Raced>,
 }
@@ -46,14 +46,14 @@ fn run(options: &Options, progress: &Progress) -> Result<Vec<Report>, Error> {
     let profile = Profile::load(MACHINE, card)?;
     let scene = Scene::of(options.effort);
     progress.start(format!("mrelease on {MACHINE}"));
-    let mut all = contestants(&HEADLINE);
-    all.push(Contestant::helped(Reaping::MeetInTheMiddle, HEADLINE[1]).bounded());
+    let mut all = emptiers(&HEADLINE);
+    all.push(Emptier::helped(Reaping::MeetInTheMiddle, HEADLINE[1]).bounded());
     let headline = Ran::new(all, &profile, scene, options, progress)?;
     progress.start(format!("mrelease on {MACHINE}, other numbers of helpers"));
-    let curve = Ran::new(contestants(&CURVE), &profile, scene, options, progress)?;
+    let curve = Ran::new(emptiers(&CURVE), &profile, scene, options, progress)?;
     progress.start(format!("mrelease on {MACHINE}, huge pages"));
     let huge = Ran::new(
-        contestants(&HEADLINE),
+        emptiers(&HEADLINE),
         &profile,
         scene.huge(),
         options,
@@ -84,10 +84,10 @@ fn run(options: &Options, progress: &Progress) -> Result<Vec<Report>, Error> {
         .tables
         .push(by_helpers(&[&huge], "The same with huge pages"));
     let targets = targets(&headline);
-    report.tables.push(contestant::targets(&targets));
-    let names = headline.contestants.iter();
+    report.tables.push(emptier::targets(&targets));
+    let names = headline.emptiers.iter();
     let races = names.map(|it| &*it.name).zip(&headline.raced);
-    report.tables.push(contestant::waits(races));
+    report.tables.push(emptier::waits(races));
     if options.effort == Effort::Full && options.card.is_none() {
         report.tables.push(cards(options, progress)?);
     }
@@ -97,32 +97,31 @@ fn run(options: &Options, progress: &Progress) -> Result<Vec<Report>, Error> {
 
 impl Ran {
     fn new(
-        contestants: Vec<Contestant>,
+        emptiers: Vec<Emptier>,
         profile: &Profile,
         scene: Scene,
         options: &Options,
         progress: &Progress,
     ) -> Result<Self, Error> {
-        let (runs, raced) = Comparison::run_keeping(&contestants, options, progress, |case| {
+        let (runs, raced) = Comparison::run_keeping(&emptiers, options, progress, |case| {
             scene.measure(profile, case)
         })?;
         Ok(Self {
-            contestants,
+            emptiers,
             runs,
             raced,
         })
     }
 
     fn position(&self, reaping: Reaping, helpers: usize) -> usize {
-        let wanted =
-            |it: &Contestant| it.reaping == reaping && it.helpers == helpers && !it.bounded;
-        let found = self.contestants.iter().position(wanted);
+        let wanted = |it: &Emptier| it.reaping == reaping && it.helpers == helpers && !it.bounded;
+        let found = self.emptiers.iter().position(wanted);
         found.expect("every way runs with every number")
     }
 
-    /// The position of the contestant with bounded holds.
+    /// The position of the emptier with bounded holds.
     fn bounded(&self) -> usize {
-        let found = self.contestants.iter().position(|it| it.bounded);
+        let found = self.emptiers.iter().position(|it| it.bounded);
         found.expect("one of the headline is bounded")
     }
 
@@ -131,24 +130,24 @@ impl Ran {
         compared.map_or(f64::NAN, |it| it.ratio.median)
     }
 
-    /// The speed of a contestant, as a multiple of that of exit alone.
-    fn faster(&self, contestant: usize) -> f64 {
-        1.0 / self.ratio(0, contestant, &WALL)
+    /// The speed of an emptier, as a multiple of that of exit alone.
+    fn faster(&self, emptier: usize) -> f64 {
+        1.0 / self.ratio(0, emptier, &WALL)
     }
 
-    fn median(&self, contestant: usize, metric: &Metric) -> f64 {
-        let estimate = stats::estimate(&self.values(contestant, metric));
+    fn median(&self, emptier: usize, metric: &Metric) -> f64 {
+        let estimate = stats::estimate(&self.values(emptier, metric));
         estimate.map_or(f64::NAN, |estimate| estimate.median)
     }
 
-    fn values(&self, contestant: usize, metric: &Metric) -> Vec<f64> {
-        let samples = self.runs.samples(contestant);
+    fn values(&self, emptier: usize, metric: &Metric) -> Vec<f64> {
+        let samples = self.runs.samples(emptier);
         samples.filter_map(|sample| sample.value(metric)).collect()
     }
 
-    /// The limit of a contestant's race, in words.
-    fn limit(&self, contestant: usize) -> String {
-        contestant::limiter(&self.raced[contestant])
+    /// The limit of an emptier's race, in words.
+    fn limit(&self, emptier: usize) -> String {
+        emptier::limiter(&self.raced[emptier])
     }
 }
 
@@ -187,16 +186,16 @@ fn scene_table(profile: &Profile, scene: Scene, options: &Options) -> Table {
 fn by_helpers(all: &[&Ran], title: &str) -> Table {
     let mut rows = Vec::new();
     for ran in all {
-        for (nth, contestant) in ran.contestants.iter().enumerate() {
-            // Exit alone runs again with every set of contestants, but one row is enough.
-            if contestant.helpers == 0 && !std::ptr::eq(*ran, all[0]) {
+        for (nth, emptier) in ran.emptiers.iter().enumerate() {
+            // Exit alone runs again with every set of emptiers, but one row is enough.
+            if emptier.helpers == 0 && !std::ptr::eq(*ran, all[0]) {
                 continue;
             }
             rows.push((
-                contestant.helpers,
+                emptier.helpers,
                 vec![
-                    contestant.helpers.to_string(),
-                    contestant.way(),
+                    emptier.helpers.to_string(),
+                    emptier.way(),
                     human(ran.median(nth, &WALL), Unit::Nanos),
                     format!("{:.2}", ran.faster(nth)),
                     human(ran.median(nth, &RAN), Unit::Nanos),
@@ -251,7 +250,7 @@ fn targets(ran: &Ran) -> Vec<Target> {
     let limit = |nth: usize| ran.limit(ours[nth]);
     let bounded = ran.bounded();
     let by_bounded = ran.faster(bounded);
-    let mut all = contestant::waits_hardly(waits, (above, cases)).to_vec();
+    let mut all = emptier::waits_hardly(waits, (above, cases)).to_vec();
     all.extend([
         Target {
             what: "work beyond that of exit alone, one helper",
@@ -287,10 +286,10 @@ fn cards(options: &Options, progress: &Progress) -> Result<Table, Error> {
     let mut rows = Vec::new();
     for card in [Card::Low, Card::High] {
         let profile = Profile::load(MACHINE, card)?;
-        let ran = Ran::new(contestants(&HEADLINE), &profile, scene, options, progress)?;
+        let ran = Ran::new(emptiers(&HEADLINE), &profile, scene, options, progress)?;
         for row in ran.runs.verdicts(0) {
             if row.metric == WALL {
-                let nth = ran.contestants.iter().position(|it| it.name == row.b);
+                let nth = ran.emptiers.iter().position(|it| it.name == row.b);
                 rows.push(vec![
                     card.name().to_owned(),
                     row.b.clone(),

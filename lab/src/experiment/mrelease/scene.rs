@@ -5,10 +5,10 @@ use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::CpuId;
 use plimsoll_sim::profile::Profile;
 
-use crate::cases::Case;
-use crate::compare::Sample;
-use crate::experiment::contestant::{self, Contestant};
-use crate::options::Effort;
+use crate::experiment::emptier::{self, Emptier};
+use crate::measure::comparison::Sample;
+use crate::run::cases::Case;
+use crate::run::options::Effort;
 use crate::workload::victim::{Help, MemoryLeft, Race, Raced, Victim};
 
 /// The numbers of helpers that have rows and verdicts in the report.
@@ -49,33 +49,33 @@ impl Scene {
         Self { victim }
     }
 
-    pub(super) fn measure(self, profile: &Profile, case: &Case<Contestant>) -> (Sample, Raced) {
-        let contestant = &case.design;
+    pub(super) fn measure(self, profile: &Profile, case: &Case<Emptier>) -> (Sample, Raced) {
+        let emptier = &case.design;
         let race = Race {
             victim: self.victim,
             exit: EXIT,
-            helpers: helpers(&profile.topology, contestant.helpers),
+            helpers: helpers(&profile.topology, emptier.helpers),
             help: Help::Asked,
             left: MemoryLeft::Plenty,
         };
-        let raced = race.run(profile, &contestant.design(), case.seed);
+        let raced = race.run(profile, &emptier.design(), case.seed);
         let sample = Sample {
             hash: raced.hash,
-            metrics: contestant::common(&raced),
+            metrics: emptier::common(&raced),
         };
         (sample, raced)
     }
 }
 
 /// Exit alone, then each way of reaping with each of `numbers` of helpers.
-pub(super) fn contestants(numbers: &[usize]) -> Vec<Contestant> {
+pub(super) fn emptiers(numbers: &[usize]) -> Vec<Emptier> {
     let with = |helpers: usize| {
         Reaping::ALL
             .into_iter()
-            .map(move |reaping| Contestant::helped(reaping, helpers))
+            .map(move |reaping| Emptier::helped(reaping, helpers))
     };
     let helped = numbers.iter().flat_map(|number| with(*number));
-    [Contestant::alone()].into_iter().chain(helped).collect()
+    [Emptier::alone()].into_iter().chain(helped).collect()
 }
 
 /// The CPUs of `number` helpers, each under a last-level cache of its own. They alternate between

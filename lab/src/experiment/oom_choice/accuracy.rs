@@ -8,21 +8,21 @@ use plimsoll_mm::oom::Selecting;
 use plimsoll_mm::units::PAGE_SIZE;
 use plimsoll_sim::profile::{Card, Profile};
 
-use super::crowd::{self, Chosen};
 use super::population::{Kind, Population};
+use super::processes::{self, Chosen};
 use super::{
     APPROXIMATE, MACHINE, OURS, PATCH, PRECISE, Target, WAYS, Way, most, shown, targets, texts,
     values,
 };
-use crate::cases::Case;
-use crate::compare::{Comparison, Sample, fold_hashes};
 use crate::error::Error;
 use crate::experiment::Experiment;
-use crate::metric::{Metric, Unit};
-use crate::options::{Effort, Options};
-use crate::progress::Progress;
+use crate::measure::comparison::{Comparison, Sample, fold_hashes};
+use crate::measure::metric::{Metric, Unit};
 use crate::report::value::{NOTHING, human};
 use crate::report::{Report, Table};
+use crate::run::cases::Case;
+use crate::run::options::{Effort, Options};
+use crate::run::progress::Progress;
 
 /// The experiment's entry in the catalog.
 pub(in super::super) const EXPERIMENT: Experiment = Experiment {
@@ -44,7 +44,7 @@ const OURS_ON_TREE: usize = 4;
 
 /// A population, and the number of such populations that are drawn from each seed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Crowd {
+struct PopulationSpec {
     kind: Kind,
     count: u32,
     trials: u64,
@@ -57,37 +57,37 @@ const HEADLINE: u32 = 1000;
 /// The number of processes in one more population, in the band; other kinds would tell nothing new.
 const CROWDED: u32 = 10_000;
 
-fn crowds(effort: Effort) -> Vec<Crowd> {
+fn specs(effort: Effort) -> Vec<PopulationSpec> {
     let sizes: &[(u32, u64)] = match effort {
         Effort::Full => &[(10, 8), (40, 8), (MANY, 4), (HEADLINE, 2)],
         Effort::Quick => &[(10, 2), (MANY, 1)],
     };
     let of = |kind| {
-        sizes.iter().map(move |&(count, trials)| Crowd {
+        sizes.iter().map(move |&(count, trials)| PopulationSpec {
             kind,
             count,
             trials,
         })
     };
-    let mut crowds: Vec<_> = Kind::WITHOUT_A_HOG.into_iter().flat_map(of).collect();
+    let mut specs: Vec<_> = Kind::WITHOUT_A_HOG.into_iter().flat_map(of).collect();
     if effort == Effort::Full {
-        crowds.push(Crowd {
+        specs.push(PopulationSpec {
             kind: Kind::InTheBand,
             count: CROWDED,
             trials: 1,
         });
     }
-    crowds
+    specs
 }
 
-impl Crowd {
+impl PopulationSpec {
     fn metric(self, what: What) -> Metric {
         let (name, kind, count) = (what.name(), self.kind.name(), self.count);
         what.metric().named(format!("{kind}_{count}_{name}"))
     }
 }
 
-/// The metrics of each crowd, and of all crowds together.
+/// The metrics of each spec, and of all specs together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum What {
     Wrong,
@@ -139,7 +139,7 @@ impl What {
         }
     }
 
-    /// The value over all choices of a crowd: the mean, or the maximum.
+    /// The value over all choices of a spec: the mean, or the maximum.
     fn of(self, choices: &[Chosen]) -> f64 {
         let page = PAGE_SIZE as f64;
         let each = |chosen: &Chosen| match self {
@@ -164,10 +164,10 @@ impl What {
 fn run(options: &Options, progress: &Progress) -> Result<Vec<Report>, Error> {
     let card = options.card.unwrap_or(Card::Mid);
     let profile = Profile::load(MACHINE, card)?;
-    let crowds = crowds(options.effort);
+    let specs = specs(options.effort);
     progress.start(format!("oom-accuracy on {MACHINE}"));
     let runs = Comparison::run(&ALL, options, progress, |case| {
-        measure(&profile, &crowds, case)
+        measure(&profile, &specs, case)
     })?;
     let mut report = Report::new("oom-accuracy", MACHINE, card, runs.seeds(), runs.hash());
     let headline = headline(options.effort);
@@ -180,16 +180,16 @@ fn run(options: &Options, progress: &Progress) -> Result<Vec<Report>, Error> {
         .filter(|row| compared.contains(&row.metric))
         .collect();
     report.tables = vec![
-        wrong(&runs, &crowds),
-        regret(&runs, &crowds),
-        sums(&runs, &crowds),
-        times(&runs, &crowds),
+        wrong(&runs, &specs),
+        regret(&runs, &specs),
+        sums(&runs, &specs),
+        times(&runs, &specs),
     ];
     if options.effort == Effort::Full && options.card.is_none() {
         report.tables.push(cards(options, progress)?);
     }
     report.tables.push(goals(&runs));
-    report.finding = finding(&runs, &crowds);
+    report.finding = finding(&runs, &specs);
     Ok(vec![report])
 }
 
@@ -202,30 +202,30 @@ fn headline(effort: Effort) -> Vec<Metric> {
         MANY
     };
     let each = Kind::WITHOUT_A_HOG.into_iter().flat_map(|kind| {
-        let crowd = Crowd {
+        let spec = PopulationSpec {
             kind,
             count,
             trials: 1,
         };
-        [What::Wrong, What::Regret].map(|what| crowd.metric(what))
+        [What::Wrong, What::Regret].map(|what| spec.metric(what))
     });
     let all = [What::Wrong, What::RegretMax].map(What::metric);
     all.into_iter().chain(each).collect()
 }
 
-/// Selects in every crowd of one seed.
-fn measure(profile: &Profile, crowds: &[Crowd], case: &Case<Way>) -> Sample {
+/// Selects in every spec of one seed.
+fn measure(profile: &Profile, specs: &[PopulationSpec], case: &Case<Way>) -> Sample {
     let cpus = profile.topology.cpus();
     let mut metrics = Vec::new();
     let mut all = Vec::new();
-    for crowd in crowds {
+    for spec in specs {
         let choose = |trial: u64| {
             let seed = case.seed * 1000 + trial;
-            let population = Population::new(crowd.kind, crowd.count, cpus, seed);
-            crowd::select(profile, case.design, population, seed)
+            let population = Population::new(spec.kind, spec.count, cpus, seed);
+            processes::select(profile, case.design, population, seed)
         };
-        let choices: Vec<Chosen> = (0..crowd.trials).map(choose).collect();
-        metrics.extend(What::ALL.map(|what| (crowd.metric(what), what.of(&choices))));
+        let choices: Vec<Chosen> = (0..spec.trials).map(choose).collect();
+        metrics.extend(What::ALL.map(|what| (spec.metric(what), what.of(&choices))));
         all.extend(choices);
     }
     let together = [What::Wrong, What::RegretMax, What::Excess];
@@ -240,16 +240,16 @@ fn mean(runs: &Comparison, way: usize, metric: &Metric) -> Option<f64> {
     (!values.is_empty()).then(|| sum / values.len() as f64)
 }
 
-/// A table with a row for each crowd and a cell for each way.
-fn by_crowd(
+/// A table with a row for each spec and a cell for each way.
+fn by_population(
     [title, note]: [&str; 2],
-    crowds: &[Crowd],
+    specs: &[PopulationSpec],
     last: Option<&str>,
-    cells: impl Fn(Crowd) -> Vec<String>,
+    cells: impl Fn(PopulationSpec) -> Vec<String>,
 ) -> Table {
-    let row = |crowd: &Crowd| {
-        let mut row = vec![crowd.kind.name().to_owned(), crowd.count.to_string()];
-        row.extend(cells(*crowd));
+    let row = |spec: &PopulationSpec| {
+        let mut row = vec![spec.kind.name().to_owned(), spec.count.to_string()];
+        row.extend(cells(*spec));
         row
     };
     let mut columns = texts(["population", "processes"]);
@@ -259,30 +259,30 @@ fn by_crowd(
         title: title.to_owned(),
         note: note.to_owned(),
         columns,
-        rows: crowds.iter().map(row).collect(),
+        rows: specs.iter().map(row).collect(),
     }
 }
 
-fn wrong(runs: &Comparison, crowds: &[Crowd]) -> Table {
+fn wrong(runs: &Comparison, specs: &[PopulationSpec]) -> Table {
     let text = [
         "Wrong victims, of all that were chosen",
         "A victim is wrong if another process has more points. With equal points neither is wrong.",
     ];
-    by_crowd(text, crowds, None, |crowd| {
-        let metric = crowd.metric(What::Wrong);
+    by_population(text, specs, None, |spec| {
+        let metric = spec.metric(What::Wrong);
         let cell = |way| shown(mean(runs, way, &metric), Unit::Percent);
         (0..ALL.len()).map(cell).collect()
     })
 }
 
-fn regret(runs: &Comparison, crowds: &[Crowd]) -> Table {
+fn regret(runs: &Comparison, specs: &[PopulationSpec]) -> Table {
     let text = [
         "How much more another process has: mean, and at most",
         "By lot: the mean if the victim were drawn by lot.",
     ];
-    by_crowd(text, crowds, Some("by lot"), |crowd| {
+    by_population(text, specs, Some("by lot"), |spec| {
         let [each, worst, lot] =
-            [What::Regret, What::RegretMax, What::ByLot].map(|what| crowd.metric(what));
+            [What::Regret, What::RegretMax, What::ByLot].map(|what| spec.metric(what));
         let cell = |way| {
             let mean = shown(mean(runs, way, &each), Unit::Bytes);
             format!("{mean}, {}", shown(most(runs, way, &worst), Unit::Bytes))
@@ -293,15 +293,15 @@ fn regret(runs: &Comparison, crowds: &[Crowd]) -> Table {
     })
 }
 
-fn sums(runs: &Comparison, crowds: &[Crowd]) -> Table {
+fn sums(runs: &Comparison, specs: &[PopulationSpec]) -> Table {
     let text = [
         "Precise sums: mean of those taken, mean of those that no selector can do without, and the most in excess",
         "The number of sums needed depends on how wide the ranges of the counters are. If many processes are in \
          the band, ours sums all that are left together, needed or not, because that is cheaper.",
     ];
-    by_crowd(text, crowds, None, |crowd| {
+    by_population(text, specs, None, |spec| {
         let [taken, least, excess] =
-            [What::Sums, What::Least, What::Excess].map(|what| crowd.metric(what));
+            [What::Sums, What::Least, What::Excess].map(|what| spec.metric(what));
         let count = |value| shown(value, Unit::Count);
         let cell = |way| {
             let taken = count(mean(runs, way, &taken));
@@ -316,9 +316,9 @@ fn sums(runs: &Comparison, crowds: &[Crowd]) -> Table {
     })
 }
 
-fn times(runs: &Comparison, crowds: &[Crowd]) -> Table {
-    by_crowd(["Mean time of a selection", ""], crowds, None, |crowd| {
-        let metric = crowd.metric(What::Time);
+fn times(runs: &Comparison, specs: &[PopulationSpec]) -> Table {
+    by_population(["Mean time of a selection", ""], specs, None, |spec| {
+        let metric = spec.metric(What::Time);
         let cell = |way| shown(mean(runs, way, &metric), Unit::Nanos);
         (0..ALL.len()).map(cell).collect()
     })
@@ -327,12 +327,12 @@ fn times(runs: &Comparison, crowds: &[Crowd]) -> Table {
 /// The errors at each card. Costs do not change what is counted on which CPU, but they change which
 /// CPU comes first.
 fn cards(options: &Options, progress: &Progress) -> Result<Table, Error> {
-    let crowds = crowds(Effort::Quick);
+    let specs = specs(Effort::Quick);
     let mut rows = Vec::new();
     for card in Card::ALL {
         let profile = Profile::load(MACHINE, card)?;
         let runs = Comparison::run(&ALL, options, progress, |case| {
-            measure(&profile, &crowds, case)
+            measure(&profile, &specs, case)
         })?;
         let mut row = vec![card.name().to_owned()];
         row.extend((0..ALL.len()).map(|way| {
@@ -374,14 +374,14 @@ fn goals(runs: &Comparison) -> Table {
 }
 
 /// The mean loss of a way, as a multiple of what a choice by lot would lose.
-fn as_by_lot(runs: &Comparison, way: usize, crowd: Crowd) -> Option<f64> {
-    let lost = mean(runs, way, &crowd.metric(What::Regret))?;
-    let by_lot = mean(runs, way, &crowd.metric(What::ByLot))?;
+fn as_by_lot(runs: &Comparison, way: usize, spec: PopulationSpec) -> Option<f64> {
+    let lost = mean(runs, way, &spec.metric(What::Regret))?;
+    let by_lot = mean(runs, way, &spec.metric(What::ByLot))?;
     (by_lot > 0.0).then(|| lost / by_lot)
 }
 
 /// One paragraph, every word of it following from this run's numbers.
-fn finding(runs: &Comparison, crowds: &[Crowd]) -> String {
+fn finding(runs: &Comparison, specs: &[PopulationSpec]) -> String {
     let percent = |way| shown(mean(runs, way, &What::Wrong.metric()), Unit::Percent);
     let worst = |way| shown(most(runs, way, &What::RegretMax.metric()), Unit::Bytes);
     let wrong = |way| format!("{} by up to {}", percent(way), worst(way));
@@ -392,7 +392,7 @@ fn finding(runs: &Comparison, crowds: &[Crowd]) -> String {
         wrong(PATCH),
         wrong(OURS),
         wrong(OURS_ON_TREE),
-        drift(runs, crowds),
+        drift(runs, specs),
         excess(runs),
     )
 }
@@ -401,14 +401,12 @@ fn finding(runs: &Comparison, crowds: &[Crowd]) -> String {
 const NEAR_LOT: f64 = 0.75;
 
 /// Says whether the patch chooses as if by lot among many processes that are alike.
-fn drift(runs: &Comparison, crowds: &[Crowd]) -> String {
-    let many = crowds.iter().filter(|crowd| crowd.count >= MANY);
+fn drift(runs: &Comparison, specs: &[PopulationSpec]) -> String {
+    let many = specs.iter().filter(|spec| spec.count >= MANY);
     let alike =
-        many.filter(|crowd| matches!(crowd.kind, Kind::Alike | Kind::Random | Kind::InTheBand));
+        many.filter(|spec| matches!(spec.kind, Kind::Alike | Kind::Random | Kind::InTheBand));
     let of = |way| {
-        let shares = alike
-            .clone()
-            .filter_map(|crowd| as_by_lot(runs, way, *crowd));
+        let shares = alike.clone().filter_map(|spec| as_by_lot(runs, way, *spec));
         let range = shares.fold((f64::INFINITY, 0.0_f64), |(low, high), share| {
             (low.min(share), high.max(share))
         });
@@ -448,7 +446,7 @@ mod tests {
         let profile = Profile::load(MACHINE, Card::Mid).expect("built in");
         let choose = |seed| {
             let population = Population::new(kind, count, profile.topology.cpus(), seed);
-            crowd::select(&profile, ALL[way], population, seed)
+            processes::select(&profile, ALL[way], population, seed)
         };
         (0..4).map(choose).collect()
     }

@@ -10,20 +10,20 @@ use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::CpuId;
 use plimsoll_sim::profile::{Card, Profile};
 
-use super::crowd::{self, Chosen};
 use super::population::{Kind, Population};
+use super::processes::{self, Chosen};
 use super::{
     APPROXIMATE, MACHINE, OURS, PATCH, PRECISE, Target, WAYS, Way, estimate, median, ratio, shown,
     targets, texts,
 };
-use crate::compare::{Comparison, Sample, fold_hashes};
 use crate::error::Error;
 use crate::experiment::Experiment;
-use crate::metric::{Metric, Unit};
-use crate::options::{Effort, Options};
-use crate::progress::Progress;
+use crate::measure::comparison::{Comparison, Sample, fold_hashes};
+use crate::measure::metric::{Metric, Unit};
 use crate::report::value::{human, human_estimate, human_ratio};
 use crate::report::{Report, Table};
+use crate::run::options::{Effort, Options};
+use crate::run::progress::Progress;
 
 /// The experiment's entry in the catalog.
 pub(in super::super) const EXPERIMENT: Experiment = Experiment {
@@ -121,7 +121,7 @@ fn measure(profile: &Profile, way: Way, counts: &[u32], in_band: u32, seed: u64)
     let mut hashes = Vec::new();
     let mut choose = |kind, count, [ns, sums]: [Metric; 2]| {
         let population = Population::new(kind, count, profile.topology.cpus(), seed);
-        let chosen = crowd::select(profile, way, population, seed);
+        let chosen = processes::select(profile, way, population, seed);
         metrics.push((ns, chosen.ns as f64));
         metrics.push((sums, chosen.sums as f64));
         hashes.push(chosen.hash);
@@ -315,8 +315,9 @@ const BAND_GAIN_MIN: f64 = 5.0;
 fn goals(runs: &Comparison) -> Table {
     let hog = ratio(runs, APPROXIMATE, OURS, &hog(HEADLINE));
     let band = ratio(runs, OURS, PRECISE, &band(HEADLINE));
-    let is =
-        |it: &Option<crate::stats::Estimate>| it.as_ref().map_or_else(String::new, human_ratio);
+    let is = |it: &Option<crate::measure::stats::Estimate>| {
+        it.as_ref().map_or_else(String::new, human_ratio)
+    };
     targets([
         Target {
             what: "one hog among 10,000: ours at most 1.3 x select-approximate",
@@ -368,7 +369,7 @@ mod tests {
     fn chosen(way: usize, kind: Kind, count: u32) -> Chosen {
         let profile = Profile::load(MACHINE, Card::Mid).expect("built in");
         let population = Population::new(kind, count, profile.topology.cpus(), 3);
-        crowd::select(&profile, WAYS[way], population, 3)
+        processes::select(&profile, WAYS[way], population, 3)
     }
 
     #[test]

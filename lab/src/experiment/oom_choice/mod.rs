@@ -5,14 +5,14 @@
 //! CPUs it ran on. A selector then runs on one CPU and pays for each process it looks at, for each
 //! cache line it fetches, and for each CPU it sums.
 //!
-//! `population`: the processes, and where their pages were touched. `crowd`: a population on a
+//! `population`: the processes, and where their pages were touched. `set`: a population on a
 //! machine, and one selection. `oracle`: the right choice. `latency`, `accuracy`: the experiments.
 
 mod accuracy;
-mod crowd;
 mod latency;
 mod oracle;
 mod population;
+mod processes;
 
 use std::fmt;
 
@@ -21,11 +21,11 @@ use plimsoll_mm::oom::Selecting;
 
 pub(super) use self::accuracy::EXPERIMENT as ACCURACY;
 pub(super) use self::latency::EXPERIMENT as LATENCY;
-use crate::compare::Comparison;
-use crate::metric::{Metric, Unit};
+use crate::measure::comparison::Comparison;
+use crate::measure::metric::{Metric, Unit};
+use crate::measure::stats::{self, Estimate};
 use crate::report::Table;
 use crate::report::value::{NOTHING, human};
-use crate::stats::{self, Estimate};
 
 /// The machine of the published times.
 const MACHINE: &str = "epyc-9654-256";

@@ -5,11 +5,11 @@ use plimsoll_mm::oom::Selecting;
 
 use super::Ran;
 use super::scene::{
-    CROWD, Contestant, EXITS, HELPED, REAPINGS, SELECTORS, STUCK_SCENE, Scene, metrics,
+    CROWD, EXITS, HELPED, REAPINGS, SELECTORS, STUCK_SCENE, Scene, StormDesign, metrics,
 };
-use crate::metric::{Metric, Unit};
+use crate::measure::metric::{Metric, Unit};
+use crate::measure::stats::Verdict;
 use crate::report::value::{human, human_estimate, human_ratio};
-use crate::stats::Verdict;
 use crate::workload::storm::Part;
 
 /// The position of each selector with the first way of reaping.
@@ -76,7 +76,7 @@ fn waits(ran: &Ran, scene: &Scene) -> String {
 fn counters(swapped: &Ran, scene: &Scene) -> String {
     let with = |selector: (Selecting, Counting)| {
         let (selecting, counting) = selector;
-        swapped.position(Contestant {
+        swapped.position(StormDesign {
             selecting,
             counting,
             reaping: REAPINGS[0],
@@ -98,7 +98,7 @@ fn crowd(ran: &Ran, swapped: &Ran, scene: &Scene) -> String {
         human(ran.median(nth, &metric), metric.unit)
     };
     let kills = |nth| value(ran, nth, &metrics::KILLS);
-    let other = swapped.position(Contestant {
+    let other = swapped.position(StormDesign {
         selecting: SELECTORS[1].0,
         counting: SELECTORS[2].1,
         reaping: REAPINGS[0],

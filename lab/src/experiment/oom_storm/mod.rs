@@ -5,7 +5,7 @@
 //! zones, lists, page tables and counters, while allocators wait: lists are drained, a victim is
 //! selected and killed, it exits or the reaper empties it, and ticks pass in between.
 //!
-//! `scene`: the storms, the contestants and the metrics. `tables`: the parts of each stall.
+//! `scene`: the storms, the designs and the metrics. `tables`: the parts of each stall.
 //! `finding`: the paragraph that follows.
 
 mod finding;
@@ -14,15 +14,15 @@ mod tables;
 
 use plimsoll_sim::profile::{Card, Profile};
 
-use self::scene::{CROWD, Contestant, EXITS, REAPINGS, Scene, metrics};
+use self::scene::{CROWD, EXITS, REAPINGS, Scene, StormDesign, metrics};
 use super::Experiment;
-use crate::compare::Comparison;
 use crate::error::Error;
-use crate::metric::Metric;
-use crate::options::{Effort, Options};
-use crate::progress::Progress;
+use crate::measure::comparison::Comparison;
+use crate::measure::metric::Metric;
+use crate::measure::stats::{self, Comparison as Compared, Estimate};
 use crate::report::Report;
-use crate::stats::{self, Comparison as Compared, Estimate};
+use crate::run::options::{Effort, Options};
+use crate::run::progress::Progress;
 
 /// The experiment's entry in the catalog.
 pub(super) const EXPERIMENT: Experiment = Experiment {
@@ -33,7 +33,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 
 const MACHINE: &str = "epyc-9654-256";
 
-/// The metrics that have a row of their own for each contestant; tables have the rest.
+/// The metrics that have a row of their own for each design; tables have the rest.
 const SHOWN: [Metric; 4] = [
     metrics::WAITED,
     metrics::WORST,
@@ -41,9 +41,9 @@ const SHOWN: [Metric; 4] = [
     metrics::FREE,
 ];
 
-/// Contestants that ran in the same scenes, and their samples.
+/// Designs that ran in the same scenes, and their samples.
 struct Ran {
-    contestants: Vec<Contestant>,
+    designs: Vec<StormDesign>,
     runs: Comparison,
 }
 
@@ -52,12 +52,12 @@ fn run(options: &Options, progress: &Progress) -> Result<Vec<Report>, Error> {
     let profile = Profile::load(MACHINE, card)?;
     let scenes = Scene::all(options.effort);
     progress.start(format!("oom-storm on {MACHINE}"));
-    let ran = Ran::new(Contestant::all(), &scenes, &profile, options, progress)?;
+    let ran = Ran::new(StormDesign::all(), &scenes, &profile, options, progress)?;
     progress.start(format!(
         "oom-storm on {MACHINE}, selectors over other counters"
     ));
     let two = [scenes[EXITS].clone(), scenes[CROWD].clone()];
-    let swapped = Ran::new(Contestant::swapped(), &two, &profile, options, progress)?;
+    let swapped = Ran::new(StormDesign::swapped(), &two, &profile, options, progress)?;
 
     let mut report = Report::new(
         "oom-storm",
@@ -89,22 +89,22 @@ fn run(options: &Options, progress: &Progress) -> Result<Vec<Report>, Error> {
 
 impl Ran {
     fn new(
-        contestants: Vec<Contestant>,
+        designs: Vec<StormDesign>,
         scenes: &[Scene],
         profile: &Profile,
         options: &Options,
         progress: &Progress,
     ) -> Result<Self, Error> {
-        let runs = Comparison::run(&contestants, options, progress, |case| {
+        let runs = Comparison::run(&designs, options, progress, |case| {
             scene::measure(scenes, profile, case)
         })?;
-        Ok(Self { contestants, runs })
+        Ok(Self { designs, runs })
     }
 
     /// Compares Linux, the patches and ours as wholes; then, for each selector, our way of reaping
     /// with Linux's first one.
     fn verdicts(&self, shown: &[Metric]) -> Vec<crate::report::VerdictRow> {
-        let wholes: Vec<usize> = Contestant::wholes()
+        let wholes: Vec<usize> = StormDesign::wholes()
             .into_iter()
             .map(|whole| self.position(whole))
             .collect();
@@ -113,7 +113,7 @@ impl Ran {
             (wholes[0], wholes[2]),
             (wholes[1], wholes[2]),
         ];
-        for first in (0..self.contestants.len()).step_by(REAPINGS.len()) {
+        for first in (0..self.designs.len()).step_by(REAPINGS.len()) {
             pairs.push((first, first + REAPINGS.len() - 1));
         }
         let rows = pairs
@@ -122,22 +122,22 @@ impl Ran {
         rows.filter(|row| shown.contains(&row.metric)).collect()
     }
 
-    fn position(&self, contestant: Contestant) -> usize {
-        let found = self.contestants.iter().position(|it| *it == contestant);
+    fn position(&self, design: StormDesign) -> usize {
+        let found = self.designs.iter().position(|it| *it == design);
         found.expect("it ran")
     }
 
-    fn values(&self, contestant: usize, metric: &Metric) -> Vec<f64> {
-        let samples = self.runs.samples(contestant);
+    fn values(&self, design: usize, metric: &Metric) -> Vec<f64> {
+        let samples = self.runs.samples(design);
         samples.filter_map(|sample| sample.value(metric)).collect()
     }
 
-    fn estimate(&self, contestant: usize, metric: &Metric) -> Option<Estimate> {
-        stats::estimate(&self.values(contestant, metric))
+    fn estimate(&self, design: usize, metric: &Metric) -> Option<Estimate> {
+        stats::estimate(&self.values(design, metric))
     }
 
-    fn median(&self, contestant: usize, metric: &Metric) -> f64 {
-        stats::median(&self.values(contestant, metric)).unwrap_or(0.0)
+    fn median(&self, design: usize, metric: &Metric) -> f64 {
+        stats::median(&self.values(design, metric)).unwrap_or(0.0)
     }
 
     /// The ratio of B to A, paired by seed.

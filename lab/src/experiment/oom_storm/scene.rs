@@ -1,4 +1,4 @@
-//! The storms of the experiment, the contestants, and the metrics of a storm.
+//! The storms of the experiment, the designs, and the metrics of a storm.
 
 use std::fmt;
 
@@ -9,16 +9,16 @@ use plimsoll_mm::space::reap::Reaping;
 use plimsoll_mm::units::{Nanos, Pages};
 use plimsoll_sim::profile::Profile;
 
-use crate::cases::Case;
-use crate::compare::{Sample, fold_hashes};
-use crate::metric::{Metric, Unit};
-use crate::options::Effort;
-use crate::stats;
-use crate::workload::storm::{Death, Ending, Headcount, Part, Storm, Weathered};
+use crate::measure::comparison::{Sample, fold_hashes};
+use crate::measure::metric::{Metric, Unit};
+use crate::measure::stats;
+use crate::run::cases::Case;
+use crate::run::options::Effort;
+use crate::workload::storm::{Death, Ending, Headcount, Part, Storm, StormResult};
 
 /// A selector over counters, and a way to empty victims; the rest is unpatched Linux.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Contestant {
+pub(super) struct StormDesign {
     pub(super) selecting: Selecting,
     pub(super) counting: Counting,
     pub(super) reaping: Reaping,
@@ -46,7 +46,7 @@ const SWAPPED: [(Selecting, Counting); 4] = [
     (Selecting::Bounded, Counting::Tree),
 ];
 
-impl Contestant {
+impl StormDesign {
     const fn new((selecting, counting): (Selecting, Counting), reaping: Reaping) -> Self {
         Self {
             selecting,
@@ -98,7 +98,7 @@ impl Contestant {
     }
 }
 
-impl fmt::Display for Contestant {
+impl fmt::Display for StormDesign {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (selecting, counting) = (self.selecting.name(), self.counting.name());
         write!(f, "{selecting}+{counting}+{}", self.reaping.name())
@@ -129,7 +129,7 @@ pub(super) const CROWD: usize = 3;
 impl Scene {
     /// All scenes, in the order of the positions above.
     pub(super) fn all(effort: Effort) -> [Self; 4] {
-        let (sleepers, allocators, threads, room) = match effort {
+        let (sleepers, allocators, threads, free) = match effort {
             Effort::Full => (4000, 32, [8, 4], Pages(300_000)),
             Effort::Quick => (400, 12, [4, 2], Pages(60_000)),
         };
@@ -141,7 +141,7 @@ impl Scene {
         };
         let storm = |hogs: &[u32], ending| Storm {
             headcount: headcount(hogs),
-            room,
+            free,
             bursts: 64,
             ending,
         };
@@ -152,7 +152,7 @@ impl Scene {
                 pages: 1..=2048,
                 ..headcount(&[])
             },
-            room: Pages(room.0 / 10),
+            free: Pages(free.0 / 10),
             ..storm(&[], Ending::AtOnce)
         };
         [
@@ -194,7 +194,7 @@ impl Scene {
 
 /// The metrics of each storm; [`Scene::part`] has the parts of the first one.
 pub(super) mod metrics {
-    use crate::metric::{Metric, Unit};
+    use crate::measure::metric::{Metric, Unit};
 
     /// The time of all stalls of an allocator together, as the mean over allocators. Stalls in
     /// which the allocator is killed are left out.
@@ -218,28 +218,28 @@ pub(super) mod metrics {
 /// while it is made.
 const AS_LARGE: u64 = 256;
 
-/// Runs every scene of `scenes` with one contestant on one seed.
-pub(super) fn measure(scenes: &[Scene], profile: &Profile, case: &Case<Contestant>) -> Sample {
+/// Runs every scene of `scenes` with one design on one seed.
+pub(super) fn measure(scenes: &[Scene], profile: &Profile, case: &Case<StormDesign>) -> Sample {
     let mut metrics = Vec::new();
     let mut hashes = Vec::new();
     for scene in scenes {
-        let weathered = scene.storm.run(profile, &case.design.design(), case.seed);
-        hashes.push(weathered.hash);
-        metrics.extend(of(scene, &weathered));
+        let result = scene.storm.run(profile, &case.design.design(), case.seed);
+        hashes.push(result.hash);
+        metrics.extend(of(scene, &result));
     }
     let hash = fold_hashes(hashes);
     Sample { hash, metrics }
 }
 
-fn of(scene: &Scene, weathered: &Weathered) -> Vec<(Metric, f64)> {
-    let stalls = &weathered.stalls;
+fn of(scene: &Scene, result: &StormResult) -> Vec<(Metric, f64)> {
+    let stalls = &result.stalls;
     let each: Vec<f64> = stalls.iter().map(|stall| stall.ns() as f64).collect();
     let per_allocator = |ns: u64| ns as f64 / f64::from(scene.storm.headcount.allocators);
-    let kills = &weathered.kills;
+    let kills = &result.kills;
     let bytes = |pages: u64| (pages << 12) as f64;
     let regrets = kills.iter().map(|kill| kill.most - kill.pages);
     let took = |death: &Death| death.free.map(|free| (free - death.told) as f64);
-    let took: Vec<f64> = weathered.deaths.iter().filter_map(took).collect();
+    let took: Vec<f64> = result.deaths.iter().filter_map(took).collect();
     let mean = |all: &[f64]| all.iter().sum::<f64>() / all.len().max(1) as f64;
     let regret: Vec<f64> = regrets.clone().map(bytes).collect();
     let wrong = regrets.filter(|pages| *pages >= AS_LARGE).count();
@@ -281,7 +281,7 @@ mod tests {
         let profile = Profile::load("epyc-9654-256", Card::Mid).expect("built in");
         let scenes = Scene::all(Effort::Quick);
         let case = Case {
-            design: Contestant::wholes()[2],
+            design: StormDesign::wholes()[2],
             seed: 2,
         };
         let wanted = [scenes[EXITS].clone(), scenes[CROWD].clone()];
@@ -307,17 +307,17 @@ mod tests {
 
     #[test]
     fn every_selector_meets_every_way_of_reaping() {
-        let all = Contestant::all();
+        let all = StormDesign::all();
         assert_eq!(all.len(), SELECTORS.len() * REAPINGS.len());
         assert_eq!(all[0].to_string(), "select-precise+flat+ascending");
-        for whole in Contestant::wholes() {
+        for whole in StormDesign::wholes() {
             assert!(all.contains(&whole), "{whole}");
         }
-        for contestant in all.into_iter().chain(Contestant::swapped()) {
-            let name = format!("unpatched+{contestant}");
+        for design in all.into_iter().chain(StormDesign::swapped()) {
+            let name = format!("unpatched+{design}");
             let design = Design::named(&name).expect("a name that can be typed");
-            assert_eq!(design.reaping, contestant.reaping);
-            assert_eq!(design.selecting, contestant.selecting);
+            assert_eq!(design.reaping, design.reaping);
+            assert_eq!(design.selecting, design.selecting);
         }
     }
 }

@@ -2,15 +2,15 @@
 
 use plimsoll_sim::profile::{Card, Profile};
 
-use super::scene::{CROWD, Contestant, EXITS, REAPINGS, Scene, metrics};
+use super::scene::{CROWD, EXITS, REAPINGS, Scene, StormDesign, metrics};
 use super::{MACHINE, Ran};
 use crate::error::Error;
-use crate::metric::{Metric, Unit};
-use crate::options::Options;
-use crate::progress::Progress;
+use crate::measure::metric::{Metric, Unit};
+use crate::measure::stats::{Comparison, Verdict};
 use crate::report::Table;
 use crate::report::value::{NOTHING, human, human_ratio};
-use crate::stats::{Comparison, Verdict};
+use crate::run::options::Options;
+use crate::run::progress::Progress;
 use crate::workload::storm::Part;
 
 fn texts<const N: usize>(cells: [&str; N]) -> Vec<String> {
@@ -39,7 +39,7 @@ pub(super) fn scenes(scenes: &[Scene]) -> Table {
             } else {
                 threads.join(" and ")
             },
-            human(f64::from(scene.storm.room.0) * 4096.0, Unit::Bytes),
+            human(f64::from(scene.storm.free.0) * 4096.0, Unit::Bytes),
         ]
     };
     Table {
@@ -59,8 +59,8 @@ pub(super) fn scenes(scenes: &[Scene]) -> Table {
 
 /// A table of what an allocator waited for in one scene.
 pub(super) fn parts(ran: &Ran, scene: &Scene) -> Table {
-    let row = |(nth, contestant): (usize, &Contestant)| {
-        let mut row = texts([contestant.short(), contestant.reaping.name()]);
+    let row = |(nth, design): (usize, &StormDesign)| {
+        let mut row = texts([design.short(), design.reaping.name()]);
         let waited = ran.median(nth, &scene.metric(&metrics::WAITED));
         row.push(human(waited, Unit::Nanos));
         let part = |part| human(ran.median(nth, &scene.part(part)), Unit::Nanos);
@@ -78,7 +78,7 @@ pub(super) fn parts(ran: &Ran, scene: &Scene) -> Table {
                back), retry (from then to the end of the tick)."
             .to_owned(),
         columns,
-        rows: ran.contestants.iter().enumerate().map(row).collect(),
+        rows: ran.designs.iter().enumerate().map(row).collect(),
     }
 }
 
@@ -86,15 +86,15 @@ pub(super) fn parts(ran: &Ran, scene: &Scene) -> Table {
 pub(super) fn kills(ran: &Ran, scenes: &[Scene]) -> Table {
     let mut rows = Vec::new();
     for scene in scenes {
-        for (nth, contestant) in ran.contestants.iter().enumerate() {
-            if contestant.reaping != REAPINGS[0] {
+        for (nth, design) in ran.designs.iter().enumerate() {
+            if design.reaping != REAPINGS[0] {
                 continue;
             }
             let value = |metric: &Metric| {
                 let metric = scene.metric(metric);
                 human(ran.median(nth, &metric), metric.unit)
             };
-            let mut row = vec![scene.name.to_owned(), contestant.selector()];
+            let mut row = vec![scene.name.to_owned(), design.selector()];
             row.extend(
                 [
                     metrics::STALLS,
@@ -152,12 +152,12 @@ const NO_WORD: &str = "A ratio without a verdict shows no difference.";
 pub(super) fn reaping(ran: &Ran, scenes: &[Scene]) -> Table {
     let mut rows = Vec::new();
     for scene in scenes {
-        for first in (0..ran.contestants.len()).step_by(REAPINGS.len()) {
+        for first in (0..ran.designs.len()).step_by(REAPINGS.len()) {
             for other in first + 1..first + REAPINGS.len() {
                 let mut row = vec![
                     scene.name.to_owned(),
-                    ran.contestants[first].short().to_owned(),
-                    ran.contestants[other].reaping.name().to_owned(),
+                    ran.designs[first].short().to_owned(),
+                    ran.designs[other].reaping.name().to_owned(),
                 ];
                 for metric in [metrics::WAITED, metrics::FREE] {
                     row.push(ratio(ran.compare(first, other, &scene.metric(&metric))));
@@ -182,8 +182,8 @@ pub(super) fn reaping(ran: &Ran, scenes: &[Scene]) -> Table {
 
 /// A table of selectors over counters they do not belong to.
 pub(super) fn swapped(ran: &Ran, scenes: &[Scene]) -> Table {
-    let row = |(nth, contestant): (usize, &Contestant)| {
-        let mut row = vec![contestant.selector()];
+    let row = |(nth, design): (usize, &StormDesign)| {
+        let mut row = vec![design.selector()];
         for scene in scenes {
             for metric in [metrics::WAITED, metrics::KILLS, metrics::WRONG] {
                 let metric = scene.metric(&metric);
@@ -204,7 +204,7 @@ pub(super) fn swapped(ran: &Ran, scenes: &[Scene]) -> Table {
         note: "Reaping as Linux did. The first three rows have the counters of their own designs."
             .to_owned(),
         columns,
-        rows: ran.contestants.iter().enumerate().map(row).collect(),
+        rows: ran.designs.iter().enumerate().map(row).collect(),
     }
 }
 
@@ -212,7 +212,7 @@ pub(super) fn swapped(ran: &Ran, scenes: &[Scene]) -> Table {
 pub(super) fn cards(mid: &Ran, options: &Options, progress: &Progress) -> Result<Table, Error> {
     let scenes = Scene::all(options.effort);
     let scenes = [scenes[EXITS].clone(), scenes[CROWD].clone()];
-    let wholes = Contestant::wholes();
+    let wholes = StormDesign::wholes();
     let mut rows = Vec::new();
     let mut push = |card: Card, ran: &Ran| {
         for scene in &scenes {
@@ -220,7 +220,7 @@ pub(super) fn cards(mid: &Ran, options: &Options, progress: &Progress) -> Result
                 let [a, b] = [a, b].map(|nth| ran.position(wholes[nth]));
                 let metric = scene.metric(&metrics::WAITED);
                 let mut row = vec![card.name().to_owned(), scene.name.to_owned()];
-                row.extend([a, b].map(|nth| ran.contestants[nth].selector()));
+                row.extend([a, b].map(|nth| ran.designs[nth].selector()));
                 row.push(ratio(ran.compare(a, b, &metric)));
                 rows.push(row);
             }

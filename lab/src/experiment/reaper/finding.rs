@@ -3,12 +3,12 @@
 use super::scene::{Scenes, metrics};
 use super::targets::{faster, ratio};
 use super::{ALONE, ASCENDING, BY_VMA, OURS};
-use crate::compare::Comparison;
-use crate::experiment::contestant::Target;
-use crate::experiment::contestant::metrics::{
+use crate::experiment::emptier::Target;
+use crate::experiment::emptier::metrics::{
     LRU_WAIT, PCP_WAIT, RAN, SETTLED, TABLE_WAIT, WALL, ZONE_WAIT,
 };
-use crate::metric::Metric;
+use crate::measure::comparison::Comparison;
+use crate::measure::metric::Metric;
 use crate::report::Report;
 use crate::report::value::human;
 

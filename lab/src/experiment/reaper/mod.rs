@@ -18,16 +18,16 @@ use plimsoll_sim::profile::{Card, Profile};
 
 use self::scene::{Scenes, metrics};
 use super::Experiment;
-use super::contestant::metrics::{RAN, TABLE_WAIT, WALL};
-use super::contestant::{self, Contestant};
-use crate::compare::Comparison;
+use super::emptier::metrics::{RAN, TABLE_WAIT, WALL};
+use super::emptier::{self, Emptier};
 use crate::error::Error;
-use crate::metric::{Metric, Unit};
-use crate::options::{Effort, Options};
-use crate::progress::Progress;
+use crate::measure::comparison::Comparison;
+use crate::measure::metric::{Metric, Unit};
 use crate::report::value::{NOTHING, human, human_ratio};
 use crate::report::{Report, Table};
-use crate::workload::victim::{Contents, Raced, START_WITHIN, Who};
+use crate::run::options::{Effort, Options};
+use crate::run::progress::Progress;
+use crate::workload::victim::{Contents, Party, Raced, START_WITHIN};
 
 /// The experiment's entry in the catalog.
 pub(super) const EXPERIMENT: Experiment = Experiment {
@@ -39,7 +39,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 /// The machines, that of the thread first.
 const MACHINES: [&str; 3] = ["phone-8", "laptop-2", "epyc-9654-2s"];
 
-/// Positions of the contestants.
+/// Positions of the emptiers.
 const ALONE: usize = 0;
 const ASCENDING: usize = 1;
 const BY_VMA: usize = 2;
@@ -60,9 +60,9 @@ fn report(machine: &str, options: &Options, progress: &Progress) -> Result<Repor
     let card = options.card.unwrap_or(Card::Mid);
     let profile = Profile::load(machine, card)?;
     let scenes = Scenes::of(&profile, options.effort);
-    let contestants = contestants();
+    let emptiers = emptiers();
     progress.start(format!("reaper on {machine}"));
-    let (runs, raced) = Comparison::run_keeping(&contestants, options, progress, |case| {
+    let (runs, raced) = Comparison::run_keeping(&emptiers, options, progress, |case| {
         scenes.measure(&profile, case)
     })?;
     let mut report = Report::new("reaper", machine, card, runs.seeds(), runs.hash());
@@ -79,11 +79,11 @@ fn report(machine: &str, options: &Options, progress: &Progress) -> Result<Repor
         .tables
         .push(thread_table(&report, machine == MACHINES[0]));
     let targets = targets::of(&runs, &scenes);
-    report.tables.push(contestant::targets(&targets));
-    let names = contestants.iter().map(|contestant| &*contestant.name);
-    report.tables.push(contestant::waits(names.zip(&raced)));
-    for (contestant, raced) in contestants.iter().zip(&raced).skip(ASCENDING) {
-        report.tables.push(profile_table(contestant, raced));
+    report.tables.push(emptier::targets(&targets));
+    let names = emptiers.iter().map(|emptier| &*emptier.name);
+    report.tables.push(emptier::waits(names.zip(&raced)));
+    for (emptier, raced) in emptiers.iter().zip(&raced).skip(ASCENDING) {
+        report.tables.push(profile_table(emptier, raced));
     }
     if options.effort == Effort::Full && options.card.is_none() {
         report.tables.push(cards(machine, options, progress)?);
@@ -93,14 +93,14 @@ fn report(machine: &str, options: &Options, progress: &Progress) -> Result<Repor
 }
 
 /// Exit alone, then every way to help it.
-fn contestants() -> Vec<Contestant> {
-    let helped = Reaping::ALL.into_iter().map(|reaping| Contestant {
+fn emptiers() -> Vec<Emptier> {
+    let helped = Reaping::ALL.into_iter().map(|reaping| Emptier {
         name: reaping.name().to_owned(),
         reaping,
         helpers: 1,
         bounded: false,
     });
-    [Contestant::alone()].into_iter().chain(helped).collect()
+    [Emptier::alone()].into_iter().chain(helped).collect()
 }
 
 /// The totals of the patch's tenth version, one run each; the patch is `descending-by-vma`.
@@ -167,7 +167,7 @@ fn thread_table(report: &Report, has_published: bool) -> Table {
     if has_published {
         columns.extend(["published before", "published after"].map(str::to_owned));
     }
-    let names = contestants().into_iter().map(|contestant| contestant.name);
+    let names = emptiers().into_iter().map(|emptier| emptier.name);
     let names: Vec<String> = names.collect();
     columns.extend(names.iter().cloned());
     let mut rows = Vec::new();
@@ -239,26 +239,26 @@ fn scene_table(scenes: &Scenes, options: &Options) -> Table {
     }
 }
 
-fn profile_table(contestant: &Contestant, raced: &Raced) -> Table {
-    let asleep = raced.asleep(Who::Exit).0 + raced.asleep(Who::Helpers).0;
+fn profile_table(emptier: &Emptier, raced: &Raced) -> Table {
+    let asleep = raced.asleep(Party::Exit).0 + raced.asleep(Party::Helpers).0;
     let note = if asleep == 0 {
         String::new()
     } else {
         let asleep = human(asleep as f64, Unit::Nanos);
         format!("{asleep} of it asleep, waiting for the mmap_lock.")
     };
-    let title = format!("Profile of {}, first scene, first seed", contestant.name);
+    let title = format!("Profile of {}, first scene, first seed", emptier.name);
     raced.tree.table(title, &note)
 }
 
 /// The headline at the low and at the high end of the costs' ranges.
 fn cards(machine: &str, options: &Options, progress: &Progress) -> Result<Table, Error> {
-    let contestants = contestants();
+    let emptiers = emptiers();
     let mut rows = Vec::new();
     for card in [Card::Low, Card::High] {
         let profile = Profile::load(machine, card)?;
         let scenes = Scenes::of(&profile, Effort::Quick);
-        let runs = Comparison::run(&contestants, options, progress, |case| {
+        let runs = Comparison::run(&emptiers, options, progress, |case| {
             scenes.measure(&profile, case).0
         })?;
         let equal = scenes.equal();

@@ -4,16 +4,16 @@ use plimsoll_mm::topology::{Distance, Topology};
 use plimsoll_mm::units::{CpuId, Nanos};
 use plimsoll_sim::profile::Profile;
 
-use crate::cases::Case;
-use crate::compare::{Sample, fold_hashes};
-use crate::experiment::contestant::{self, Contestant, both};
-use crate::metric::{Metric, Unit};
-use crate::options::Effort;
-use crate::workload::victim::{Help, MemoryLeft, Race, Raced, Victim, Who};
+use crate::experiment::emptier::{self, Emptier, both};
+use crate::measure::comparison::{Sample, fold_hashes};
+use crate::measure::metric::{Metric, Unit};
+use crate::run::cases::Case;
+use crate::run::options::Effort;
+use crate::workload::victim::{Help, MemoryLeft, Party, Race, Raced, Victim};
 
 /// The metrics of the first scene beyond those that every race has.
 pub(super) mod metrics {
-    use crate::metric::{Metric, Unit};
+    use crate::measure::metric::{Metric, Unit};
 
     pub(in super::super) const EXIT_RAN: Metric = Metric::lower("exit_ran_ns", Unit::Nanos);
     pub(in super::super) const REAPER_RAN: Metric = Metric::lower("reaper_ran_ns", Unit::Nanos);
@@ -56,12 +56,12 @@ const PAGES_PER_MAPPING: u64 = 50;
 
 /// The metrics that every scene reports; the first one reports all.
 pub(super) const OF_EVERY_SCENE: [Metric; 6] = [
-    contestant::metrics::WALL,
-    contestant::metrics::RAN,
-    contestant::metrics::TABLE_WAIT,
-    contestant::metrics::FORGET,
-    contestant::metrics::LISTED,
-    contestant::metrics::SETTLED,
+    emptier::metrics::WALL,
+    emptier::metrics::RAN,
+    emptier::metrics::TABLE_WAIT,
+    emptier::metrics::FORGET,
+    emptier::metrics::LISTED,
+    emptier::metrics::SETTLED,
 ];
 
 /// Names of scenes that every machine has.
@@ -144,16 +144,16 @@ impl Scenes {
         self.all.last().expect("it was put there")
     }
 
-    /// Runs every scene with one contestant on one seed; returns the race of the first scene as
+    /// Runs every scene with one emptier on one seed; returns the race of the first scene as
     /// well.
-    pub(super) fn measure(&self, profile: &Profile, case: &Case<Contestant>) -> (Sample, Raced) {
+    pub(super) fn measure(&self, profile: &Profile, case: &Case<Emptier>) -> (Sample, Raced) {
         let mut metrics = Vec::new();
         let mut hashes = Vec::new();
         let mut first = None;
         for scene in &self.all {
             let raced = scene.race(profile, &case.design, case.seed);
             hashes.push(raced.hash);
-            let mut common = contestant::common(&raced);
+            let mut common = emptier::common(&raced);
             if first.is_some() {
                 common.retain(|(metric, _)| OF_EVERY_SCENE.contains(metric));
             }
@@ -171,15 +171,15 @@ impl Scenes {
 }
 
 impl Scene {
-    fn race(&self, profile: &Profile, contestant: &Contestant, seed: u64) -> Raced {
+    fn race(&self, profile: &Profile, emptier: &Emptier, seed: u64) -> Raced {
         let race = Race {
             victim: self.victim,
             exit: self.exit,
-            helpers: vec![self.reaper; contestant.helpers],
+            helpers: vec![self.reaper; emptier.helpers],
             help: Help::Reaper,
             left: self.left,
         };
-        race.run(profile, &contestant.design(), seed)
+        race.run(profile, &emptier.design(), seed)
     }
 
     /// `metric` as measured in this scene.
@@ -194,11 +194,11 @@ impl Scene {
 
 /// The thread's columns: each part, for the last user and for the reaper.
 fn by_who(raced: &Raced) -> Vec<(Metric, f64)> {
-    let of = |time: fn(&Raced, Who) -> Nanos, metrics: [Metric; 2]| {
+    let of = |time: fn(&Raced, Party) -> Nanos, metrics: [Metric; 2]| {
         let [exit, reaper] = metrics;
         [
-            (exit, time(raced, Who::Exit).0 as f64),
-            (reaper, time(raced, Who::Helpers).0 as f64),
+            (exit, time(raced, Party::Exit).0 as f64),
+            (reaper, time(raced, Party::Helpers).0 as f64),
         ]
     };
     let mut all = Vec::new();
@@ -245,7 +245,7 @@ mod tests {
     fn parts_add_up_to_what_is_measured_of_all() {
         let profile = Profile::load("phone-8", Card::Mid).expect("built in");
         let case = Case {
-            design: Contestant {
+            design: Emptier {
                 name: String::new(),
                 reaping: Reaping::Ascending,
                 helpers: 1,
@@ -257,8 +257,8 @@ mod tests {
         let value = |metric| sample.value(&metric).expect("measured");
         let (exit, reaper) = (value(metrics::EXIT_RAN), value(metrics::REAPER_RAN));
         assert!(exit > 0.0 && reaper > 0.0);
-        let ran = value(contestant::metrics::RAN);
+        let ran = value(emptier::metrics::RAN);
         assert!((ran - exit - reaper).abs() < 1.0);
-        assert!(value(contestant::metrics::TABLE_WAIT) <= value(metrics::LOCK));
+        assert!(value(emptier::metrics::TABLE_WAIT) <= value(metrics::LOCK));
     }
 }

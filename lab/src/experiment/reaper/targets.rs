@@ -2,12 +2,12 @@
 
 use super::scene::{Scene, Scenes};
 use super::{ALONE, ASCENDING, BY_VMA, OURS};
-use crate::compare::Comparison;
-use crate::experiment::contestant::metrics::{LISTED, RAN, SETTLED, TABLE_WAIT, WALL};
-use crate::experiment::contestant::{self, Target};
-use crate::metric::Metric;
+use crate::experiment::emptier::metrics::{LISTED, RAN, SETTLED, TABLE_WAIT, WALL};
+use crate::experiment::emptier::{self, Target};
+use crate::measure::comparison::Comparison;
+use crate::measure::metric::Metric;
+use crate::measure::stats;
 use crate::report::value::human;
-use crate::stats;
 
 /// The most work beyond that of exit alone, in percent.
 const WORK_PERCENT_MAX: f64 = 3.0;
@@ -25,7 +25,7 @@ const ONE_MIN: f64 = 0.97;
 pub(super) fn of(runs: &Comparison, scenes: &Scenes) -> Vec<Target> {
     let equal = |metric| scenes.equal().metric(metric);
     let waits = 100.0 * ratio(runs, ASCENDING, OURS, &equal(TABLE_WAIT));
-    let mut all = contestant::waits_hardly(waits, cases_above(runs, scenes)).to_vec();
+    let mut all = emptier::waits_hardly(waits, cases_above(runs, scenes)).to_vec();
     let many = faster(runs, OURS, &equal(WALL));
     let one = faster(runs, OURS, &scenes.one().metric(WALL));
     all.extend([
@@ -88,13 +88,13 @@ fn speed(runs: &Comparison, scene: &Scene, what: &'static str) -> Target {
     }
 }
 
-/// The speed of a contestant, as a multiple of that of exit alone.
-pub(super) fn faster(runs: &Comparison, contestant: usize, wall: &Metric) -> f64 {
-    1.0 / ratio(runs, ALONE, contestant, wall)
+/// The speed of an emptier, as a multiple of that of exit alone.
+pub(super) fn faster(runs: &Comparison, emptier: usize, wall: &Metric) -> f64 {
+    1.0 / ratio(runs, ALONE, emptier, wall)
 }
 
-fn median(runs: &Comparison, contestant: usize, metric: &Metric) -> f64 {
-    let samples = runs.samples(contestant);
+fn median(runs: &Comparison, emptier: usize, metric: &Metric) -> f64 {
+    let samples = runs.samples(emptier);
     let values: Vec<f64> = samples.filter_map(|sample| sample.value(metric)).collect();
     stats::estimate(&values).map_or(f64::NAN, |estimate| estimate.median)
 }

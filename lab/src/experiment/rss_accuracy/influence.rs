@@ -8,10 +8,10 @@ use plimsoll_sim::profile::Profile;
 use super::mib;
 use super::program::{Hops, Program, Sizes};
 use super::scene::{self, Seen};
-use crate::cases::run_cases;
-use crate::options::{Effort, Options};
-use crate::progress::Progress;
 use crate::report::Table;
+use crate::run::cases::run_cases;
+use crate::run::options::{Effort, Options};
+use crate::run::progress::Progress;
 
 /// The bytes by which the thread saw the flat counter off, "about 1 GB".
 pub(super) const PUBLISHED_FLAT: u64 = 1 << 30;

@@ -20,16 +20,16 @@ use plimsoll_sim::profile::{Card, Profile};
 use self::program::{Hops, Program, Sizes};
 use self::scene::{SAMPLES, Seen, metrics};
 use super::Experiment;
-use crate::cases::Case;
-use crate::compare::Comparison;
 use crate::error::Error;
-use crate::metric::{Metric, Unit};
-use crate::options::{Effort, Options};
-use crate::progress::Progress;
+use crate::measure::comparison::Comparison;
+use crate::measure::metric::{Metric, Unit};
+use crate::measure::stats;
 use crate::report::spark::spark;
 use crate::report::value::{human, human_estimate};
 use crate::report::{Report, Row, Table};
-use crate::stats;
+use crate::run::cases::Case;
+use crate::run::options::{Effort, Options};
+use crate::run::progress::Progress;
 
 /// The experiment's entry in the catalog.
 pub(super) const EXPERIMENT: Experiment = Experiment {

@@ -11,11 +11,11 @@ use plimsoll_sim::profile::Profile;
 use plimsoll_sim::{Sim, SimOptions};
 
 use super::program::{Moment, Program, Watch};
-use crate::compare::{Sample, fold_hashes};
+use crate::measure::comparison::{Sample, fold_hashes};
 
 /// The metrics of each run.
 pub(super) mod metrics {
-    use crate::metric::{Metric, Unit};
+    use crate::measure::metric::{Metric, Unit};
 
     pub(in super::super) const WORST: Metric = Metric::lower("worst_error_pages", Unit::Pages);
     pub(in super::super) const WORST_BYTES: Metric =

@@ -18,11 +18,11 @@ use plimsoll_sim::profile::Profile;
 use plimsoll_sim::{Sim, SimOptions};
 use rand::RngExt;
 
-use crate::metric::Metric;
+use crate::measure::metric::Metric;
 
 /// The metrics of both paces.
 pub(super) mod metrics {
-    use crate::metric::{Metric, Unit};
+    use crate::measure::metric::{Metric, Unit};
 
     pub(in crate::experiment::rss_cost) const REMOTE: Metric =
         Metric::lower("remote_lines_per_1000_adds", Unit::Count);

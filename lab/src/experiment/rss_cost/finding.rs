@@ -2,7 +2,7 @@
 
 use super::counting::metrics;
 use super::scene::{MODES, Measured, PARTS, rate};
-use crate::metric::{Metric, Unit};
+use crate::measure::metric::{Metric, Unit};
 use crate::report::value::{human, human_ratio};
 use crate::report::{Report, Row, VerdictRow};
 use crate::workload::page_fault::Mode;

@@ -17,14 +17,14 @@ use plimsoll_sim::profile::{Card, Profile};
 use self::counting::{Counted, FAR, Pace, metrics};
 use self::scene::{Measured, PARTS, Scene, name, rate};
 use super::Experiment;
-use crate::compare::Comparison;
-use crate::designs::{self, Named};
+use crate::catalog::designs::{self, Named};
 use crate::error::Error;
-use crate::metric::{Metric, Unit};
-use crate::options::{Effort, Options};
-use crate::progress::Progress;
+use crate::measure::comparison::Comparison;
+use crate::measure::metric::{Metric, Unit};
 use crate::report::value::{human, human_ratio};
 use crate::report::{Report, Table, VerdictRow};
+use crate::run::options::{Effort, Options};
+use crate::run::progress::Progress;
 use crate::workload::page_fault::Mode;
 
 /// The experiment's entry in the catalog.

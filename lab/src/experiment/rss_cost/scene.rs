@@ -10,10 +10,10 @@ use plimsoll_sim::Sim;
 use plimsoll_sim::profile::Profile;
 
 use super::counting::{Counted, PACES};
-use crate::compare::{Sample, fold_hashes};
-use crate::metric::{Metric, Unit};
-use crate::options::Effort;
-use crate::room::Room;
+use crate::measure::comparison::{Sample, fold_hashes};
+use crate::measure::metric::{Metric, Unit};
+use crate::run::options::Effort;
+use crate::run::testbed::Testbed;
 use crate::workload::UNMAPPING;
 use crate::workload::page_fault::{Done, Mark, Mode, PageFault};
 
@@ -116,12 +116,12 @@ pub(super) fn rate(mode: Mode, tasks: u32) -> Metric {
 }
 
 fn run(work: PageFault, profile: &Profile, design: &Design, seed: u64) -> (Done, u64) {
-    let room = Room::new(profile, *design, seed);
+    let testbed = Testbed::new(profile, *design, seed);
     let width = Rss::<Sim>::WIDTH;
-    let plan = Plan::new(&room.sim, design.counting, width, Batch::RSS);
+    let plan = Plan::new(&testbed.sim, design.counting, width, Batch::RSS);
     let plan = Rc::new(plan.expect("four counters fit"));
-    let done = work.run(&room, &plan);
-    (done, room.finish().0.hash)
+    let done = work.run(&testbed, &plan);
+    (done, testbed.finish().0.hash)
 }
 
 impl Times {

@@ -16,14 +16,14 @@ use plimsoll_mm::counter::Counting;
 use plimsoll_sim::profile::Card;
 
 use super::Experiment;
-use crate::compare::{Comparison, Sample, fold_hashes};
 use crate::error::Error;
-use crate::metric::{Metric, Unit};
-use crate::options::{Determinism, Options};
-use crate::progress::Progress;
+use crate::measure::comparison::{Comparison, Sample, fold_hashes};
+use crate::measure::metric::{Metric, Unit};
+use crate::measure::stats::{self, Estimate};
 use crate::report::value::{human, human_estimate, human_ratio};
 use crate::report::{Report, Table};
-use crate::stats::{self, Estimate};
+use crate::run::options::{Determinism, Options};
+use crate::run::progress::Progress;
 
 /// The experiment's entry in the catalog.
 pub(super) const EXPERIMENT: Experiment = Experiment {
@@ -285,7 +285,7 @@ impl fmt::Display for Owner {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::options::Effort;
+    use crate::run::options::Effort;
 
     fn size(owner: usize, cpus: u32) -> usize {
         owners::bytes(OWNERS[owner], cpus).expect("memory for one owner")
@@ -320,7 +320,7 @@ mod tests {
 
     #[test]
     fn the_finding_names_the_machines_where_ours_costs_more() {
-        let made_up = |case: &crate::cases::Case<Owner>| {
+        let made_up = |case: &crate::run::cases::Case<Owner>| {
             let mut sample = bytes_of(case.design);
             for (cpus, _) in MACHINES {
                 let ns = if case.design == Owner::Grown {

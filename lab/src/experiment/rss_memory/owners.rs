@@ -13,7 +13,7 @@ use plimsoll_mm::topology::{CpuPlace, Topology};
 use plimsoll_mm::units::{CpuId, NodeId};
 
 use super::Owner;
-use crate::options::Effort;
+use crate::run::options::Effort;
 
 /// The number of counters of an owner: resident pages of a process, by kind.
 const WIDTH: usize = 4;

@@ -3,9 +3,9 @@
 use super::crowding::Crowding;
 use super::regime::Regime;
 use super::{BASELINE, PATCH};
+use crate::measure::stats::{Comparison, Verdict};
 use crate::report::value::human_ratio;
 use crate::report::{Table, VerdictRow};
-use crate::stats::{Comparison, Verdict};
 
 /// The effect of each change on the contentions at `free_pcppages_bulk`, against Linux.
 #[derive(Clone, Debug)]

@@ -8,12 +8,12 @@ use plimsoll_mm::units::{Hz, Nanos};
 use plimsoll_sim::profile::Profile;
 
 use super::{SCHEDULES, named};
-use crate::compare::run_checked;
 use crate::error::Error;
-use crate::options::{Effort, Options};
-use crate::progress::Progress;
+use crate::measure::comparison::run_checked;
 use crate::report::Table;
-use crate::room::{self, Cause, Room};
+use crate::run::options::{Effort, Options};
+use crate::run::progress::Progress;
+use crate::run::testbed::{self, Cause, Testbed};
 use crate::workload::stress_vm::{Pause, StressVm};
 
 const HZ: [u32; 4] = [100, 250, 300, 1000];
@@ -70,7 +70,7 @@ pub(super) fn measure(
 fn crowd(profile: &Profile, design: plimsoll_mm::design::Design, seed: u64) -> [usize; 4] {
     const SECOND: u64 = Nanos::SECOND.0;
     let end = Nanos(7 * SECOND);
-    let room = Room::new(profile, design, seed);
+    let testbed = Testbed::new(profile, design, seed);
     // No CPU is ever idle: each takes a few pages and works on them, again and again. The number of
     // pages varies, so that every refresh finds differentials to fold.
     let worker = StressVm {
@@ -78,15 +78,15 @@ fn crowd(profile: &Profile, design: plimsoll_mm::design::Design, seed: u64) -> [
         use_ns_per_page: 500_000,
         pause: Pause::Awake(Nanos(100_000)),
     };
-    worker.start(&room, room.sim.topology().ids(), end);
-    room.sim.run_until(end);
-    let (_, log) = room.finish();
+    worker.start(&testbed, testbed.sim.topology().ids(), end);
+    testbed.sim.run_until(end);
+    let (_, log) = testbed.finish();
     // The shepherd queues the first firings, all at once, so they are left out.
     let settled = Nanos(7 * SECOND / 2);
     let starts = || log.starts(settled, Some(Cause::Schedule));
-    let ms = |ms| room::crowd(starts(), Nanos::from_ms(ms));
+    let ms = |ms| testbed::crowd(starts(), Nanos::from_ms(ms));
     [
-        room::crowd_on_one_tick(starts(), profile.hz),
+        testbed::crowd_on_one_tick(starts(), profile.hz),
         ms(1),
         ms(4),
         ms(32),

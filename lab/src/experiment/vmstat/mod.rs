@@ -18,14 +18,14 @@ use plimsoll_sim::profile::{Card, Profile};
 
 use self::scene::{Scene, metrics};
 use super::Experiment;
-use crate::compare::Comparison;
-use crate::designs::{self, Named};
+use crate::catalog::designs::{self, Named};
 use crate::error::Error;
-use crate::metric::Metric;
-use crate::options::{Effort, Options};
-use crate::progress::Progress;
+use crate::measure::comparison::Comparison;
+use crate::measure::metric::Metric;
+use crate::measure::stats;
 use crate::report::{Report, Table, VerdictRow};
-use crate::stats;
+use crate::run::options::{Effort, Options};
+use crate::run::progress::Progress;
 
 /// The experiment's entry in the catalog.
 pub(super) const EXPERIMENT: Experiment = Experiment {

@@ -15,15 +15,15 @@ use plimsoll_sim::profile::{CostKey, Profile};
 use rand::RngExt;
 
 use super::named;
-use crate::compare::run_checked;
 use crate::error::Error;
-use crate::metric::Unit;
-use crate::options::{Effort, Options};
-use crate::progress::Progress;
+use crate::measure::comparison::run_checked;
+use crate::measure::metric::Unit;
+use crate::measure::stats;
 use crate::report::Table;
 use crate::report::value::human;
-use crate::room::Room;
-use crate::stats;
+use crate::run::options::{Effort, Options};
+use crate::run::progress::Progress;
+use crate::run::testbed::Testbed;
 use crate::workload::Mapping;
 
 const SCHEDULES: [&str; 5] = [
@@ -104,12 +104,12 @@ pub(super) fn measure(
 
 /// One run: the mean drain of a firing, the contentions of decays, and the total of their waits.
 fn run(profile: &Profile, design: plimsoll_mm::design::Design, seed: u64, end: Nanos) -> [f64; 3] {
-    let room = Room::new(profile, design, seed);
+    let testbed = Testbed::new(profile, design, seed);
     // One burst of 64 MiB leaves a full drain on the lists for each second that follows.
-    let mm = &room.mm;
-    for cpu in room.sim.topology().ids() {
+    let mm = &testbed.mm;
+    for cpu in testbed.sim.topology().ids() {
         let mm = Rc::clone(mm);
-        room.sim.spawn(cpu, move |sim| {
+        testbed.sim.spawn(cpu, move |sim| {
             sim.sleep(Nanos(sim.rng().random_range(0..BURSTS_WITHIN.0)));
             let mut mapping = Mapping::new(&mm);
             mapping.fault(sim, Pages::from_bytes(64 << 20).index());
@@ -125,11 +125,11 @@ fn run(profile: &Profile, design: plimsoll_mm::design::Design, seed: u64, end: N
         });
     }
     // Bursts and first kicks are over by then, so only scheduled firings count.
-    room.sim.run_until(SETTLED);
+    testbed.sim.run_until(SETTLED);
     let decay = |stats: &Stats| stats.site(LockClass::Zone, Site::Decay).clone();
-    let before = decay(&room.sim.stats());
-    room.sim.run_until(end);
-    let (stats, log) = room.finish();
+    let before = decay(&testbed.sim.stats());
+    testbed.sim.run_until(end);
+    let (stats, log) = testbed.finish();
     let after = decay(&stats);
     let firings = log.starts(SETTLED, None).count().max(1);
     [

@@ -12,16 +12,16 @@ use plimsoll_mm::units::{CpuId, Nanos};
 use plimsoll_sim::profile::Profile;
 use plimsoll_sim::{LockStats, Stats};
 
-use crate::compare::Sample;
-use crate::metric::Metric;
-use crate::options::Effort;
-use crate::room::{Log, Room, crowd, crowd_on_one_tick};
+use crate::measure::comparison::Sample;
+use crate::measure::metric::Metric;
+use crate::run::options::Effort;
+use crate::run::testbed::{Log, Testbed, crowd, crowd_on_one_tick};
 use crate::workload::daemons::Daemons;
 use crate::workload::stress_vm::{Pause, StressVm};
 
 /// The metrics of each run.
 pub(super) mod metrics {
-    use crate::metric::{Metric, Unit};
+    use crate::measure::metric::{Metric, Unit};
 
     /// All waits for the zone lock in `free_pcppages_bulk`.
     pub(in crate::experiment::vmstat) const CONTENTIONS: Metric =
@@ -69,25 +69,25 @@ impl Scene {
 
     /// Runs the workload once on one seed.
     pub(super) fn measure(&self, profile: &Profile, design: &Design, seed: u64) -> Sample {
-        let room = Room::new(profile, *design, seed);
-        self.populate(&room);
-        room.sim.run_until(self.length);
-        let (stats, log) = room.finish();
+        let testbed = Testbed::new(profile, *design, seed);
+        self.populate(&testbed);
+        testbed.sim.run_until(self.length);
+        let (stats, log) = testbed.finish();
         Sample {
             hash: stats.hash,
             metrics: self.metrics(profile, &stats, &log),
         }
     }
 
-    fn populate(&self, room: &Room) {
-        let cpus = room.sim.topology().cpus();
+    fn populate(&self, testbed: &Testbed) {
+        let cpus = testbed.sim.topology().cpus();
         let bursts = StressVm {
             bytes: 64 << 20,
             use_ns_per_page: 400,
             pause: Pause::Asleep(Nanos(6 * Nanos::SECOND.0)),
         };
         let bursting = |cpu: &CpuId| cpu.0 % 3 != 2;
-        bursts.start(room, (0..cpus).map(CpuId).filter(bursting), self.length);
+        bursts.start(testbed, (0..cpus).map(CpuId).filter(bursting), self.length);
         for cpu in (0..cpus).map(CpuId) {
             let daemons = Daemons {
                 every: Nanos::from_ms(4),
@@ -97,7 +97,7 @@ impl Scene {
                 // between.
                 exchange_one_in: if bursting(&cpu) { 100 } else { 1000 },
             };
-            daemons.start(room, [cpu], self.length);
+            daemons.start(testbed, [cpu], self.length);
         }
     }
 

@@ -5,12 +5,12 @@
 //! scripted: all else follows from the page allocator's own last resort. The run is over when every
 //! allocator has what it wanted or has died; then all processes leave, and each page must be back.
 //!
-//! `population`: the processes. `town`: a machine with these processes, what a kill makes them do,
+//! `population`: the processes. `world`: a machine with these processes, what a kill makes them do,
 //! and the reaper. `stalls`: what each stalled allocation waited for.
 
 mod population;
 mod stalls;
-mod town;
+mod world;
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -28,9 +28,9 @@ use rand::RngExt;
 pub use self::population::Headcount;
 use self::population::Role;
 pub use self::stalls::{Death, Part, Stall};
-pub use self::town::Kill;
-use self::town::Town;
-use crate::room::Room;
+pub use self::world::Kill;
+use self::world::StormWorld;
+use crate::run::testbed::Testbed;
 
 /// A machine that will be out of memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,7 +38,7 @@ pub struct Storm {
     /// The number of processes of each kind.
     pub headcount: Headcount,
     /// The pages that can still be had when the storm begins.
-    pub room: Pages,
+    pub free: Pages,
     /// The number of bursts that each allocator wants.
     pub bursts: u32,
     /// The way in which hogs die that are told to.
@@ -60,7 +60,7 @@ pub enum Ending {
 
 /// The result of a storm.
 #[derive(Clone, Debug)]
-pub struct Weathered {
+pub struct StormResult {
     /// The stalls of allocators that asked the last resort and ended with a page.
     pub stalls: Vec<Stall>,
     /// The deaths of all processes that were told to die.
@@ -91,60 +91,60 @@ impl Storm {
     /// When a page, a count or a process is left in the end, with the seed; our bug, never the
     /// user's.
     #[must_use]
-    pub fn run(&self, profile: &Profile, design: &Design, seed: u64) -> Weathered {
+    pub fn run(&self, profile: &Profile, design: &Design, seed: u64) -> StormResult {
         let population = self.headcount.draw(profile.topology.cpus(), seed);
-        let town = Town::new(profile, *design, (population, self.ending), seed);
-        let free_at_first = free_pages(&town.room);
-        settle(&town, self.bursts);
-        let taken = fill(&town.room, self.room);
-        town.watch();
-        self.start(&town);
-        town.room.sim.run();
-        self.end(town, free_at_first - taken)
+        let world = StormWorld::new(profile, *design, (population, self.ending), seed);
+        let free_at_first = free_pages(&world.testbed);
+        settle(&world, self.bursts);
+        let taken = fill(&world.testbed, self.free);
+        world.watch();
+        self.start(&world);
+        world.testbed.sim.run();
+        self.end(world, free_at_first - taken)
     }
 
     /// Starts all threads that run, and the threads of hogs that are stuck.
-    fn start(&self, town: &Rc<Town>) {
-        let sim = &town.room.sim;
+    fn start(&self, world: &Rc<StormWorld>) {
+        let sim = &world.testbed.sim;
         let begin = sim.stats().now;
-        for (id, citizen) in (0..).zip(&town.citizens) {
-            for (thread, &cpu) in (0..).zip(&citizen.person.threads) {
-                let (town, bursts) = (Rc::clone(town), self.bursts);
-                let role = citizen.person.role;
+        for (id, proc) in (0..).zip(&world.procs) {
+            for (thread, &cpu) in (0..).zip(&proc.spec.threads) {
+                let (world, bursts) = (Rc::clone(world), self.bursts);
+                let role = proc.spec.role;
                 sim.spawn(cpu, move |sim| {
                     sim.sleep_until(begin);
-                    town.becomes(sim, id);
+                    world.becomes(sim, id);
                     match role {
-                        Role::Hog => grow(sim, &town, id, thread),
-                        Role::Allocator => allocate(sim, &town, id, bursts),
+                        Role::Hog => grow(sim, &world, id, thread),
+                        Role::Allocator => allocate(sim, &world, id, bursts),
                         Role::Sleeper => unreachable!("sleepers have no thread that runs"),
                     }
-                    town.thread_ends(sim, id);
+                    world.thread_ends(sim, id);
                 });
             }
             let Ending::Stuck(answers) = self.ending else {
                 continue;
             };
-            if citizen.person.role == Role::Hog {
-                citizen.threads.set(citizen.threads.get() + 1);
-                let device = town.population().device;
-                let town = Rc::clone(town);
+            if proc.spec.role == Role::Hog {
+                proc.threads.set(proc.threads.get() + 1);
+                let device = world.population().device;
+                let world = Rc::clone(world);
                 sim.spawn(device, move |sim| {
                     sim.sleep_until(begin + answers);
-                    town.thread_ends(sim, id);
+                    world.thread_ends(sim, id);
                 });
             }
         }
     }
 
-    fn end(&self, town: Rc<Town>, free_before: u64) -> Weathered {
-        let (notes, kills) = (town.seen.notes.take(), town.seen.kills.take());
+    fn end(&self, world: Rc<StormWorld>, free_before: u64) -> StormResult {
+        let (notes, kills) = (world.seen.notes.take(), world.seen.kills.take());
         let deaths = stalls::deaths(&notes);
         let told = |id| deaths.iter().find(|death| death.process == id);
         let allocators: BTreeMap<CpuId, Option<u64>> = (0..)
-            .zip(&town.citizens)
-            .filter(|(_, citizen)| citizen.person.role == Role::Allocator)
-            .map(|(id, citizen)| (citizen.person.home, told(id).map(|death| death.told)))
+            .zip(&world.procs)
+            .filter(|(_, proc)| proc.spec.role == Role::Allocator)
+            .map(|(id, proc)| (proc.spec.home, told(id).map(|death| death.told)))
             .collect();
         // An allocator that was told to die while it waited had its page from the reserves, or
         // none.
@@ -155,10 +155,10 @@ impl Storm {
         let mut stalls = stalls::stalls(&notes, &deaths);
         // A stall that ended without the last resort needed no kill, so it is left out.
         stalls.retain(|stall| stall.asked > 0 && had_page(stall));
-        let room = town.end();
-        assert_eq!(free_pages(&room), free_before, "a page is lost");
-        let (stats, _) = room.finish();
-        Weathered {
+        let testbed = world.end();
+        assert_eq!(free_pages(&testbed), free_before, "a page is lost");
+        let (stats, _) = testbed.finish();
+        StormResult {
             stalls,
             deaths,
             kills,
@@ -169,26 +169,26 @@ impl Storm {
 }
 
 /// Lets every process map what it may want, and touch what it has.
-fn settle(town: &Rc<Town>, bursts: u32) {
-    let sim = &town.room.sim;
+fn settle(world: &Rc<StormWorld>, bursts: u32) {
+    let sim = &world.testbed.sim;
     let cpus = sim.topology().cpus() as usize;
     let mut by_cpu: Vec<Vec<(u32, Vpn, u64)>> = vec![Vec::new(); cpus];
-    for (id, citizen) in (0..).zip(&town.citizens) {
+    for (id, proc) in (0..).zip(&world.procs) {
         let mut at = START;
-        for &(cpu, pages) in &citizen.person.touched {
+        for &(cpu, pages) in &proc.spec.touched {
             by_cpu[cpu.index()].push((id, at, pages));
             at.0 += pages;
         }
     }
-    let mapping = Rc::clone(town);
+    let mapping = Rc::clone(world);
     sim.spawn(CpuId(0), move |sim| {
-        for citizen in &mapping.citizens {
-            let person = &citizen.person;
+        for proc in &mapping.procs {
+            let spec = &proc.spec;
             let hog = (0..)
-                .zip(&person.threads)
+                .zip(&spec.threads)
                 .map(|(thread, _)| (thread, APART / 2));
-            let own = person.pages() + u64::from(bursts) * BURST;
-            let mappings: Vec<(u64, u64)> = match person.role {
+            let own = spec.pages() + u64::from(bursts) * BURST;
+            let mappings: Vec<(u64, u64)> = match spec.role {
                 Role::Hog => hog.collect(),
                 Role::Allocator | Role::Sleeper => vec![(0, own)],
             };
@@ -198,21 +198,21 @@ fn settle(town: &Rc<Town>, bursts: u32) {
                     pages,
                     backing: Backing::Anonymous { huge: false },
                 };
-                let mapped = citizen.space.map(mapping.memory(sim), request);
+                let mapped = proc.space.map(mapping.memory(sim), request);
                 mapped.expect("nothing is there");
             }
         }
     });
     sim.run();
     for (cpu, touches) in (0..).map(CpuId).zip(by_cpu) {
-        let town = Rc::clone(town);
+        let world = Rc::clone(world);
         sim.spawn(cpu, move |sim| {
             for (id, start, pages) in touches {
-                let citizen = &town.citizens[id as usize];
+                let proc = &world.procs[id as usize];
                 let touched = start..Vpn(start.0 + pages);
-                let populated = citizen.space.populate(town.memory(sim), touched);
+                let populated = proc.space.populate(world.memory(sim), touched);
                 populated.expect("there is memory yet");
-                citizen.held.set(citizen.held.get() + pages);
+                proc.held.set(proc.held.get() + pages);
             }
         });
     }
@@ -220,40 +220,40 @@ fn settle(town: &Rc<Town>, bursts: u32) {
 }
 
 /// The thread of a hog: touches page after page until the hog is told to die.
-fn grow(sim: &Sim, town: &Town, id: u32, thread: u64) {
-    let citizen = &town.citizens[id as usize];
+fn grow(sim: &Sim, world: &StormWorld, id: u32, thread: u64) {
+    let proc = &world.procs[id as usize];
     let start = START.0 + thread * APART;
     for at in (start..start + APART / 2).step_by(usize::try_from(STEP).unwrap_or(1)) {
-        if town.is_killed(sim, id) {
+        if world.is_killed(sim, id) {
             return;
         }
         let step = Vpn(at)..Vpn(at + STEP);
-        match citizen.space.populate(town.memory(sim), step) {
-            Ok(()) => citizen.held.set(citizen.held.get() + STEP),
-            Err(error) => return assert_dies(sim, town, id, &error),
+        match proc.space.populate(world.memory(sim), step) {
+            Ok(()) => proc.held.set(proc.held.get() + STEP),
+            Err(error) => return assert_dies(sim, world, id, &error),
         }
     }
 }
 
 /// The thread of an allocator: thinks, then touches a burst of pages, again and again.
-fn allocate(sim: &Sim, town: &Town, id: u32, bursts: u32) {
-    let citizen = &town.citizens[id as usize];
-    let mut page = START.0 + citizen.person.pages();
+fn allocate(sim: &Sim, world: &StormWorld, id: u32, bursts: u32) {
+    let proc = &world.procs[id as usize];
+    let mut page = START.0 + proc.spec.pages();
     for _ in 0..bursts {
-        citizen.sleeps.set(true);
+        proc.sleeps.set(true);
         let think = sim.rng().random_range(0..2 * THINK.0);
         sim.sleep(Nanos(think));
-        citizen.sleeps.set(false);
+        proc.sleeps.set(false);
         for _ in 0..BURST {
-            if town.is_killed(sim, id) {
+            if world.is_killed(sim, id) {
                 return;
             }
-            match citizen
+            match proc
                 .space
-                .fault(town.memory(sim), Vpn(page), Access::Write)
+                .fault(world.memory(sim), Vpn(page), Access::Write)
             {
-                Ok(_) => citizen.held.set(citizen.held.get() + 1),
-                Err(error) => return assert_dies(sim, town, id, &error),
+                Ok(_) => proc.held.set(proc.held.get() + 1),
+                Err(error) => return assert_dies(sim, world, id, &error),
             }
             page += 1;
         }
@@ -261,16 +261,16 @@ fn allocate(sim: &Sim, town: &Town, id: u32, bursts: u32) {
 }
 
 /// Checks that a process that is refused memory is to die.
-fn assert_dies(sim: &Sim, town: &Town, id: u32, error: &FaultError) {
-    let is_dying = town.is_killed(sim, id);
+fn assert_dies(sim: &Sim, world: &StormWorld, id: u32, error: &FaultError) {
+    let is_dying = world.is_killed(sim, id);
     assert!(is_dying, "process {id} is refused memory: {error}");
 }
 
 /// Takes memory until `leave` pages can be had above the min watermarks, the same share of them in
 /// each normal zone. Returns the number of pages taken.
-fn fill(room: &Room, leave: Pages) -> u64 {
+fn fill(testbed: &Testbed, leave: Pages) -> u64 {
     let block = Request::new(Order::MAX).urgent(Urgency::Reserve);
-    let zones = room.mm.pages().view(&room.sim);
+    let zones = testbed.mm.pages().view(&testbed.sim);
     let normal = zones.iter().filter(|zone| zone.kind == ZoneKind::Normal);
     let share = leave.0 / u32::try_from(normal.count().max(1)).unwrap_or(1);
     let mut taken = 0;
@@ -283,7 +283,7 @@ fn fill(room: &Room, leave: Pages) -> u64 {
         let has = u64::from(zone.free.0) + u64::from(zone.listed.0);
         let request = block.from_node(zone.node).of_class(zone.kind);
         for _ in 0..has.saturating_sub(keep) / u64::from(Order::MAX.pages().0) {
-            if room.mm.pages().alloc(&room.sim, request).is_ok() {
+            if testbed.mm.pages().alloc(&testbed.sim, request).is_ok() {
                 taken += u64::from(Order::MAX.pages().0);
             }
         }
@@ -297,8 +297,8 @@ fn min_mark(zone: &ZoneView) -> u64 {
 }
 
 /// The pages that are in free blocks or on page lists.
-fn free_pages(room: &Room) -> u64 {
-    let zones = room.mm.pages().view(&room.sim).into_iter();
+fn free_pages(testbed: &Testbed) -> u64 {
+    let zones = testbed.mm.pages().view(&testbed.sim).into_iter();
     zones
         .map(|zone| u64::from(zone.free.0) + u64::from(zone.listed.0))
         .sum()
@@ -321,7 +321,7 @@ mod tests {
                 allocators: 3,
                 hogs: vec![2],
             },
-            room: Pages(20_000),
+            free: Pages(20_000),
             bursts: 40,
             ending,
         }
@@ -358,21 +358,21 @@ mod tests {
                     reaping,
                     ..Design::OURS
                 };
-                let weathered = small(Ending::AtOnce).run(&phone(), &design, 3);
-                let [kill] = weathered.kills[..] else {
-                    panic!("{:?}", weathered.kills);
+                let result = small(Ending::AtOnce).run(&phone(), &design, 3);
+                let [kill] = result.kills[..] else {
+                    panic!("{:?}", result.kills);
                 };
                 assert!(kill.pages > 5000 && kill.pages == kill.most, "{kill:?}");
-                assert_eq!(weathered.survivors, 3);
+                assert_eq!(result.survivors, 3);
             }
         }
     }
 
     #[test]
     fn a_hog_that_is_stuck_is_emptied_by_the_reaper_after_its_delay_and_no_earlier() {
-        let weathered = small(STUCK).run(&phone(), &Design::UNPATCHED, 1);
-        let [death] = weathered.deaths[..] else {
-            panic!("{:?}", weathered.deaths);
+        let result = small(STUCK).run(&phone(), &Design::UNPATCHED, 1);
+        let [death] = result.deaths[..] else {
+            panic!("{:?}", result.deaths);
         };
         let waited = death.emptying.expect("it is emptied") - death.told;
         assert!((2_000_000_000..2_001_000_000).contains(&waited), "{waited}");
@@ -396,13 +396,13 @@ mod tests {
                 allocators: 32,
                 hogs: vec![8],
             },
-            room: Pages(50_000),
+            free: Pages(50_000),
             bursts: 30,
             ending: Ending::AtOnce,
         };
         let profile = Profile::load("epyc-9654-256", Card::Mid).expect("built in");
-        let weathered = storm.run(&profile, &Design::UNPATCHED, 1);
-        let first = weathered.deaths[0];
+        let result = storm.run(&profile, &Design::UNPATCHED, 1);
+        let first = result.deaths[0];
         let began = first.emptying.expect("it is emptied") - first.told;
         assert!(began < 50_000_000, "it begins to exit after {began} ns");
     }
@@ -421,15 +421,15 @@ mod tests {
     fn a_page_that_is_not_given_back_is_found() {
         let storm = small(Ending::AtOnce);
         let population = storm.headcount.draw(8, 1);
-        let town = Town::new(&phone(), Design::OURS, (population, storm.ending), 1);
-        let free = free_pages(&town.room);
-        settle(&town, storm.bursts);
-        let lost = town
-            .room
+        let world = StormWorld::new(&phone(), Design::OURS, (population, storm.ending), 1);
+        let free = free_pages(&world.testbed);
+        settle(&world, storm.bursts);
+        let lost = world
+            .testbed
             .mm
             .pages()
-            .alloc(&town.room.sim, Request::new(Order::ZERO));
+            .alloc(&world.testbed.sim, Request::new(Order::ZERO));
         lost.expect("there is memory yet");
-        storm.end(town, free);
+        storm.end(world, free);
     }
 }

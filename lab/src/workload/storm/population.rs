@@ -38,7 +38,7 @@ pub(super) enum Role {
 
 /// A process, by what it has and where it runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Person {
+pub(super) struct ProcSpec {
     pub(super) role: Role,
     /// The CPU on which it was started, and on which it runs when it is woken.
     pub(super) home: CpuId,
@@ -51,7 +51,7 @@ pub(super) struct Person {
 /// All processes, and three CPUs on which no process allocates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Population {
-    pub(super) people: Vec<Person>,
+    pub(super) specs: Vec<ProcSpec>,
     pub(super) reaper: CpuId,
     pub(super) helper: CpuId,
     /// The CPU of a thread that is stuck.
@@ -69,10 +69,10 @@ impl Headcount {
         free.shuffle(rng);
         let mut take = || free.pop().expect("fewer threads than CPUs");
         let [reaper, helper, device] = [(); 3].map(|()| take());
-        let mut people = Vec::new();
+        let mut specs = Vec::new();
         for &threads in &self.hogs {
             let threads: Vec<CpuId> = (0..threads).map(|_| take()).collect();
-            people.push(Person {
+            specs.push(ProcSpec {
                 role: Role::Hog,
                 home: threads[0],
                 touched: Vec::new(),
@@ -86,7 +86,7 @@ impl Headcount {
             } else {
                 CpuId(rng.random_range(0..cpus))
             };
-            people.push(Person {
+            specs.push(ProcSpec {
                 role: if allocates {
                     Role::Allocator
                 } else {
@@ -98,9 +98,9 @@ impl Headcount {
             });
         }
         // Shuffles, so that a hog or an allocator may be anywhere in the list.
-        people.shuffle(rng);
+        specs.shuffle(rng);
         Population {
-            people,
+            specs,
             reaper,
             helper,
             device,
@@ -118,7 +118,7 @@ impl Headcount {
     }
 }
 
-impl Person {
+impl ProcSpec {
     pub(super) fn pages(&self) -> u64 {
         self.touched.iter().map(|(_, pages)| pages).sum()
     }
@@ -148,7 +148,7 @@ mod tests {
     #[test]
     fn who_runs_is_alone_on_its_cpu() {
         let all = headcount().draw(64, 3);
-        let running = all.people.iter().flat_map(|person| &person.threads);
+        let running = all.specs.iter().flat_map(|spec| &spec.threads);
         let mut cpus: Vec<CpuId> = running.copied().collect();
         cpus.extend([all.reaper, all.helper, all.device]);
         let apart: BTreeSet<CpuId> = cpus.iter().copied().collect();
@@ -157,14 +157,14 @@ mod tests {
 
     #[test]
     fn everybody_but_hogs_has_pages_within_bounds() {
-        for person in headcount().draw(64, 4).people {
-            let bounds = if person.role == Role::Hog {
+        for spec in headcount().draw(64, 4).specs {
+            let bounds = if spec.role == Role::Hog {
                 0..=0
             } else {
                 16..=240
             };
-            assert!(bounds.contains(&person.pages()), "{person:?}");
-            assert!(person.touched.len() <= 4 && person.touched.iter().all(|part| part.1 > 0));
+            assert!(bounds.contains(&spec.pages()), "{spec:?}");
+            assert!(spec.touched.len() <= 4 && spec.touched.iter().all(|part| part.1 > 0));
         }
     }
 }

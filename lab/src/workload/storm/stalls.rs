@@ -15,15 +15,15 @@ use plimsoll_mm::units::CpuId;
 
 /// An event of a storm, with its time in nanoseconds and its CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Note {
+pub(super) struct TimedEvent {
     pub(super) at: u64,
     pub(super) cpu: CpuId,
-    pub(super) what: What,
+    pub(super) what: StormEvent,
 }
 
 /// The kind of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum What {
+pub(super) enum StormEvent {
     /// An allocation finds nothing in any zone, until it has a page or has failed.
     Stall(Edge),
     /// An allocation asks the last resort.
@@ -133,7 +133,7 @@ pub struct Death {
 }
 
 /// All deaths, in the order in which the processes were told to die.
-pub(super) fn deaths(notes: &[Note]) -> Vec<Death> {
+pub(super) fn deaths(notes: &[TimedEvent]) -> Vec<Death> {
     let mut deaths: Vec<Death> = Vec::new();
     for note in sorted(notes) {
         let mut of = |process: u32, set: fn(&mut Death) -> &mut Option<u64>| {
@@ -144,10 +144,10 @@ pub(super) fn deaths(notes: &[Note]) -> Vec<Death> {
             }
         };
         match note.what {
-            What::Empty(process) => of(process, |death| &mut death.emptying),
-            What::Back(process) => of(process, |death| &mut death.back),
-            What::Free(process) => of(process, |death| &mut death.free),
-            What::Kill(process) => deaths.push(Death {
+            StormEvent::Empty(process) => of(process, |death| &mut death.emptying),
+            StormEvent::Back(process) => of(process, |death| &mut death.back),
+            StormEvent::Free(process) => of(process, |death| &mut death.free),
+            StormEvent::Kill(process) => deaths.push(Death {
                 process,
                 told: note.at,
                 emptying: None,
@@ -161,11 +161,11 @@ pub(super) fn deaths(notes: &[Note]) -> Vec<Death> {
 }
 
 /// All stalls that have ended, with their parts.
-pub(super) fn stalls(notes: &[Note], deaths: &[Death]) -> Vec<Stall> {
+pub(super) fn stalls(notes: &[TimedEvent], deaths: &[Death]) -> Vec<Stall> {
     let notes = sorted(notes);
-    let selecting = spans(&notes, |what| edge(what, What::Select));
-    let [stalls, asks, pauses] =
-        [What::Stall, What::Ask, What::Pause].map(|kind| spans(&notes, |what| edge(what, kind)));
+    let selecting = spans(&notes, |what| edge(what, StormEvent::Select));
+    let [stalls, asks, pauses] = [StormEvent::Stall, StormEvent::Ask, StormEvent::Pause]
+        .map(|kind| spans(&notes, |what| edge(what, kind)));
     let of = |(cpu, span): &(CpuId, Range<u64>)| {
         let here = |spans: &[(CpuId, Range<u64>)]| -> Vec<Range<u64>> {
             let own = spans.iter().filter(|(at, other)| {
@@ -270,7 +270,7 @@ impl Story<'_> {
     }
 }
 
-fn edge(what: What, kind: fn(Edge) -> What) -> Option<Edge> {
+fn edge(what: StormEvent, kind: fn(Edge) -> StormEvent) -> Option<Edge> {
     [Edge::Begin, Edge::End]
         .into_iter()
         .find(|edge| kind(*edge) == what)
@@ -278,7 +278,10 @@ fn edge(what: What, kind: fn(Edge) -> What) -> Option<Edge> {
 
 /// The spans of one kind: each end closes the latest open beginning on its CPU. A span that has not
 /// ended is left out.
-fn spans(notes: &[Note], edge: impl Fn(What) -> Option<Edge>) -> Vec<(CpuId, Range<u64>)> {
+fn spans(
+    notes: &[TimedEvent],
+    edge: impl Fn(StormEvent) -> Option<Edge>,
+) -> Vec<(CpuId, Range<u64>)> {
     let mut open: Vec<(CpuId, u64)> = Vec::new();
     let mut spans = Vec::new();
     for note in notes {
@@ -298,7 +301,7 @@ fn spans(notes: &[Note], edge: impl Fn(What) -> Option<Edge>) -> Vec<(CpuId, Ran
 
 /// The notes in order of time. They were taken almost in that order, because CPUs run ahead of each
 /// other. Notes of one CPU keep their order.
-fn sorted(notes: &[Note]) -> Vec<Note> {
+fn sorted(notes: &[TimedEvent]) -> Vec<TimedEvent> {
     let mut sorted = notes.to_vec();
     sorted.sort_by_key(|note| note.at);
     sorted
@@ -308,38 +311,38 @@ fn sorted(notes: &[Note]) -> Vec<Note> {
 mod tests {
     use super::*;
 
-    fn note(at: u64, cpu: u32, what: What) -> Note {
+    fn note(at: u64, cpu: u32, what: StormEvent) -> TimedEvent {
         let cpu = CpuId(cpu);
-        Note { at, cpu, what }
+        TimedEvent { at, cpu, what }
     }
 
     /// CPU 0 selects and kills, CPU 1 finds the lock busy, and both pause.
-    fn two() -> Vec<Note> {
+    fn two() -> Vec<TimedEvent> {
         use Edge::{Begin, End};
         vec![
-            note(10, 0, What::Stall(Begin)),
-            note(15, 1, What::Stall(Begin)),
-            note(20, 0, What::Ask(Begin)),
-            note(24, 0, What::Select(Begin)),
-            note(25, 1, What::Ask(Begin)),
-            note(26, 1, What::Pause(Begin)),
-            note(54, 0, What::Select(End)),
-            note(60, 0, What::Kill(7)),
-            note(61, 0, What::Pause(Begin)),
-            note(70, 5, What::Empty(7)),
-            note(75, 5, What::Back(7)),
+            note(10, 0, StormEvent::Stall(Begin)),
+            note(15, 1, StormEvent::Stall(Begin)),
+            note(20, 0, StormEvent::Ask(Begin)),
+            note(24, 0, StormEvent::Select(Begin)),
+            note(25, 1, StormEvent::Ask(Begin)),
+            note(26, 1, StormEvent::Pause(Begin)),
+            note(54, 0, StormEvent::Select(End)),
+            note(60, 0, StormEvent::Kill(7)),
+            note(61, 0, StormEvent::Pause(Begin)),
+            note(70, 5, StormEvent::Empty(7)),
+            note(75, 5, StormEvent::Back(7)),
             // CPU 5 runs ahead of the others.
-            note(99, 5, What::Free(7)),
-            note(80, 1, What::Pause(End)),
-            note(80, 0, What::Pause(End)),
-            note(81, 0, What::Ask(End)),
-            note(81, 1, What::Ask(End)),
-            note(90, 0, What::Stall(End)),
-            note(95, 1, What::Stall(End)),
+            note(99, 5, StormEvent::Free(7)),
+            note(80, 1, StormEvent::Pause(End)),
+            note(80, 0, StormEvent::Pause(End)),
+            note(81, 0, StormEvent::Ask(End)),
+            note(81, 1, StormEvent::Ask(End)),
+            note(90, 0, StormEvent::Stall(End)),
+            note(95, 1, StormEvent::Stall(End)),
         ]
     }
 
-    fn of(notes: &[Note]) -> Vec<Stall> {
+    fn of(notes: &[TimedEvent]) -> Vec<Stall> {
         stalls(notes, &deaths(notes))
     }
 
@@ -360,7 +363,7 @@ mod tests {
     #[test]
     fn who_pauses_while_nobody_dies_or_selects_found_the_lock_busy() {
         let mut notes = two();
-        notes.retain(|note| !matches!(note.what, What::Kill(_) | What::Select(_)));
+        notes.retain(|note| !matches!(note.what, StormEvent::Kill(_) | StormEvent::Select(_)));
         let parts = of(&notes)[1].parts;
         assert_eq!(parts[Part::Busy as usize], 54);
         assert!(deaths(&notes).is_empty());
@@ -376,6 +379,6 @@ mod tests {
     #[test]
     #[should_panic(expected = "a stall that ends has begun")]
     fn an_end_without_a_beginning_is_a_bug() {
-        of(&[note(1, 0, What::Stall(Edge::End))]);
+        of(&[note(1, 0, StormEvent::Stall(Edge::End))]);
     }
 }

@@ -9,7 +9,7 @@ use rand::RngExt;
 
 use super::layout::{Contents, Victim};
 use super::stage::Stage;
-use crate::room::Room;
+use crate::run::testbed::Testbed;
 
 /// Pairs of CPUs. On the first CPU of a pair, an app fills memory, is killed and leaves, while the
 /// second CPU reaps it.
@@ -26,14 +26,14 @@ const LOOK_EVERY: Nanos = Nanos(10_000);
 
 impl KilledApps {
     /// Starts the pairs, spread evenly over the machine; no app starts after `until`.
-    pub fn start(self, room: &Room, until: Nanos) {
-        let cpus = u64::from(room.sim.topology().cpus());
+    pub fn start(self, testbed: &Testbed, until: Nanos) {
+        let cpus = u64::from(testbed.sim.topology().cpus());
         for pair in 0..u64::from(self.pairs) {
             let first = pair * cpus / u64::from(self.pairs);
             let at = |cpu: u64| CpuId(u32::try_from(cpu % cpus).unwrap_or(0));
             let (exit, reaper) = (at(first), at(first + 1));
-            let (mm, design) = (Rc::clone(&room.mm), room.design);
-            room.sim.spawn(exit, move |sim| {
+            let (mm, design) = (Rc::clone(&testbed.mm), testbed.design);
+            testbed.sim.spawn(exit, move |sim| {
                 while sim.now() < until {
                     let victim = Victim::App {
                         mappings: self.mappings,
@@ -72,14 +72,14 @@ mod tests {
     #[test]
     fn apps_are_killed_again_and_again_and_reapers_take_part() {
         let profile = Profile::load("phone-8", Card::Mid).expect("built in");
-        let room = Room::new(&profile, Design::PATCHED, 1);
+        let testbed = Testbed::new(&profile, Design::PATCHED, 1);
         let apps = KilledApps {
             pairs: 2,
             mappings: 50,
         };
-        apps.start(&room, Nanos::from_ms(100));
-        room.sim.run_until(Nanos::from_ms(100));
-        let (stats, _) = room.finish();
+        apps.start(&testbed, Nanos::from_ms(100));
+        testbed.sim.run_until(Nanos::from_ms(100));
+        let (stats, _) = testbed.finish();
         let exits = stats.site(LockClass::Mmap, Site::Exit).acquisitions;
         assert!(exits > 4, "{exits}");
         assert!(stats.site(LockClass::PageTable, Site::Reap).acquisitions > 0);

@@ -13,4 +13,4 @@ mod stage;
 
 pub use self::killed_apps::KilledApps;
 pub use self::layout::{Contents, Kind, Part, Victim};
-pub use self::race::{Help, LockUse, MemoryLeft, Race, Raced, START_WITHIN, Who};
+pub use self::race::{Help, LockUse, MemoryLeft, Party, Race, Raced, START_WITHIN};

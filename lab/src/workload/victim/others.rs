@@ -7,7 +7,7 @@ use plimsoll_mm::page::Request;
 use plimsoll_mm::page::watermark::Urgency;
 use plimsoll_mm::units::{CpuId, Order, Pfn};
 
-use crate::room::Room;
+use crate::run::testbed::Testbed;
 
 /// The blocks that other processes use.
 #[derive(Default)]
@@ -22,10 +22,10 @@ const SMALLEST: u8 = 4;
 impl Others {
     /// Takes all blocks that can be had without waiting, on `cpu`, until each zone is at its low
     /// mark.
-    pub(super) fn take_all(room: &Room, cpu: CpuId) -> Self {
+    pub(super) fn take_all(testbed: &Testbed, cpu: CpuId) -> Self {
         let blocks: Rc<RefCell<Vec<(Pfn, Order)>>> = Rc::default();
-        let (taken, mm) = (Rc::clone(&blocks), Rc::clone(&room.mm));
-        room.sim.spawn(cpu, move |sim| {
+        let (taken, mm) = (Rc::clone(&blocks), Rc::clone(&testbed.mm));
+        testbed.sim.spawn(cpu, move |sim| {
             for order in (SMALLEST..=Order::MAX.get()).rev() {
                 let order = Order::new(order).expect("up to the largest");
                 let request = Request::new(order).urgent(Urgency::NoWait);
@@ -34,16 +34,16 @@ impl Others {
                 }
             }
         });
-        room.sim.run();
+        testbed.sim.run();
         Self {
             blocks: blocks.take(),
         }
     }
 
     /// Gives all blocks back.
-    pub(super) fn give_back(self, room: &Room) {
+    pub(super) fn give_back(self, testbed: &Testbed) {
         for (block, order) in self.blocks {
-            let freed = room.mm.pages().free(&room.sim, block, order);
+            let freed = testbed.mm.pages().free(&testbed.sim, block, order);
             freed.expect("blocks go back once, as they came");
         }
     }

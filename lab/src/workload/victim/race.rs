@@ -23,8 +23,8 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use super::layout::{Contents, Victim};
 use super::others::Others;
 use super::stage::Stage;
-use crate::phases::{PhaseRecorder, PhaseTree};
-use crate::room::Room;
+use crate::measure::phases::{PhaseRecorder, PhaseTree};
+use crate::run::testbed::Testbed;
 
 /// The time from the kill by which all tasks have started.
 pub const START_WITHIN: Nanos = Nanos(50_000);
@@ -69,7 +69,7 @@ pub enum Help {
 
 /// The tasks that spent a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Who {
+pub enum Party {
     /// The last user.
     Exit,
     /// All helpers together.
@@ -125,35 +125,39 @@ impl Race {
     /// When something of it is left, with the seed; our bug, never the user's.
     #[must_use]
     pub fn run(&self, profile: &Profile, design: &Design, seed: u64) -> Raced {
-        let room = Room::new(profile, *design, seed);
+        let testbed = Testbed::new(profile, *design, seed);
         let parts = self.victim.layout(seed);
         let contents = Contents::of(&parts);
-        let free_before = free_pages(&room);
-        let stage = Rc::new(Stage::new(&room.sim, &room.mm, design, &contents));
-        stage.build(&room.sim, self.exit, parts);
+        let free_before = free_pages(&testbed);
+        let stage = Rc::new(Stage::new(&testbed.sim, &testbed.mm, design, &contents));
+        stage.build(&testbed.sim, self.exit, parts);
         let others = match self.left {
             MemoryLeft::Plenty => Others::default(),
-            MemoryLeft::None => Others::take_all(&room, self.exit),
+            MemoryLeft::None => Others::take_all(&testbed, self.exit),
         };
         let recorder: Rc<RefCell<PhaseRecorder>> = Rc::default();
         let notes = Rc::clone(&recorder);
-        room.sim.observe(move |_, cpu, now, event| {
+        testbed.sim.observe(move |_, cpu, now, event| {
             notes.borrow_mut().note(cpu.index(), now, event);
         });
-        let before = room.sim.stats();
-        let times = self.start(&room, &stage, seed);
-        room.sim.run();
-        let after = room.sim.stats();
-        let listed = listed_pages(&room);
-        let owed = drain(&room, self.exit);
+        let before = testbed.sim.stats();
+        let times = self.start(&testbed, &stage, seed);
+        testbed.sim.run();
+        let after = testbed.sim.stats();
+        let listed = listed_pages(&testbed);
+        let owed = drain(&testbed, self.exit);
         let stage = Rc::into_inner(stage).expect("all walkers have left");
-        stage.end(&room.sim);
-        others.give_back(&room);
-        assert_eq!(free_pages(&room), free_before, "a page is lost");
+        stage.end(&testbed.sim);
+        others.give_back(&testbed);
+        assert_eq!(free_pages(&testbed), free_before, "a page is lost");
         for item in [NodeItem::PageTables, NodeItem::AnonMapped] {
-            assert_eq!(room.mm.counted_on_nodes(&room.sim, item), 0, "{item:?}");
+            assert_eq!(
+                testbed.mm.counted_on_nodes(&testbed.sim, item),
+                0,
+                "{item:?}"
+            );
         }
-        let (stats, _) = room.finish();
+        let (stats, _) = testbed.finish();
         Raced {
             wall: times.wall(),
             tree: recorder.take().finish(),
@@ -169,8 +173,8 @@ impl Race {
     }
 
     /// Kills the victim and starts all tasks.
-    fn start(&self, room: &Room, stage: &Rc<Stage>, seed: u64) -> Rc<Times> {
-        let kill = room.sim.stats().now + REST;
+    fn start(&self, testbed: &Testbed, stage: &Rc<Stage>, seed: u64) -> Rc<Times> {
+        let kill = testbed.sim.stats().now + REST;
         let times: Rc<Times> = Rc::default();
         times.killed_at.set(kill);
         // This stream is not that of the layout.
@@ -178,7 +182,7 @@ impl Race {
         let mut enter = |cpu: CpuId, work: fn(&Stage, &Sim, Help)| {
             let (stage, help, times) = (Rc::clone(stage), self.help, Rc::clone(&times));
             let at = kill + Nanos(rng.random_range(0..START_WITHIN.0));
-            room.sim.spawn(cpu, move |sim| {
+            testbed.sim.spawn(cpu, move |sim| {
                 sim.sleep_until(at);
                 work(&stage, sim, help);
                 times.note_end(sim, &stage);
@@ -232,7 +236,7 @@ impl Help {
 impl Raced {
     /// The time on CPUs: without sleep, but with waiting for spinlocks.
     #[must_use]
-    pub fn ran(&self, who: Who) -> Nanos {
+    pub fn ran(&self, who: Party) -> Nanos {
         let root = self.root(who);
         let (_, asleep) = self.waits[who as usize];
         Nanos(self.tree.time(root, root).0.saturating_sub(asleep.0))
@@ -241,31 +245,31 @@ impl Raced {
     /// The time from the call for the lock of a page table until the caller has it, contended or
     /// not: what a profile shows (Linux: `__pte_offset_map_lock`).
     #[must_use]
-    pub fn table_lock(&self, who: Who) -> Nanos {
+    pub fn table_lock(&self, who: Party) -> Nanos {
         self.tree.time(self.root(who), Phase::TableLock)
     }
 
     /// The part of [`Raced::table_lock`] in which another task held the lock.
     #[must_use]
-    pub fn table_wait(&self, who: Who) -> Nanos {
+    pub fn table_wait(&self, who: Party) -> Nanos {
         self.waits[who as usize].0
     }
 
     /// The time spent on removing reverse mappings.
     #[must_use]
-    pub fn rmap(&self, who: Who) -> Nanos {
+    pub fn rmap(&self, who: Party) -> Nanos {
         self.tree.time(self.root(who), Phase::Rmap)
     }
 
     /// The time spent on forgetting mappings.
     #[must_use]
-    pub fn forgetting(&self, who: Who) -> Nanos {
+    pub fn forgetting(&self, who: Party) -> Nanos {
         self.tree.time(self.root(who), Phase::ForgetMappings)
     }
 
     /// The time asleep while waiting for the mmap_lock.
     #[must_use]
-    pub fn asleep(&self, who: Who) -> Nanos {
+    pub fn asleep(&self, who: Party) -> Nanos {
         self.waits[who as usize].1
     }
 
@@ -275,37 +279,37 @@ impl Raced {
         self.locks[class as usize]
     }
 
-    const fn root(&self, who: Who) -> Phase {
+    const fn root(&self, who: Party) -> Phase {
         match who {
-            Who::Exit => Phase::Exit,
-            Who::Helpers => self.help.phase(),
+            Party::Exit => Phase::Exit,
+            Party::Helpers => self.help.phase(),
         }
     }
 }
 
 /// The pages that are in free blocks or on page lists.
-fn free_pages(room: &Room) -> u64 {
-    let zones = room.mm.pages().view(&room.sim).into_iter();
+fn free_pages(testbed: &Testbed) -> u64 {
+    let zones = testbed.mm.pages().view(&testbed.sim).into_iter();
     zones
         .map(|zone| u64::from(zone.free.0) + u64::from(zone.listed.0))
         .sum()
 }
 
 /// The pages that are on page lists.
-fn listed_pages(room: &Room) -> u64 {
-    let zones = room.mm.pages().view(&room.sim).into_iter();
+fn listed_pages(testbed: &Testbed) -> u64 {
+    let zones = testbed.mm.pages().view(&testbed.sim).into_iter();
     zones.map(|zone| u64::from(zone.listed.0)).sum()
 }
 
 /// Gives back on `cpu` what lists keep, and returns how much work that is.
-fn drain(room: &Room, cpu: CpuId) -> Nanos {
-    let before = room.sim.stats();
-    let mm = Rc::clone(&room.mm);
-    room.sim.spawn(cpu, move |sim| {
+fn drain(testbed: &Testbed, cpu: CpuId) -> Nanos {
+    let before = testbed.sim.stats();
+    let mm = Rc::clone(&testbed.mm);
+    testbed.sim.spawn(cpu, move |sim| {
         mm.pages().drain_all_sync(sim);
     });
-    room.sim.run();
-    worked(&before, &room.sim.stats())
+    testbed.sim.run();
+    worked(&before, &testbed.sim.stats())
 }
 
 /// The work with a price of its own between two moments.
@@ -369,10 +373,10 @@ mod tests {
     #[test]
     fn whoever_exits_alone_waits_for_nobody() {
         let alone = raced(APP, Reaping::Ascending, 0);
-        assert_eq!(alone.table_wait(Who::Exit), Nanos(0));
-        assert_eq!(alone.ran(Who::Helpers), Nanos(0));
+        assert_eq!(alone.table_wait(Party::Exit), Nanos(0));
+        assert_eq!(alone.ran(Party::Helpers), Nanos(0));
         assert!(
-            alone.wall.0 <= alone.ran(Who::Exit).0 + START_WITHIN.0,
+            alone.wall.0 <= alone.ran(Party::Exit).0 + START_WITHIN.0,
             "{alone:?}"
         );
     }
@@ -380,7 +384,7 @@ mod tests {
     #[test]
     fn in_the_same_direction_they_wait_and_for_claimed_tables_nobody_does() {
         let ascending = raced(APP, Reaping::Ascending, 1);
-        assert!(ascending.table_wait(Who::Exit).0 + ascending.table_wait(Who::Helpers).0 > 0);
+        assert!(ascending.table_wait(Party::Exit).0 + ascending.table_wait(Party::Helpers).0 > 0);
         let ours = raced(APP, Reaping::MeetInTheMiddle, 1);
         assert_eq!(ours.lock(LockClass::PageTable).wait, Nanos(0));
         assert!(
@@ -404,7 +408,7 @@ mod tests {
             plenty.listed
         );
         assert!(none.owed < plenty.owed);
-        assert!(none.ran(Who::Exit) > plenty.ran(Who::Exit));
+        assert!(none.ran(Party::Exit) > plenty.ran(Party::Exit));
     }
 
     #[test]
@@ -422,7 +426,7 @@ mod tests {
         };
         // The race itself checks the counters of nodes and the free pages.
         let raced = race.run(&profile, &Design::OURS, 1);
-        assert!(raced.ran(Who::Helpers) > Nanos(0));
+        assert!(raced.ran(Party::Helpers) > Nanos(0));
     }
 
     #[test]

@@ -9,14 +9,14 @@ use plimsoll_mm::space::ExitError;
 use plimsoll_mm::space::reap::Reaping;
 use plimsoll_mm::units::{Nanos, Vpn};
 use plimsoll_sim::{Faults, Sim, SimOptions};
-use support::village::{Device, START, Space};
-use support::{Dice, Village, seeds};
+use support::oom_world::{Device, START, Space};
+use support::{Dice, OomWorld, seeds};
 
 const MS: u32 = 1_000_000;
 const ACTORS: u32 = 4;
 
-/// Makes a village with random faults, reaping and patience.
-fn village(seed: u64, dice: &mut Dice) -> Rc<Village> {
+/// Makes a world with random faults, reaping and patience.
+fn world(seed: u64, dice: &mut Dice) -> Rc<OomWorld> {
     let options = SimOptions {
         seed,
         jitter_ns: dice.below(300),
@@ -36,37 +36,37 @@ fn village(seed: u64, dice: &mut Dice) -> Rc<Village> {
         pause: Nanos(u64::from(dice.below(2 * MS))),
         attempts_max: dice.below(4),
     };
-    Village::with_options(options, reaping, exits_after, patience)
+    OomWorld::with_options(options, reaping, exits_after, patience)
 }
 
 /// Makes an address space of a few mappings, near each other or far apart, and perhaps with a
 /// device.
-fn space(sim: &Sim, village: &Village, dice: &mut Dice) -> Space {
+fn space(sim: &Sim, world: &OomWorld, dice: &mut Dice) -> Space {
     let device = dice.chance(25).then_some(Device::Refuses);
-    let space = village.space(sim, None, device);
+    let space = world.space(sim, None, device);
     let mut start = START;
     for _ in 0..dice.between(1, 6) {
         let pages = u64::from(dice.between(1, 1500));
-        village.fill(sim, &space, start, pages);
+        world.fill(sim, &space, start, pages);
         start = Vpn(start.0 + pages + dice.pick(&[1, 500, 1 << 18]));
     }
     space
 }
 
-fn populate(sim: &Sim, village: &Village, dice: &mut Dice) {
+fn populate(sim: &Sim, world: &OomWorld, dice: &mut Dice) {
     let mut spaces: Vec<Space> = Vec::new();
     for id in 1..=dice.between(2, 8) {
         let mut nth = dice.index(spaces.len() + 1);
         if nth == spaces.len() || dice.chance(50) {
             nth = spaces.len();
-            spaces.push(space(sim, village, dice));
+            spaces.push(space(sim, world, dice));
         }
         let kind = match dice.below(10) {
             0 => Kind::Init,
             1 => Kind::KernelThread,
             _ => Kind::Process,
         };
-        let process = village.enroll(sim, id, kind, &spaces[nth]);
+        let process = world.enroll(sim, id, kind, &spaces[nth]);
         if dice.chance(20) {
             process.freeze(sim);
         }
@@ -74,15 +74,13 @@ fn populate(sim: &Sim, village: &Village, dice: &mut Dice) {
 }
 
 /// Kills or releases a random process, or lets it exit.
-fn act(sim: &Sim, village: &Village, dice: &mut Dice) {
-    let processes = village.processes.borrow().clone();
+fn act(sim: &Sim, world: &OomWorld, dice: &mut Dice) {
+    let processes = world.processes.borrow().clone();
     let process = &processes[dice.index(processes.len())];
-    let memory = village.memory(sim);
+    let memory = world.memory(sim);
     match dice.below(4) {
         0 | 1 => {
-            village
-                .killer
-                .kill(memory, process, &processes.iter(), None);
+            world.killer.kill(memory, process, &processes.iter(), None);
         }
         2 => {
             let released = release(memory, Some(process), processes.iter(), 0, || false);
@@ -98,7 +96,7 @@ fn act(sim: &Sim, village: &Village, dice: &mut Dice) {
         _ => {
             // The process exits by itself.
             process.set(sim, State::Killed);
-            let exited = village.killer.exit(memory, process);
+            let exited = world.killer.exit(memory, process);
             assert!(matches!(exited, Ok(_) | Err(ExitError::Ended)));
         }
     }
@@ -109,19 +107,19 @@ fn whatever_happens_to_whom_all_memory_is_back_in_the_end() {
     let name = "whatever_happens_to_whom_all_memory_is_back_in_the_end";
     seeds::each(name, 150, |seed| {
         let mut dice = Dice::new(seed, 0);
-        let village = village(seed, &mut dice);
-        village.run(move |sim, village| populate(sim, village, &mut dice));
-        let start = village.small.sim.stats().now.0;
+        let world = world(seed, &mut dice);
+        world.run(move |sim, world| populate(sim, world, &mut dice));
+        let start = world.small.sim.stats().now.0;
         for actor in 0..ACTORS {
-            village.at(actor, Nanos(start), move |sim, village| {
+            world.at(actor, Nanos(start), move |sim, world| {
                 let mut dice = Dice::new(seed, u64::from(actor) + 1);
                 for _ in 0..dice.between(1, 5) {
                     sim.sleep(Nanos(u64::from(dice.below(15 * MS))));
-                    act(sim, village, &mut dice);
+                    act(sim, world, &mut dice);
                 }
             });
         }
-        village.small.sim.run();
-        village.ends();
+        world.small.sim.run();
+        world.ends();
     });
 }

@@ -19,24 +19,24 @@ use plimsoll_mm::space::{Access, FaultError};
 use plimsoll_mm::tunables::Knob;
 use plimsoll_mm::units::{Nanos, Order, ProcessId, Vpn};
 use plimsoll_sim::SimOptions;
-use support::Village;
+use support::OomWorld;
+use support::oom_world::{Pressure, START};
+use support::pressure::{grow, killed, process, roomy};
 use support::small::order;
-use support::village::{Press, START};
-use support::village_press::{grow, killed, process, roomy};
 
 const PAGES: u32 = 1 << 13;
 const MS: u64 = 1_000_000;
 
-fn pressed(exits_after: Option<Nanos>, rules: Rules) -> Rc<Village> {
+fn pressed(exits_after: Option<Nanos>, rules: Rules) -> Rc<OomWorld> {
     let patience = Patience {
         delay: Nanos(50 * MS),
         ..Patience::LINUX
     };
-    Village::pressed(
+    OomWorld::pressed(
         SimOptions::default(),
         Reaping::MeetInTheMiddle,
         (exits_after, patience),
-        Press {
+        Pressure {
             pages: PAGES,
             rules,
         },
@@ -51,16 +51,16 @@ fn the_largest_dies_and_the_allocation_that_failed_succeeds() {
                 selecting,
                 ..Rules::default()
             };
-            let village = pressed(exits_after, rules);
-            village.run(|sim, village| {
-                process(sim, village, 1, 10);
-                process(sim, village, 2, 5000);
-                process(sim, village, 3, 100);
-                // It needs more than is left, but no more than the largest process has.
-                assert_eq!(grow(sim, village, 1, (10, 4000)), 4000);
+            let world = pressed(exits_after, rules);
+            world.run(|sim, world| {
+                process(sim, world, 1, 10);
+                process(sim, world, 2, 5000);
+                process(sim, world, 3, 100);
+                // The process needs more than is left, but no more than the largest process has.
+                assert_eq!(grow(sim, world, 1, (10, 4000)), 4000);
             });
-            assert_eq!(killed(&village), [2], "{selecting:?}");
-            let reports = village.oom.owner().reports.borrow().clone();
+            assert_eq!(killed(&world), [2], "{selecting:?}");
+            let reports = world.oom.owner().reports.borrow().clone();
             assert_eq!(reports.len(), 1);
             let Verdict::Killed(row, done) = reports[0].verdict else {
                 panic!("a process was killed");
@@ -68,43 +68,43 @@ fn the_largest_dies_and_the_allocation_that_failed_succeeds() {
             assert_eq!((row.process, done.signalled), (ProcessId(2), 1));
             assert!(row.pages.anon >= 5000 && row.points >= Some(5000));
             assert_eq!(reports[0].rows.len(), 3, "all processes that have memory");
-            village.ends();
+            world.ends();
         }
     }
 }
 
 #[test]
 fn of_two_allocators_at_once_one_kills_and_the_other_one_waits() {
-    let village = pressed(Some(Nanos(3 * MS)), Rules::default());
-    village.run(|sim, village| {
-        process(sim, village, 1, 1000);
-        process(sim, village, 2, 1000);
-        process(sim, village, 3, 4500);
+    let world = pressed(Some(Nanos(3 * MS)), Rules::default());
+    world.run(|sim, world| {
+        process(sim, world, 1, 1000);
+        process(sim, world, 2, 1000);
+        process(sim, world, 3, 4500);
     });
-    let start = village.small.sim.stats().now;
+    let start = world.small.sim.stats().now;
     let done = Rc::new(Cell::new(0));
     for (cpu, id) in [(0, 1), (3, 2)] {
         let done = Rc::clone(&done);
-        village.at(cpu, start, move |sim, village| {
-            assert_eq!(grow(sim, village, id, (1000, 2000)), 2000);
+        world.at(cpu, start, move |sim, world| {
+            assert_eq!(grow(sim, world, id, (1000, 2000)), 2000);
             done.set(done.get() + 1);
         });
     }
-    village.small.sim.run();
+    world.small.sim.run();
     assert_eq!(done.get(), 2);
-    assert_eq!(killed(&village), [3]);
-    village.ends();
+    assert_eq!(killed(&world), [3]);
+    world.ends();
 }
 
 #[test]
 fn without_anybody_to_kill_the_allocation_fails_and_the_report_has_the_table() {
-    let village = pressed(None, Rules::default());
-    village.run(|sim, village| {
-        let space = roomy(sim, village, None, 50);
-        village.enroll(sim, 1, Kind::Init, &space);
-        process(sim, village, 2, 60);
-        village.process(2).set_adj(ScoreAdj::NEVER);
-        let memory = village.memory(sim);
+    let world = pressed(None, Rules::default());
+    world.run(|sim, world| {
+        let space = roomy(sim, world, None, 50);
+        world.enroll(sim, 1, Kind::Init, &space);
+        process(sim, world, 2, 60);
+        world.process(2).set_adj(ScoreAdj::NEVER);
+        let memory = world.memory(sim);
         let far = Vpn(START.0 + 60);
         let populated = space.populate(memory, far..Vpn(START.0 + u64::from(PAGES)));
         let Err(FaultError::OutOfMemory(AllocError::OutOfMemory(tried))) = populated else {
@@ -114,8 +114,8 @@ fn without_anybody_to_kill_the_allocation_fails_and_the_report_has_the_table() {
         let text = AllocError::OutOfMemory(tried).to_string();
         assert!(text.ends_with("no process is left that may be killed and would help"));
     });
-    assert_eq!(killed(&village), []);
-    let reports = village.oom.owner().reports.borrow().clone();
+    assert_eq!(killed(&world), []);
+    let reports = world.oom.owner().reports.borrow().clone();
     assert_eq!(
         reports.len(),
         1,
@@ -131,127 +131,127 @@ fn without_anybody_to_kill_the_allocation_fails_and_the_report_has_the_table() {
     let text = &reports[0].text;
     assert!(text.starts_with("oom-kill:constraint=CONSTRAINT_NONE,total=8192 pages\n"));
     assert!(text.ends_with("Out of memory and no killable processes..."));
-    village.ends();
+    world.ends();
 }
 
 #[test]
 fn nobody_else_dies_while_a_victim_is_dying() {
     // The victim does not exit, and the reaper comes after 50 ms.
-    let village = pressed(None, Rules::default());
-    village.run(|sim, village| {
-        process(sim, village, 1, 10);
-        process(sim, village, 2, 4000);
-        process(sim, village, 3, 3900);
+    let world = pressed(None, Rules::default());
+    world.run(|sim, world| {
+        process(sim, world, 1, 10);
+        process(sim, world, 2, 4000);
+        process(sim, world, 3, 3900);
         let before = sim.now();
-        village.kill(sim, 2);
-        assert_eq!(grow(sim, village, 1, (10, 2000)), 2000);
+        world.kill(sim, 2);
+        assert_eq!(grow(sim, world, 1, (10, 2000)), 2000);
         let waited = sim.now().0 - before.0;
         assert!((50 * MS..60 * MS).contains(&waited), "{waited} ns");
     });
-    assert_eq!(killed(&village), [2]);
-    assert!(village.oom.owner().reports.borrow().is_empty());
-    village.ends();
+    assert_eq!(killed(&world), [2]);
+    assert!(world.oom.owner().reports.borrow().is_empty());
+    world.ends();
 }
 
-/// Makes a village in which process 2 is a victim, and exits after the OOM code has looked for
+/// Makes a world in which process 2 is a victim, and exits after the OOM code has looked for
 /// memory and before it selects a victim.
-fn late(others: &[u32]) -> Rc<Village> {
-    let village = pressed(None, Rules::default());
+fn late(others: &[u32]) -> Rc<OomWorld> {
+    let world = pressed(None, Rules::default());
     let others = others.to_vec();
-    village.run(move |sim, village| {
-        process(sim, village, 1, 10);
-        village.process(1).set_adj(ScoreAdj::NEVER);
-        process(sim, village, 2, 4000);
+    world.run(move |sim, world| {
+        process(sim, world, 1, 10);
+        world.process(1).set_adj(ScoreAdj::NEVER);
+        process(sim, world, 2, 4000);
         for id in others {
-            process(sim, village, id, 3900);
+            process(sim, world, id, 3900);
         }
-        village.kill(sim, 2);
-        village.oom.owner().leaves.set(Some(2));
-        let touched = grow(sim, village, 1, (10, 2000));
+        world.kill(sim, 2);
+        world.oom.owner().leaves.set(Some(2));
+        let touched = grow(sim, world, 1, (10, 2000));
         assert_eq!(touched, 2000, "the victim's memory is back");
-        assert_eq!(village.oom.owner().leaves.get(), None, "it was asked");
+        assert_eq!(world.oom.owner().leaves.get(), None, "it was asked");
     });
-    village
+    world
 }
 
 #[test]
 fn who_leaves_after_the_look_and_before_the_selection_is_not_followed_by_another() {
-    let village = late(&[3]);
-    assert_eq!(killed(&village), [2]);
-    village.ends();
+    let world = late(&[3]);
+    assert_eq!(killed(&world), [2]);
+    world.ends();
 }
 
 #[test]
 fn the_last_that_could_be_killed_may_leave_late_without_the_allocation_failing() {
-    let village = pressed(None, Rules::default());
-    village.small.tune(Knob::MinFree, 4096);
-    village.run(|sim, village| {
-        process(sim, village, 1, 10);
-        village.process(1).set_adj(ScoreAdj::NEVER);
-        process(sim, village, 2, 300);
-        village.kill(sim, 2);
-        let pages = village.small.mm.pages();
+    let world = pressed(None, Rules::default());
+    world.small.tune(Knob::MinFree, 4096);
+    world.run(|sim, world| {
+        process(sim, world, 1, 10);
+        world.process(1).set_adj(ScoreAdj::NEVER);
+        process(sim, world, 2, 300);
+        world.kill(sim, 2);
+        let pages = world.small.mm.pages();
         let mut taken = Vec::new();
         // The victim gives back too little for the high watermark, so the look after the selection
         // fails. Because no process is left to kill, the allocation then tries its min watermark.
-        while village.oom.owner().reports.borrow().is_empty() {
-            let free = village.small.mm.pages().view(sim)[0].counted_free;
-            if free < 1100 && !village.process(2).is(sim, State::Left) {
-                village.oom.owner().leaves.set(Some(2));
+        while world.oom.owner().reports.borrow().is_empty() {
+            let free = world.small.mm.pages().view(sim)[0].counted_free;
+            if free < 1100 && !world.process(2).is(sim, State::Left) {
+                world.oom.owner().leaves.set(Some(2));
             }
             let page = pages.alloc(sim, Request::new(Order::ZERO));
             taken.push(page.expect("the victim leaves in time"));
         }
-        assert!(village.process(2).is(sim, State::Left));
+        assert!(world.process(2).is(sim, State::Left));
         pages.free_pages(sim, &taken).expect("they were handed out");
     });
-    village.ends();
+    world.ends();
 }
 
 /// Returns the relief that process `id` gets on CPU 3 while CPU 0 holds the OOM lock, and how long
 /// CPU 3 waits for it, in nanoseconds.
 fn told_meanwhile(id: u32) -> (Relief, u64) {
-    let village = pressed(None, Rules::default());
-    village.run(|sim, village| {
-        process(sim, village, 1, 10);
-        process(sim, village, 2, 4000);
-        process(sim, village, 3, 3000);
+    let world = pressed(None, Rules::default());
+    world.run(|sim, world| {
+        process(sim, world, 1, 10);
+        process(sim, world, 2, 4000);
+        process(sim, world, 3, 3000);
     });
-    let start = village.small.sim.stats().now;
+    let start = world.small.sim.stats().now;
     let wants = Request::new(Order::ZERO);
     let taken = Rc::new(RefCell::new(Vec::new()));
     let all = Rc::clone(&taken);
-    village.at(0, start, move |sim, village| {
-        let pages = village.small.mm.pages();
+    world.at(0, start, move |sim, world| {
+        let pages = world.small.mm.pages();
         while let Ok(pfn) = pages.alloc(sim, wants.urgent(Urgency::Atomic)) {
             all.borrow_mut().push(pfn);
         }
         for victim in [2, 3] {
-            village.kill(sim, victim);
+            world.kill(sim, victim);
         }
         // Emptying process 2 takes longer than CPU 3 takes to ask for relief.
-        village.oom.owner().leaves.set(Some(2));
-        village.oom.relieve(sim, pages, wants);
+        world.oom.owner().leaves.set(Some(2));
+        world.oom.relieve(sim, pages, wants);
     });
     let told = Rc::new(Cell::new(None));
     let out = Rc::clone(&told);
-    village.at(3, start, move |sim, village| {
-        village.becomes(sim, id);
-        while !village.process(2).is(sim, State::Left) {
+    world.at(3, start, move |sim, world| {
+        world.becomes(sim, id);
+        while !world.process(2).is(sim, State::Left) {
             sim.sleep(Nanos(1000));
             assert!(sim.now().0 < start.0 + 40 * MS, "it leaves");
         }
         let before = sim.now();
-        let relief = village.oom.relieve(sim, village.small.mm.pages(), wants);
+        let relief = world.oom.relieve(sim, world.small.mm.pages(), wants);
         out.set(Some((relief, sim.now().0 - before.0)));
     });
-    village.small.sim.run();
-    village.run(move |sim, village| {
-        let pages = village.small.mm.pages();
+    world.small.sim.run();
+    world.run(move |sim, world| {
+        let pages = world.small.mm.pages();
         let freed = pages.free_pages(sim, &taken.borrow());
         freed.expect("they were handed out");
     });
-    village.ends();
+    world.ends();
     told.get().expect("it was told")
 }
 
@@ -270,26 +270,26 @@ fn a_victim_does_not_wait_for_the_lock_of_those_who_wait_for_it() {
 
 #[test]
 fn who_asks_and_is_dying_gets_the_reserves_and_kills_nobody() {
-    let village = pressed(None, Rules::default());
-    village.small.tune(Knob::MinFree, 4096);
-    village.run(|sim, village| {
-        process(sim, village, 1, 10);
-        process(sim, village, 2, 100);
-        village.becomes(sim, 1);
-        let pages = village.small.mm.pages();
+    let world = pressed(None, Rules::default());
+    world.small.tune(Knob::MinFree, 4096);
+    world.run(|sim, world| {
+        process(sim, world, 1, 10);
+        process(sim, world, 2, 100);
+        world.becomes(sim, 1);
+        let pages = world.small.mm.pages();
         let mut taken = Vec::new();
         let wants = Request::new(Order::ZERO).urgent(Urgency::Atomic);
         // Allocations that cannot wait do not kill.
         while let Ok(pfn) = pages.alloc(sim, wants) {
             taken.push(pfn);
         }
-        village.process(1).set(sim, State::Exiting);
+        world.process(1).set(sim, State::Exiting);
         let reserves = pages.alloc(sim, Request::new(Order::ZERO));
         let Err(AllocError::OutOfMemory(tried)) = reserves else {
             panic!("Atomic goes deeper than a victim: {reserves:?}");
         };
         assert_eq!(tried.no_kill, NoKill::Dying);
-        assert!(village.process(1).is(sim, State::Victim));
+        assert!(world.process(1).is(sim, State::Victim));
         pages
             .free_pages(sim, &taken[..400])
             .expect("they were handed out");
@@ -299,16 +299,16 @@ fn who_asks_and_is_dying_gets_the_reserves_and_kills_nobody() {
             .free_pages(sim, &taken[400..])
             .expect("they were handed out");
     });
-    assert_eq!(killed(&village), []);
-    village.ends();
+    assert_eq!(killed(&world), []);
+    world.ends();
 }
 
 #[test]
 fn what_is_not_worth_a_process_kills_nobody() {
-    let village = pressed(None, Rules::default());
-    village.run(|sim, village| {
-        process(sim, village, 1, 1000);
-        let pages = village.small.mm.pages();
+    let world = pressed(None, Rules::default());
+    world.run(|sim, world| {
+        process(sim, world, 1, 1000);
+        let pages = world.small.mm.pages();
         let fails = |request| match pages.alloc(sim, request) {
             Err(AllocError::OutOfMemory(tried)) => Err(tried.no_kill),
             other => Ok(other),
@@ -338,40 +338,40 @@ fn what_is_not_worth_a_process_kills_nobody() {
             pages.free(sim, pfn, costly).expect("it was handed out");
         }
     });
-    assert_eq!(killed(&village), []);
-    village.ends();
+    assert_eq!(killed(&world), []);
+    world.ends();
 }
 
 #[test]
 fn init_and_who_must_never_be_killed_are_spared_whatever_they_have() {
-    let village = pressed(Some(Nanos(MS)), Rules::default());
-    village.run(|sim, village| {
-        let init = roomy(sim, village, None, 3000);
-        village.enroll(sim, 1, Kind::Init, &init);
-        process(sim, village, 2, 3000);
-        village.process(2).set_adj(ScoreAdj::NEVER);
-        process(sim, village, 3, 10);
-        process(sim, village, 4, 1500);
-        assert_eq!(grow(sim, village, 3, (10, 1500)), 1500);
+    let world = pressed(Some(Nanos(MS)), Rules::default());
+    world.run(|sim, world| {
+        let init = roomy(sim, world, None, 3000);
+        world.enroll(sim, 1, Kind::Init, &init);
+        process(sim, world, 2, 3000);
+        world.process(2).set_adj(ScoreAdj::NEVER);
+        process(sim, world, 3, 10);
+        process(sim, world, 4, 1500);
+        assert_eq!(grow(sim, world, 3, (10, 1500)), 1500);
     });
-    assert_eq!(killed(&village), [4]);
-    village.ends();
+    assert_eq!(killed(&world), [4]);
+    world.ends();
 }
 
 #[test]
 fn whoever_asks_may_be_killed_first_if_that_is_the_rule() {
     let rules = Rules {
-        first: First::WhoAsks,
+        first: First::Requester,
         ..Rules::default()
     };
-    let village = pressed(Some(Nanos(MS)), rules);
-    village.run(|sim, village| {
-        process(sim, village, 1, 10);
-        process(sim, village, 2, 7000);
-        assert!(grow(sim, village, 1, (10, 3000)) < 3000);
+    let world = pressed(Some(Nanos(MS)), rules);
+    world.run(|sim, world| {
+        process(sim, world, 1, 10);
+        process(sim, world, 2, 7000);
+        assert!(grow(sim, world, 1, (10, 3000)) < 3000);
     });
-    assert_eq!(killed(&village), [1]);
-    village.ends();
+    assert_eq!(killed(&world), [1]);
+    world.ends();
 }
 
 #[test]
@@ -380,32 +380,30 @@ fn whoever_asks_may_be_killed_first_if_that_is_the_rule() {
     reason = "on real machines they are both; a simulated one has one thread"
 )]
 fn a_group_over_its_budget_kills_within_the_group_only() {
-    let village = pressed(Some(Nanos(MS)), Rules::default());
-    village.run(|sim, village| {
+    let world = pressed(Some(Nanos(MS)), Rules::default());
+    world.run(|sim, world| {
         let group = Arc::new(Budget::new(sim, 1000));
         let member = Arc::new(Budget::under(sim, u64::MAX, Arc::clone(&group)));
         let enroll = |id, budget, pages| {
-            let space = roomy(sim, village, budget, pages);
-            village.enroll(sim, id, Kind::Process, &space);
+            let space = roomy(sim, world, budget, pages);
+            world.enroll(sim, id, Kind::Process, &space);
             space
         };
         enroll(1, None, 5000);
         enroll(2, Some(&group), 600);
         let grows = enroll(3, Some(&member), 100);
-        village.becomes(sim, 3);
-        let memory = village.memory(sim);
+        world.becomes(sim, 3);
+        let memory = world.memory(sim);
         for page in 100..700 {
             let page = Vpn(START.0 + page);
-            let touched = village
-                .oom
-                .fault_or_kill(memory, &grows, page, Access::Write);
+            let touched = world.oom.fault_or_kill(memory, &grows, page, Access::Write);
             assert!(touched.is_ok(), "{touched:?}");
         }
-        assert_eq!(killed(village), [2]);
+        assert_eq!(killed(world), [2]);
         // Now process 3 is alone in the group, and is the next victim itself.
         let mut page = START.0 + 700;
         let end = loop {
-            let touched = village
+            let touched = world
                 .oom
                 .fault_or_kill(memory, &grows, Vpn(page), Access::Write);
             match touched {
@@ -415,13 +413,13 @@ fn a_group_over_its_budget_kills_within_the_group_only() {
         };
         assert_eq!(end, FaultError::Killed);
         assert_eq!(page - START.0, 1000, "its budget");
-        village.exit(sim, &village.process(3));
+        world.exit(sim, &world.process(3));
         // A process that may not be killed gets an error, as from `fault`.
         let spared = enroll(4, Some(&group), 1000);
-        village.process(4).set_adj(ScoreAdj::NEVER);
-        village.becomes(sim, 4);
+        world.process(4).set_adj(ScoreAdj::NEVER);
+        world.becomes(sim, 4);
         let page = Vpn(START.0 + 1000);
-        let refused = village
+        let refused = world
             .oom
             .fault_or_kill(memory, &spared, page, Access::Write);
         assert!(
@@ -429,8 +427,8 @@ fn a_group_over_its_budget_kills_within_the_group_only() {
             "{refused:?}"
         );
     });
-    assert_eq!(killed(&village), [2, 3]);
-    let reports = village.oom.owner().reports.borrow().clone();
+    assert_eq!(killed(&world), [2, 3]);
+    let reports = world.oom.owner().reports.borrow().clone();
     let ids = |nth: usize| -> Vec<u32> {
         let rows = reports[nth].rows.iter();
         rows.map(|row| row.process.0).collect()
@@ -441,30 +439,30 @@ fn a_group_over_its_budget_kills_within_the_group_only() {
             .text
             .contains("Memory cgroup out of memory: Killed process 2")
     );
-    village.ends();
+    world.ends();
 }
 
 #[test]
 fn the_same_press_gives_the_same_run() {
     let run = || {
-        let village = pressed(Some(Nanos(2 * MS)), Rules::default());
-        village.run(|sim, village| {
-            (1..6).for_each(|id| process(sim, village, id, 1000 + u64::from(id)));
+        let world = pressed(Some(Nanos(2 * MS)), Rules::default());
+        world.run(|sim, world| {
+            (1..6).for_each(|id| process(sim, world, id, 1000 + u64::from(id)));
         });
-        let start = village.small.sim.stats().now;
+        let start = world.small.sim.stats().now;
         for (cpu, id) in [(0, 1), (3, 2)] {
-            village.at(cpu, start, move |sim, village| {
-                grow(sim, village, id, (1100, 2000));
+            world.at(cpu, start, move |sim, world| {
+                grow(sim, world, id, (1100, 2000));
             });
         }
-        village.small.sim.run();
+        world.small.sim.run();
         let out = |event: &Event| matches!(event, Event::OomKill(_));
-        let events = village.events();
+        let events = world.events();
         let kills: Vec<_> = events.into_iter().filter(|(_, event)| out(event)).collect();
         assert!(!kills.is_empty());
-        let stats = village.small.sim.stats();
+        let stats = world.small.sim.stats();
         let end = (kills, stats.now, stats.hash);
-        village.ends();
+        world.ends();
         end
     };
     assert_eq!(run(), run());

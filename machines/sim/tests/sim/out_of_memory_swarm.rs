@@ -10,16 +10,16 @@ use plimsoll_mm::oom::{Kind, Patience, Rules, ScoreAdj, Selecting};
 use plimsoll_mm::space::reap::Reaping;
 use plimsoll_mm::units::Nanos;
 use plimsoll_sim::{Faults, Sim, SimOptions};
-use support::village::Press;
-use support::village_press::{grow, roomy};
-use support::{Dice, Village, seeds};
+use support::oom_world::Pressure;
+use support::pressure::{grow, roomy};
+use support::{Dice, OomWorld, seeds};
 
 const MS: u32 = 1_000_000;
 const PAGES: u32 = 1 << 12;
 /// The CPUs that allocate. Of the other two, one runs the exits of victims and one the reaper.
 const ALLOCATORS: [u32; 2] = [0, 3];
 
-fn village(seed: u64, dice: &mut Dice) -> Rc<Village> {
+fn world(seed: u64, dice: &mut Dice) -> Rc<OomWorld> {
     let options = SimOptions {
         seed,
         jitter_ns: dice.below(300),
@@ -41,31 +41,31 @@ fn village(seed: u64, dice: &mut Dice) -> Rc<Village> {
         selecting: *dice.pick(&Selecting::ALL),
         ..Rules::default()
     };
-    let press = Press {
+    let pressure = Pressure {
         pages: PAGES,
         rules,
     };
     let reaping = *dice.pick(&Reaping::ALL);
-    Village::pressed(options, reaping, (exits_after, patience), press)
+    OomWorld::pressed(options, reaping, (exits_after, patience), pressure)
 }
 
-fn enroll(sim: &Sim, village: &Village, id: u32, kind: Kind, pages: u32) {
-    let space = roomy(sim, village, None, u64::from(pages));
-    village.enroll(sim, id, kind, &space);
+fn enroll(sim: &Sim, world: &OomWorld, id: u32, kind: Kind, pages: u32) {
+    let space = roomy(sim, world, None, u64::from(pages));
+    world.enroll(sim, id, kind, &space);
 }
 
 /// Runs both allocators to the end. Returns how many pages each of them touched.
-fn press(village: &Rc<Village>, wanted: [u32; 2]) -> [u64; 2] {
-    let start = village.small.sim.stats().now;
+fn pressure(world: &Rc<OomWorld>, wanted: [u32; 2]) -> [u64; 2] {
+    let start = world.small.sim.stats().now;
     let touched: Rc<[Cell<Option<u64>>; 2]> = Rc::default();
     for (nth, (id, cpu)) in (1..).zip(ALLOCATORS).enumerate() {
         let touched = Rc::clone(&touched);
-        village.at(cpu, start, move |sim, village| {
-            let got = grow(sim, village, id, (0, u64::from(wanted[nth])));
+        world.at(cpu, start, move |sim, world| {
+            let got = grow(sim, world, id, (0, u64::from(wanted[nth])));
             touched[nth].set(Some(got));
         });
     }
-    village.small.sim.run();
+    world.small.sim.run();
     [0, 1].map(|nth: usize| touched[nth].get().expect("no task waits for ever"))
 }
 
@@ -74,33 +74,33 @@ fn one_victim_is_enough_if_it_has_enough() {
     let name = "one_victim_is_enough_if_it_has_enough";
     seeds::each(name, 120, |seed| {
         let mut dice = Dice::new(seed, 0);
-        let village = village(seed, &mut dice);
+        let world = world(seed, &mut dice);
         let hog = dice.between(2000, 3500);
-        village.run(move |sim, village| {
+        world.run(move |sim, world| {
             for id in 1..=2 {
-                enroll(sim, village, id, Kind::Process, 0);
-                village
+                enroll(sim, world, id, Kind::Process, 0);
+                world
                     .process(id)
                     .set_adj(ScoreAdj::new(-500).expect("in range"));
             }
-            enroll(sim, village, 3, Kind::Process, 100);
-            enroll(sim, village, 4, Kind::Process, hog);
+            enroll(sim, world, 3, Kind::Process, 100);
+            enroll(sim, world, 4, Kind::Process, hog);
         });
         // Together they want at most what is free and what the hog has, less some for page tables.
         let most = PAGES - 100 - 200;
         let one = dice.between(0, most);
         let wanted = [one, dice.between(0, most - one)];
-        let touched = press(&village, wanted);
+        let touched = pressure(&world, wanted);
         assert_eq!(
             touched,
             wanted.map(u64::from),
             "all tasks got the pages they wanted"
         );
-        let killed = village.killer.signals().killed();
+        let killed = world.killer.signals().killed();
         let needed = wanted.iter().sum::<u32>() + hog + 100 > PAGES;
         let is_enough = killed == [4] || killed.is_empty() && !needed;
         assert!(is_enough, "{killed:?} for {wanted:?} of {hog}");
-        village.ends();
+        world.ends();
     });
 }
 
@@ -109,28 +109,28 @@ fn whoever_is_killed_in_whatever_order_all_memory_is_back_in_the_end() {
     let name = "whoever_is_killed_in_whatever_order_all_memory_is_back_in_the_end";
     seeds::each(name, 120, |seed| {
         let mut dice = Dice::new(seed, 0);
-        let village = village(seed, &mut dice);
+        let world = world(seed, &mut dice);
         let others: Vec<(Kind, i32, u32)> = (0..dice.between(1, 5))
             .map(|_| {
                 let kind = *dice.pick(&[Kind::Process, Kind::Process, Kind::Init]);
                 (kind, *dice.pick(&[-1000, -500, 0, 0, 700]), dice.below(600))
             })
             .collect();
-        village.run(move |sim, village| {
-            (1..=2).for_each(|id| enroll(sim, village, id, Kind::Process, 0));
+        world.run(move |sim, world| {
+            (1..=2).for_each(|id| enroll(sim, world, id, Kind::Process, 0));
             for (id, (kind, adj, pages)) in (3..).zip(others) {
-                enroll(sim, village, id, kind, pages);
+                enroll(sim, world, id, kind, pages);
                 let adj = ScoreAdj::new(adj).expect("in range");
-                village.process(id).set_adj(adj);
+                world.process(id).set_adj(adj);
             }
         });
-        press(&village, [PAGES; 2].map(|pages| pages + 100));
-        let mut killed = village.killer.signals().killed();
+        pressure(&world, [PAGES; 2].map(|pages| pages + 100));
+        let mut killed = world.killer.signals().killed();
         assert!(!killed.is_empty(), "there is not so much");
         killed.sort_unstable();
         let told = killed.len();
         killed.dedup();
         assert_eq!(killed.len(), told, "no process is killed twice");
-        village.ends();
+        world.ends();
     });
 }

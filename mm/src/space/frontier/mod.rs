@@ -27,14 +27,14 @@ use core::ops::Range;
 use core::sync::atomic::Ordering::{AcqRel, Acquire};
 
 use self::left_over::LeftOver;
-use self::rest::Rest;
+use self::leftover::Leftover;
 use self::state::{AT_WORK_MAX, State};
 use super::page_table::TABLES;
 use crate::machine::{Field, Lock, Machine, Word};
 use crate::site::{LockClass, Site};
 
 mod left_over;
-mod rest;
+mod leftover;
 mod state;
 
 /// The largest number of places for rests; there are no more of them than CPUs. A walker that finds
@@ -44,7 +44,7 @@ const RESTS: usize = 8;
 /// The frontier of one address space; the file's header describes it.
 pub(crate) struct Frontier<M: Machine> {
     word: M::Word,
-    rests: [Rest<M>; RESTS],
+    rests: [Leftover<M>; RESTS],
     /// The number of elements of `rests` that are used.
     places: usize,
     /// Both ends at the time when the last user came. The last user writes them, and the finisher
@@ -58,7 +58,7 @@ pub(crate) struct Frontier<M: Machine> {
 pub(crate) struct Claim {
     /// The claimed tables, of which few were ever made.
     pub(crate) tables: Range<u64>,
-    /// Whether the last user has come, so that nothing in these tables will be used again.
+    /// True if the last user has come, so that nothing in these tables will be used again.
     pub(crate) exiting: bool,
     /// The number of walkers at work, the claiming one included.
     pub(crate) at_work: u64,
@@ -66,13 +66,13 @@ pub(crate) struct Claim {
 
 /// The outcome that no table is unclaimed.
 struct NoneLeft {
-    /// Whether there may be rests; see [`State`].
+    /// True if there may be rests; see [`State`].
     rested: bool,
 }
 
 /// The last user or a helper, while it is at work.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Walker {
+pub(crate) struct Claimer {
     end: End,
     /// The place of a rest that this walker, or another on its CPU, may have put there.
     rest: Option<usize>,
@@ -80,7 +80,7 @@ pub(crate) struct Walker {
     share: u64,
 }
 
-impl Walker {
+impl Claimer {
     const fn new(end: End, rest: Option<usize>) -> Self {
         Self {
             end,
@@ -115,7 +115,7 @@ pub(crate) enum End {
 pub(crate) enum NotJoined {
     /// A walker is finishing, or has finished.
     TooLate,
-    /// As many walkers as the word can count are at work.
+    /// The word cannot count one more walker.
     TooMany,
 }
 
@@ -123,9 +123,10 @@ pub(crate) enum NotJoined {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Left {
-    /// It has nothing to do: other walkers are at work, or the last user has not come yet.
+    /// The walker has nothing left to do: other walkers are at work, or the last user has not come
+    /// yet.
     Nothing,
-    /// It must finish: no other walker is at work or will come.
+    /// The walker must finish, because no other walker is at work or will come.
     Finish,
 }
 
@@ -190,7 +191,7 @@ impl<M: Machine> Frontier<M> {
         let here = machine.this_cpu();
         Self {
             word: machine.word(state.encode()),
-            rests: array::from_fn(|_| Rest::none(machine)),
+            rests: array::from_fn(|_| Leftover::none(machine)),
             places: rests,
             ends_at_exit: [machine.field(0), machine.field(TABLES)],
             left_over: machine.lock(LockClass::LeftOver, here, LeftOver::default()),
@@ -202,7 +203,7 @@ impl<M: Machine> Frontier<M> {
     ///
     /// # Errors
     /// [`NotJoined`] says why the helper may not join.
-    pub(crate) fn join(&self, machine: &M) -> Result<Walker, NotJoined> {
+    pub(crate) fn join(&self, machine: &M) -> Result<Claimer, NotJoined> {
         let joined = self.change(machine, |state| {
             if state.finishing {
                 return Err(NotJoined::TooLate);
@@ -223,12 +224,12 @@ impl<M: Machine> Frontier<M> {
         // A helper that gave way before comes back to the tables it had claimed.
         joined.map(|(state, end)| {
             let rest = state.rested.then(|| self.places(machine).next()).flatten();
-            Walker::new(end, rest)
+            Claimer::new(end, rest)
         })
     }
 
     /// Lets the last user join, at the low end.
-    pub(crate) fn join_last_user(&self, machine: &M) -> Walker {
+    pub(crate) fn join_last_user(&self, machine: &M) -> Claimer {
         let joined = self.change(machine, |state| {
             let after = State {
                 at_work: state.at_work + 1,
@@ -241,7 +242,7 @@ impl<M: Machine> Frontier<M> {
         let [low, high] = &self.ends_at_exit;
         low.set(state.low);
         high.set(state.high);
-        Walker::new(End::Low, None)
+        Claimer::new(End::Low, None)
     }
 
     /// Returns the tables that `walker` empties next, or `None` when nothing is left. It is one
@@ -254,12 +255,12 @@ impl<M: Machine> Frontier<M> {
     pub(crate) fn claim(
         &self,
         machine: &M,
-        walker: &mut Walker,
+        walker: &mut Claimer,
         share: impl Fn(u64) -> u64,
         beyond: impl Fn(u64) -> Option<u64>,
     ) -> Option<Claim> {
         let end = walker.end;
-        let take = |rest: &Rest<M>| rest.take(machine, end, &beyond);
+        let take = |rest: &Leftover<M>| rest.take(machine, end, &beyond);
         if let Some((claim, more)) = walker.rest.and_then(|place| take(&self.rests[place])) {
             // Once the rest is empty, another walker may use its place.
             walker.rest = walker.rest.filter(|_| more);

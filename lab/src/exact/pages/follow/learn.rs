@@ -1,5 +1,6 @@
 //! The state of the kernel that a difference shows: lengths of lists, `high` and `alloc_factor`, which no recording
-//! states for each moment. Nothing is learnt from a move that is identical.
+//! states for each moment. Nothing is learnt from a move that is identical, and a move that a correction
+//! has made use of is set aside.
 
 use plimsoll_mm::page::ListState;
 
@@ -10,7 +11,7 @@ use super::{Follow, Learnt, SCALE_MAX};
 
 impl Follow {
     /// Learns from a difference. The size of a refill shows its factor, or how much room there was below
-    /// `high`; a spill shows that the lists were as long as `high`. `ops` are all operations.
+    /// `high`; a spill shows that the lists were as long as `high`. `ops` are all operations of the recording.
     pub(in super::super) fn learn(&mut self, pair: &Pair, state: &ListState, ops: &[Op]) -> Learnt {
         match pair.kind {
             Kind::Refill => {
@@ -33,10 +34,14 @@ impl Follow {
                 self.hasten(pair, ops, -missing);
                 let missing = self.missing_at_next_spill(pair, state, ops);
                 self.lengthen(pair, missing);
+                // The place of the next spill was used to correct the lists, so that spill proves nothing.
+                if let Some(lists) = self.lists.get_mut(&(pair.zone, pair.cpu)) {
+                    lists.counted = false;
+                }
                 Learnt::default()
             }
             Kind::Decay if pair.kernel.pages > 0 => {
-                // A decay leaves as many as `high`.
+                // A decay leaves `high` pages on the lists.
                 let after = self.count(pair.zone, pair.cpu);
                 self.lengthen(pair, i64::from(state.high.0) - i64::from(after));
                 Learnt::default()
@@ -69,8 +74,8 @@ impl Follow {
         }
         let factor = (0..=SCALE_MAX).find(|factor| batch << factor == pair.kernel.pages);
         let Some(factor) = factor else {
-            // It was cut to the room below `high`, of which a batch is kept free. If `high` cannot be as high as
-            // that, there are fewer pages.
+            // The refill was cut to the room below `high`, of which a batch is kept free. If the `high` that
+            // follows from this is above its maximum, there were fewer pages on the lists than assumed.
             let high = self.count(pair.zone, pair.cpu) + 1 + batch;
             let missing = high.saturating_sub(high_max);
             self.lengthen(pair, -i64::from(missing));
@@ -79,7 +84,7 @@ impl Follow {
                 ..Learnt::default()
             };
         };
-        // Each refill raises `high` by what it would take at most.
+        // Each refill raises `high` by the most pages that it may take.
         let high = (state.high.0 + pair.kernel.pages).saturating_sub(pair.ours.pages);
         Learnt {
             high: Some(high),
@@ -87,8 +92,8 @@ impl Follow {
         }
     }
 
-    /// Whether a spill of `pages` that leaves `left` pages was one of all pages, as two frees of small blocks in a row
-    /// cause: any other spill leaves a batch or more.
+    /// Returns whether a spill of `pages` pages that leaves `left` pages was meant to empty the lists, as two
+    /// frees of small blocks in a row cause. Any other spill leaves at least a batch.
     fn is_emptying(&self, pair: &Pair, pages: u32, left: u32) -> bool {
         let batch = self
             .lists
@@ -97,15 +102,15 @@ impl Follow {
         pages > 0 && left < batch && pages < batch << SCALE_MAX
     }
 
-    /// Nothing is on the lists.
+    /// Sets the lists of the CPU to empty.
     fn empty(&mut self, pair: &Pair) {
         if let Some(it) = self.lists.get_mut(&(pair.zone, pair.cpu)) {
             it.lens = [0; LISTS];
         }
     }
 
-    /// We give pages back and the kernel does not: by how many pages the kernel's lists must be shorter
-    /// for it to give none back before its next move. A next move that is a spill tells how long they are.
+    /// If Plimsoll gives pages back and the kernel does not: returns by how many pages the kernel's lists must be
+    /// shorter, so that it gives none back before its next move. If that next move is a spill, it shows the length of the lists.
     fn missing_at_next_spill(&self, pair: &Pair, state: &ListState, ops: &[Op]) -> i64 {
         let key = (pair.zone, pair.cpu);
         let mut ahead = Self::default();
@@ -143,8 +148,8 @@ impl Follow {
     }
 
     /// Pages that are missing from the lists may have been taken by bulk allocations that show only later. The
-    /// next ones are taken to have happened before operation `pair.op`, until they make up for `missing` pages: as long as they
-    /// took them from a list that has not been refilled in between.
+    /// next bulk allocations are assumed to have happened before operation `pair.op`, until they make up for
+    /// `missing` pages, as long as they took their pages from a list that has not been refilled in between.
     fn hasten(&mut self, pair: &Pair, ops: &[Op], mut missing: i64) {
         let mut refilled = [false; LISTS];
         let mut moved = false;
@@ -189,12 +194,12 @@ impl Follow {
         }
     }
 
-    /// Whether a bulk allocation was found to have happened earlier than its place among the operations.
+    /// Returns whether a bulk allocation was found to have happened earlier than its place among the operations.
     pub(in super::super) fn is_hastened(&self, op: usize) -> bool {
         self.hastened.contains(&op)
     }
 
-    /// Corrects how many pages are there.
+    /// Adds `pages` pages to the lists of the CPU, or removes them if `pages` is negative.
     pub(super) fn lengthen(&mut self, pair: &Pair, pages: i64) {
         let key = (pair.zone, pair.cpu);
         let Some(it) = self.lists.get(&key) else {

@@ -1,5 +1,5 @@
-//! How long the kernel's lists are while operations are performed, and what a move tells of what is
-//! not known from before the recording.
+//! The lengths of the kernel's lists while operations are performed, and what each move tells about
+//! state that is unknown because it is older than the recording.
 
 mod learn;
 
@@ -13,38 +13,41 @@ use super::pair::Pair;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Follow {
     lists: HashMap<(u8, u32), Followed>,
-    /// Bulk allocations that happened earlier than their place among the operations.
+    /// Indices of bulk allocations that are treated as earlier (hastened) than their place among
+    /// the operations. They are not performed again at that place.
     hastened: HashSet<usize>,
 }
 
-/// One CPU's lists in one zone.
+/// What is known of one CPU's lists in one zone.
 #[derive(Clone, Debug, Default)]
 struct Followed {
     lens: [u32; LISTS],
     batch: u32,
-    /// `high` cannot exceed this.
+    /// The upper bound of `high`, in pages.
     high_max: u32,
-    /// The list on which pages are assumed to be that no event shows: one that is never seen empty.
+    /// The index of the list that is assumed to hold the pages that no event shows, because it is
+    /// never seen empty.
     home: u8,
-    /// Bounds of `alloc_factor` and `free_count`, of which no recording tells the start.
+    /// The least and the greatest possible `alloc_factor`. No recording states its first value.
     alloc_factor: (u32, u32),
+    /// The least and the greatest possible `free_count`. No recording states its first value.
     free_count: (u32, u32),
-    /// Whether a spill has told how many pages were there.
+    /// True once a spill or drain has shown how many pages were on the lists.
     counted: bool,
 }
 
-/// The values of the kernel's state that a difference shows.
+/// Values of the kernel's lists that a difference shows; `None` for a value that it does not show.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Learnt {
     pub(super) high: Option<u32>,
     pub(super) alloc_factor: Option<u32>,
 }
 
-/// How often a refill may double (`CONFIG_PCP_BATCH_SCALE_MAX`).
+/// The most times that a refill doubles the batch (Linux: `CONFIG_PCP_BATCH_SCALE_MAX`).
 const SCALE_MAX: u32 = 5;
 
 impl Follow {
-    /// Begins to follow the lists of a CPU, which are this long.
+    /// Begins to follow the lists of a CPU in a zone, which hold `lens` blocks.
     pub(super) fn begin(
         &mut self,
         (zone, cpu): (u8, u32),
@@ -70,19 +73,19 @@ impl Follow {
         self.add(place.zone, place.cpu, place.list, blocks);
     }
 
-    /// How many blocks are on each list.
+    /// The number of blocks on each list of `cpu` in `zone`.
     pub(super) fn lens(&self, zone: u8, cpu: u32) -> [u32; LISTS] {
         self.lists
             .get(&(zone, cpu))
             .map_or([0; LISTS], |it| it.lens)
     }
 
-    /// How many pages are on all lists.
+    /// The number of pages on all lists of `cpu` in `zone`.
     pub(super) fn count(&self, zone: u8, cpu: u32) -> u32 {
         pages(&self.lens(zone, cpu))
     }
 
-    /// Follows one operation and what the kernel moved for it.
+    /// Updates the lists for one operation and the kernel's moves.
     pub(super) fn note(&mut self, op: &Op) {
         for it in op.moves.iter().filter(|it| it.kind == Kind::Refill) {
             for &(list, blocks) in &it.lists {
@@ -126,8 +129,8 @@ impl Follow {
         *len = u32::try_from((i64::from(*len) + blocks).max(0)).unwrap_or(u32::MAX);
     }
 
-    /// Whether the size of a move depends on what the CPU did before the recording. To be asked
-    /// before its operation is noted.
+    /// Returns whether the size of a move depends on what the CPU did before the recording. To be
+    /// called before [`Follow::note`] is called for the operation.
     pub(super) fn depends_on_before(&self, pair: &Pair) -> bool {
         self.lists
             .get(&(pair.zone, pair.cpu))
@@ -138,7 +141,8 @@ impl Follow {
             })
     }
 
-    /// Follows what a move tells.
+    /// Notes what the kernel's move tells: a refill of single pages raises `alloc_factor`, and a
+    /// spill or drain shows how many pages were on the lists.
     pub(super) fn note_move(&mut self, pair: &Pair) {
         let Some(it) = self.lists.get_mut(&(pair.zone, pair.cpu)) else {
             return;
@@ -154,7 +158,7 @@ impl Follow {
     }
 }
 
-/// Pages on lists of these lengths.
+/// The number of pages on lists that hold `lens` blocks.
 pub(super) fn pages(lens: &[u32; LISTS]) -> u32 {
     let lists = (0..).map(ListId).zip(lens);
     lists.map(|(list, blocks)| list.pages() * blocks).sum()

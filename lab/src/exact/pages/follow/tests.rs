@@ -1,4 +1,4 @@
-//! The replay learns from differences: each test makes one up from a few operations.
+//! Tests of what is learnt from a difference. Each test makes one up from a few operations.
 
 use plimsoll_mm::page::ListState;
 
@@ -22,7 +22,9 @@ fn op(action: Action, spills: bool) -> Op {
     }
 }
 
-/// Plimsoll spills with 50 pages at a `high` of 100, and the kernel does not.
+/// Learns from a spill that Plimsoll makes with 50 pages on its lists and a `high` of 100, and that
+/// the kernel does not make. Returns the resulting number of pages. `after` begins with the
+/// operation of that spill.
 fn learnt_length(after: &[Op]) -> u32 {
     let mut follow = Follow::default();
     let mut lens = [0; LISTS];
@@ -108,7 +110,9 @@ fn bulk(pages: u64) -> Op {
     op(Action::Bulk { zone, list, pfns }, false)
 }
 
-/// Plimsoll spills at 100 pages, and the kernel 4 frees later.
+/// Learns from a spill that Plimsoll makes at a `high` of 100, and that the kernel makes at the
+/// fourth free after the operation `between`. Also returns whether `between` was treated as
+/// earlier.
 fn hastened(between: Op) -> (Follow, bool) {
     let mut follow = with([20, 50, 30]);
     let frees = [false, false, false, true].map(free);
@@ -160,7 +164,7 @@ fn a_spill_that_leaves_less_than_a_batch_leaves_nothing() {
     let mut follow = with([1, 0, 20]);
     follow.learn(&spill(300, 320), &high(400), &[free(true)]);
     assert_eq!(follow.count(0, 0), 0);
-    // Any other leaves a batch at least, so that lists were at `high` before.
+    // Any other spill leaves at least a batch, so the lists were at `high` before it.
     let mut follow = with([1, 0, 63]);
     follow.learn(&spill(300, 0), &high(400), &[free(true)]);
     assert_eq!(follow.count(0, 0), 100);
@@ -178,7 +182,8 @@ fn a_refill_that_leaves_more_room_than_there_can_be_shows_shorter_lists() {
         pfn: 7,
     };
     let ops = [op(taken, false)];
-    // 899 pages after it, and one that was handed out: 63 below 963.
+    // The refill leaves 899 pages once one is handed out. A batch of 63 is kept free below `high`,
+    // which is 963 therefore.
     let mut follow = with([0, 99, 800]);
     let learnt = follow.learn(&refill(100), &high(900), &ops);
     assert_eq!((learnt.high, follow.count(0, 0)), (Some(963), 899));
@@ -209,7 +214,7 @@ fn pages_of_less_than_one_block_of_the_list_of_unseen_pages_are_on_another() {
     let mut follow = Follow::default();
     let mut lens = [0; LISTS];
     lens[..3].copy_from_slice(&[20, 50, 30]);
-    // Blocks of four pages.
+    // The list of unseen pages holds blocks of four pages.
     follow.begin((0, 0), lens, (63, 1000), ListId(6));
     follow.lengthen(&spill(0, 63), 5);
     assert_eq!((follow.lens(0, 0)[1], follow.lens(0, 0)[6]), (51, 1));

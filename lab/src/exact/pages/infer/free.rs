@@ -1,4 +1,4 @@
-//! Frees and what follows them: pages to a list, and from lists to a zone.
+//! Frees and their consequences: blocks that go to a list, and blocks that go from lists to a zone.
 
 use plimsoll_recording::event::What;
 
@@ -7,7 +7,8 @@ use super::super::op::{Action, Kind, Move};
 use super::Walk;
 
 impl Walk<'_> {
-    /// A block is freed; one of a batch comes to its list later.
+    /// Handles the free of a block. If the block is one of a batch, it goes to its list only at its
+    /// `mm_page_free_batched`, so here only the batch is noted.
     pub(super) fn free(&mut self, index: usize, cpu: u32, (pfn, order): (u64, u8)) {
         let next = self.future.of_frame(index);
         let batched = next.is_some_and(
@@ -25,9 +26,13 @@ impl Walk<'_> {
         }
     }
 
-    /// Whether a free in an interrupt finds the lists locked by what it interrupted. Those of a batch
-    /// are, from its first block to its last, and those of a refill, until its allocation returns:
-    /// but that may have unlocked them before.
+    /// Returns whether a free runs in an interrupt that found the lists of its CPU locked.
+    ///
+    /// A batch of frees keeps the lists of one zone locked from its first block to its last. An
+    /// allocation that refills keeps them locked too, but it may unlock them before its event. So a
+    /// block that is freed between the refill and that event may still be on a list, and is taken
+    /// to have bypassed the lists only if no later event shows it there. So is any block that an
+    /// earlier pass has found to be on no list.
     fn finds_lists_locked(&self, index: usize, cpu: u32, pfn: u64) -> bool {
         if matches!(self.events[index].what, What::FreeBatched { .. }) {
             return self.doubts.misplaced.contains(&index);
@@ -44,10 +49,10 @@ impl Walk<'_> {
             || (refilling.is_some_and(|(of, _)| Some(*of) == zone) && unclear())
     }
 
-    /// A freed block comes to its list, or to the zone.
+    /// Puts a freed block on its list or, if it bypasses the lists, in its zone.
     pub(super) fn commit(&mut self, index: usize, cpu: u32, (pfn, order): (u64, u8)) {
         let Some(zone) = self.zone(pfn) else { return };
-        // If it is still on a list, it was handed out by nothing that is seen.
+        // If the block is still on a list, an allocation without an event has taken it.
         self.take_elsewhere(index, pfn);
         let list = self.list_of_freed(index, (pfn, order));
         let Some(list) = list.filter(|_| !self.finds_lists_locked(index, cpu, pfn)) else {
@@ -68,7 +73,8 @@ impl Walk<'_> {
         self.push_op(index, cpu, Action::Free { zone, list, pfn }, moves);
     }
 
-    /// The list a freed block comes to, told from what happens to it next; `None` for the zone.
+    /// The list to which a freed block goes, derived from the next event of its frame; `None` if
+    /// the block goes to the zone.
     fn list_of_freed(&self, index: usize, (pfn, order): (u64, u8)) -> Option<ListId> {
         let by_block = || ListId::of(order, self.block_type(pfn));
         let Some(next) = self.future.of_frame(index) else {
@@ -83,7 +89,8 @@ impl Walk<'_> {
             } if (it, its) == (pfn, order) => {
                 mobility.map_or_else(by_block, |kind| ListId::of(order, kind))
             }
-            // The type that it prints may be younger than the block's place on a list.
+            // This event prints the page block's type at that later time, which may differ from the
+            // type by which the kernel chose the list.
             What::PcpuDrain {
                 pfn: it,
                 order: its,
@@ -94,8 +101,9 @@ impl Walk<'_> {
         }
     }
 
-    /// The blocks that the kernel gave back from lists of `cpu` because of event `index`: all that follow it, in the
-    /// same thread, without anything else in between.
+    /// Takes the blocks off the lists of `cpu` that the kernel gave back because of event `index`,
+    /// and returns them as moves of `kind`: the blocks of the drain events that follow `index` on
+    /// its CPU, in the same thread, without another event in between.
     pub(super) fn given_back(&mut self, index: usize, cpu: u32, kind: Kind) -> Vec<Move> {
         let mut moves = Vec::new();
         let pid = self.events[index].pid;
@@ -110,13 +118,15 @@ impl Walk<'_> {
         moves
     }
 
-    /// Whether the block of event `at` was in its place already at event `index`: otherwise another CPU has
-    /// freed it since, so that a drain of that CPU's lists gives it back.
+    /// Returns whether the block of event `at` was already in its place at event `index`. If not,
+    /// another CPU has freed the block since, and event `at` is part of a drain of that CPU's
+    /// lists.
     fn was_there(&self, index: usize, at: usize) -> bool {
         self.future.before(at).is_none_or(|before| before <= index)
     }
 
-    /// Takes the block of one drain event off a list of `cpu`; `false` if it is no such event.
+    /// Takes the block of drain event `at` off a list of `cpu` and adds it to `moves`. Returns
+    /// `false` if `at` is no drain event, or if the block is on a list of another CPU.
     pub(super) fn give_back(
         &mut self,
         at: usize,
@@ -169,8 +179,8 @@ impl Walk<'_> {
         true
     }
 
-    /// `pfn` is given back although it is not the coldest of its list: colder blocks of which nothing
-    /// tells where they are never came to it.
+    /// If the kernel gives back `pfn` although its derived list has colder blocks, rules out those
+    /// that leave the list without an event: they never were on it.
     fn pass_over(&mut self, place: Place, pfn: u64) {
         if self.lists.is_coldest(pfn) {
             return;
@@ -182,8 +192,8 @@ impl Walk<'_> {
         }
     }
 
-    /// Blocks are given back, and the event before is no free: either an interrupt came between a free
-    /// and its spill, or the lists of some CPU are emptied.
+    /// Handles a run of drain events that does not directly follow a free of its thread: either an
+    /// interrupt came between a free and its spill, or CPU `actor` drains the lists of some CPU.
     pub(super) fn drain(&mut self, index: usize, actor: u32) {
         let owner = self.owner(index).unwrap_or(actor);
         let freeing = self.freeing.get(&actor).copied();
@@ -198,7 +208,8 @@ impl Walk<'_> {
         let zone = self.zone_of(index);
         let mut next = Some(index);
         while let Some(at) = next {
-            // Linux empties the lists of one zone after the other, and they can be used meanwhile.
+            // Linux drains one zone after the other and the lists can be used in between, so each
+            // zone is an operation of its own.
             let goes_on = self.was_there(index, at) && self.zone_of(at) == zone;
             if self.done[at] || !goes_on || !self.give_back(at, owner, kind, &mut moves) {
                 break;
@@ -215,7 +226,7 @@ impl Walk<'_> {
         }
     }
 
-    /// The zone of a block that is given back.
+    /// The zone of the block that drain event `at` gives back.
     fn zone_of(&self, at: usize) -> Option<u8> {
         match self.events[at].what {
             What::PcpuDrain { pfn, .. } => self.zone(pfn),
@@ -223,8 +234,8 @@ impl Walk<'_> {
         }
     }
 
-    /// Returns the CPU whose lists a run of drain events empties: the first frame whose list is known
-    /// tells.
+    /// Returns the CPU whose lists the run of drain events from `index` on empties: the CPU of the
+    /// first block in the run that is on a known list.
     fn owner(&self, index: usize) -> Option<u32> {
         let mut next = Some(index);
         while let Some(at) = next {
@@ -239,7 +250,8 @@ impl Walk<'_> {
         None
     }
 
-    /// The periodic work of a CPU: what its thread gives back until it ends.
+    /// Handles the periodic work of a CPU: the blocks that the thread gives back until the work
+    /// ends are a decay.
     pub(super) fn refresh(&mut self, index: usize, cpu: u32) {
         let pid = self.events[index].pid;
         let mut moves = Vec::new();

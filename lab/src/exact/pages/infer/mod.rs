@@ -1,10 +1,10 @@
-//! From events to operations: which list a page came from or went to, and what was done that no
-//! event says.
+//! Derives operations from events: the list that each page came from or went to, and the operations
+//! that have no event.
 //!
-//! The lists of the recorded kernel are kept frame by frame. Allocations show what was on top, so
-//! that most of what is unseen follows: pages above an allocated one that are never allocated
-//! visibly were taken by a bulk allocation, and a page that is handed out without ever having come
-//! was there before the recording. docs/exact-replay.md has all rules.
+//! The lists of the recorded kernel are kept frame by frame. An allocation shows which page was on
+//! top of its list, and most of what has no event follows from that. If pages above it are never
+//! seen to be allocated, a bulk allocation took them. A page that is handed out although no event
+//! put it on a list was there before the recording. docs/exact-replay.md has all rules.
 
 mod free;
 mod reclaim;
@@ -29,18 +29,19 @@ use super::op::{Action, Move, Op};
 use super::rounds::Rounds;
 use super::zoneinfo::ZoneInfo;
 
-/// The operations that a recording's events stand for.
+/// The operations that are derived from a recording's events.
 pub(super) struct Inferred {
-    /// In recorded order.
+    /// The operations in recorded order.
     pub(super) ops: Vec<Op>,
-    /// What was on each list at the first event, next one first, as far as it was handed out or given
-    /// back later.
+    /// The frames on each list at the first event, next one first, as far as later events hand them
+    /// out or give them back.
     pub(super) before: HashMap<Place, Vec<u64>>,
     pub(super) tally: Tally,
 }
 
 impl Inferred {
-    /// `zones` are those that `/proc/zoneinfo` told before event `read_at`.
+    /// Derives the operations of a recording. `zones` were read from `/proc/zoneinfo` before event
+    /// `read_at`.
     pub(super) fn of(recording: &Recording, zones: &[ZoneInfo], read_at: usize) -> Self {
         let future = Future::of(&recording.events);
         let rounds = Rounds::of(&recording.events);
@@ -69,20 +70,22 @@ impl Inferred {
     }
 }
 
-/// What one pass over the events finds out is used by the next one; most recordings take three.
+/// The most passes over the events. Each pass uses what the previous one found; most recordings
+/// take three.
 const PASSES_MAX: u32 = 8;
 
-/// Where a freed block came to, if no event says and later ones contradict the nearest guess.
+/// Corrections to the assumed lists of freed blocks. A list is assumed if no event states it, and
+/// corrected if later events contradict the assumption.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Doubts {
-    /// Page blocks of which no event tells the type, and how many types are ruled out.
+    /// For each page block whose type no event tells, the number of [`GUESSES`] that are ruled out.
     ruled_out: HashMap<u64, usize>,
-    /// Events that free a block which came to no list.
+    /// Events that free a block which did not go to a list.
     misplaced: HashSet<usize>,
 }
 
-/// Types to try for a page block of which no event tells the type. The last cannot be ruled out: its
-/// lists are used least.
+/// The types to try, in this order, for a page block whose type no event tells. The last one is
+/// never ruled out, because its lists are used least.
 const GUESSES: [u8; 3] = [MOVABLE, UNMOVABLE, RECLAIMABLE];
 
 /// One pass over the events.
@@ -95,42 +98,49 @@ struct Walk<'a> {
     boosts: Boosts,
     lists: Lists,
     ops: Vec<Op>,
-    /// Events that belong to an operation that was told of before.
+    /// True for each event that belongs to the operation of an earlier event.
     done: Vec<bool>,
-    /// The event by which a listed frame came.
+    /// The event by which each listed frame came to its list.
     came: HashMap<u64, usize>,
-    /// Orders of blocks that are being freed in a batch.
+    /// The orders of blocks that are being freed in a batch, by first frame.
     batched: HashMap<u64, u8>,
-    /// By CPU, the batch that is being freed.
+    /// The batch that each CPU is freeing.
     batches: HashMap<u32, Batch>,
-    /// By CPU, the last operation that freed to a list, and its thread.
+    /// The last operation of each CPU that freed a block to a list, and its thread.
     freeing: HashMap<u32, (usize, u32)>,
-    /// By CPU, the allocation whose refill was seen and which itself was not yet.
+    /// For each CPU, the zone of its last refill, and the event of the allocation that the refill
+    /// is for.
     refilling: HashMap<u32, (u8, usize)>,
-    /// Blocks that were taken from a zone and not put on a list.
+    /// Blocks that left a zone to go straight to a caller, until their allocation's event.
     direct: HashSet<u64>,
     /// The migrate type of each page block, as last seen.
     blocks: HashMap<u64, u8>,
-    /// Frames that were handed out or given back without having come, in that order.
+    /// For each list, the frames that were handed out although no event had put them there, in that
+    /// order.
     handed_out: HashMap<Place, Vec<u64>>,
+    /// For each list, the frames that were given back although no event had put them there, in that
+    /// order.
     given_back: HashMap<Place, Vec<u64>>,
+    /// Lists that have been refilled, so that they were empty then.
     emptied: HashSet<Place>,
+    /// The corrections that earlier passes and this one have found.
     doubts: Doubts,
-    /// What this pass adds to them.
+    /// Page blocks whose guessed type this pass rules out; the end of the pass adds them to
+    /// `doubts`.
     new_doubts: HashSet<u64>,
     tally: Tally,
 }
 
-/// Blocks that are being freed in a batch.
+/// A batch of blocks that a CPU is freeing.
 #[derive(Clone, Copy, Debug, Default)]
 struct Batch {
-    /// How many have yet to come to their list.
+    /// The number of blocks that have yet to go to their list.
     left: u32,
-    /// The zone whose lists are locked meanwhile, once the first has come.
+    /// The zone whose lists the CPU has locked, from the first block of the batch to its last.
     locked: Option<u8>,
 }
 
-/// Pages of a page block, as a power of two.
+/// log₂ of the pages of a page block.
 const BLOCK_SHIFT: u64 = 9;
 
 impl<'a> Walk<'a> {
@@ -168,7 +178,8 @@ impl<'a> Walk<'a> {
         walk
     }
 
-    /// What was on each list at the beginning, next one first.
+    /// The frames on each list at the beginning, next one first: those of `seeded` or, if it is
+    /// empty, those that this pass found.
     fn before(&self, seeded: &HashMap<Place, Vec<u64>>) -> HashMap<Place, Vec<u64>> {
         if !seeded.is_empty() {
             return seeded.clone();
@@ -261,7 +272,7 @@ impl<'a> Walk<'a> {
         };
         self.take_above(index, place, pfn);
         let above = self.lists.above(place, Some(pfn)).len();
-        // A frame that was there before the recording is predicted by nothing.
+        // No event predicts the place of a frame that was on its list before the recording.
         if self.came.contains_key(&pfn) {
             self.tally.predictable += 1;
             self.tally.predicted += u64::from(above == 0);
@@ -276,7 +287,7 @@ impl<'a> Walk<'a> {
         self.push_op(index, place.cpu, action, Vec::new());
     }
 
-    /// Emits an allocation from a zone, past the lists.
+    /// Records an allocation that takes a block from a zone and bypasses the lists.
     fn push_direct(&mut self, index: usize, cpu: u32, block: (u8, u8, u8, u64)) {
         let (zone, order, mobility, pfn) = block;
         let action = Action::AllocDirect {
@@ -303,7 +314,7 @@ impl<'a> Walk<'a> {
         });
     }
 
-    /// A recorder's note that a CPU came or went.
+    /// Handles a recorder's note that a CPU came online or went offline.
     fn mark(&mut self, index: usize, text: &str) {
         let words: Vec<&str> = note(text).split_whitespace().collect();
         let ["cpu", cpu, "is", state] = words[..] else {
@@ -318,12 +329,12 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// `watermark_boost_factor`, or what it is if nobody changed it.
+/// The recorded `watermark_boost_factor`, or Linux' default if it was not recorded.
 fn boost_factor(recording: &Recording) -> u64 {
     let text = recording.header.text("watermark_boost_factor");
     let factor = text.and_then(|text| text.trim().parse().ok());
     factor.unwrap_or(boost::FACTOR)
 }
 
-/// Functions that lower `high` and give back what is above it.
+/// Work functions that lower `high` and give back the pages above it.
 const REFRESHES: [&str; 2] = ["vmstat_update", "refresh_vm_stats"];

@@ -1,19 +1,20 @@
-//! When kswapd reclaims, and when allocations find that memory is short.
+//! The times at which kswapd reclaims, and at which allocations find that memory is short.
 
 use plimsoll_recording::event::{Event, What};
 
 use super::super::op::Action;
 use super::Walk;
 
-/// More than the index of any zone.
+/// An index above that of every zone.
 const ALL_ZONES: u8 = u8::MAX;
 
 impl Walk<'_> {
-    /// Notes what an event says of reclaim, if it says something.
+    /// Records the operation that an event about reclaim shows, if it shows one.
     pub(super) fn reclaim(&mut self, index: usize, cpu: u32, what: &What) {
         if matches!(what, What::DirectReclaimEnd { .. }) {
-            // Blocks that the thread gives back from now on are no spill of pages that it freed while it reclaimed: an
-            // allocation that got nothing by reclaim drains all lists.
+            // Blocks that the thread gives back from now on are not a spill of the pages that it
+            // freed while it reclaimed: an allocation that still finds no block after reclaim
+            // drains all lists.
             self.freeing.remove(&cpu);
         }
         let action = match *what {
@@ -26,7 +27,8 @@ impl Walk<'_> {
             }
             What::KswapdDone => return self.reclaim_ends(index, cpu),
             What::KswapdSleep { .. } => Action::Sleep,
-            // Woken without a request, kswapd is to make up for a boosted watermark, not for a shortage.
+            // Without GFP flags, kswapd is woken because a watermark is boosted, and not because an
+            // allocation found a shortage.
             What::WakeupKswapd { zone, gfp, .. } if gfp != 0 => Action::Shortage { highest: zone },
             What::DirectReclaimBegin { .. } | What::AllocFailed { .. } => {
                 Action::Shortage { highest: ALL_ZONES }
@@ -36,7 +38,7 @@ impl Walk<'_> {
         self.push_op(index, cpu, action, Vec::new());
     }
 
-    /// kswapd's round ends.
+    /// Records the end of kswapd's round and the boosts that it changes.
     pub(super) fn reclaim_ends(&mut self, index: usize, cpu: u32) {
         let action = Action::Reclaim {
             highest: ALL_ZONES,
@@ -48,14 +50,15 @@ impl Walk<'_> {
         }
     }
 
-    /// Notes the boosts that `/proc/zoneinfo` told, where it was read.
+    /// Records the boosts that `/proc/zoneinfo` showed, if it was read just before event `index`.
     pub(super) fn read_boosts(&mut self, index: usize, cpu: u32) {
         for (zone, pages) in self.boosts.read(index) {
             self.push_op(index, cpu, Action::Boost { zone, pages }, Vec::new());
         }
     }
 
-    /// Notes a boost of watermarks: an allocation found a block in a page block of another type.
+    /// Records the boost of watermarks that an event causes: an allocation found a block in a page
+    /// block of another type.
     pub(super) fn boost(&mut self, index: usize, event: &Event) {
         let What::ExtFrag {
             pfn,

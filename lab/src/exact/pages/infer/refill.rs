@@ -1,4 +1,4 @@
-//! Blocks taken from a zone: for a list that was empty, or past the lists.
+//! Blocks that leave a zone: as a refill of an empty list, or straight to a caller.
 
 use plimsoll_recording::event::What;
 
@@ -6,9 +6,10 @@ use super::super::lists::{ListId, Place};
 use super::super::op::{Action, Kind, Move};
 use super::Walk;
 
-/// Blocks that were taken under one hold of the zone lock, or several without an event between.
+/// Blocks that a CPU took from a zone under one hold of the zone lock, or under several holds
+/// without another event of that CPU in between.
 struct Group {
-    /// With the last event of the group that touches each.
+    /// The first frame of each block, with the last event of the group that touches it.
     pfns: Vec<(u64, usize)>,
     order: u8,
     mobility: u8,
@@ -17,7 +18,7 @@ struct Group {
 }
 
 impl Walk<'_> {
-    /// Blocks leave a zone.
+    /// Handles a group of blocks that leave a zone, beginning with event `index`.
     pub(super) fn taken(&mut self, index: usize, cpu: u32) {
         let Some(group) = self.group(index) else {
             return;
@@ -39,7 +40,8 @@ impl Walk<'_> {
             return;
         };
         let place = Place { cpu, zone, list };
-        // A refill takes two blocks or more, where lists are more than one page long.
+        // A refill takes two blocks or more if the batch is more than one page, so a lone block
+        // went straight to a caller.
         let lone = group.pfns.len() == 1 && self.batch(zone) > 1;
         if lone && visible.is_some() && (list.order() < 9 || self.lists.len(place) > 0) {
             self.direct.insert(first);
@@ -51,7 +53,8 @@ impl Walk<'_> {
     fn refill(&mut self, index: usize, place: Place, group: &Group, visible: Option<usize>) {
         let mut moved = Move::new(Kind::Refill, place.zone);
         group.pfns.iter().for_each(|_| moved.add(place.list));
-        // The list was empty: what is still on it was taken unseen.
+        // The list was empty, so the blocks that are still on the derived list were taken without
+        // an event.
         let taken: Vec<u64> = self.lists.above(place, None);
         let mut taken = self.without_misplaced(place, taken);
         self.emptied.insert(place);
@@ -85,7 +88,8 @@ impl Walk<'_> {
         self.push_op(index, place.cpu, action, vec![moved]);
     }
 
-    /// The blocks taken from event `index` on without anything else in between.
+    /// Collects the blocks that the CPU took from event `index` on without another event in
+    /// between, all of one order and zone.
     fn group(&mut self, index: usize) -> Option<Group> {
         let mut group: Option<Group> = None;
         let mut next = Some(index);
@@ -119,7 +123,7 @@ impl Walk<'_> {
                         break;
                     }
                     group.last = at;
-                    // A block that is claimed shows twice.
+                    // Two events in a row show a block that was claimed.
                     match group.pfns.last_mut() {
                         Some((same, came)) if *same == pfn => *came = at,
                         _ => group.pfns.push((pfn, at)),
@@ -132,7 +136,8 @@ impl Walk<'_> {
         group
     }
 
-    /// How many pages the bulk allocation got that ends next on the CPU, if a probe tells.
+    /// The number of pages that a bulk allocation got, if the next event after `index` on the CPU
+    /// is the probe at the end of one.
     fn probed(&mut self, index: usize) -> Option<usize> {
         let next = self.future.of_cpu(index)?;
         let What::BulkAlloc { pages } = self.events[next].what else {
@@ -143,7 +148,7 @@ impl Walk<'_> {
         Some(pages as usize)
     }
 
-    /// A bulk allocation ended, and no list was empty.
+    /// Handles the end of a bulk allocation that refilled no list.
     pub(super) fn bulk(&mut self, index: usize, cpu: u32, pages: u32) {
         self.tally.bulk_probed += u64::from(pages);
         let zones = u8::try_from(self.zones.len()).unwrap_or(u8::MAX);

@@ -1,25 +1,26 @@
-//! How well the inferred lists agree with what the kernel handed out.
+//! Counts of how well the derived lists agree with what the kernel handed out.
 
-/// Counts of one pass.
+/// The counts of one pass over the events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in super::super) struct Tally {
-    /// Blocks handed out from lists.
+    /// Blocks handed out that did not come straight from a zone.
     pub(in super::super) allocs: u64,
-    /// Of them, those that were seen to come to their list.
+    /// Of `allocs`, the blocks that an event had put on their list.
     pub(in super::super) predictable: u64,
-    /// Of those, the ones that were on top when they were handed out.
+    /// Of `predictable`, the blocks that were on top of their list when they were handed out.
     pub(in super::super) predicted: u64,
-    /// Blocks handed out that cannot have been on a list by any event.
+    /// Blocks that were handed out although no event explains how they came to a list.
     pub(in super::super) unexplained: u64,
-    /// Blocks taken from a zone past the lists.
+    /// Blocks taken from a zone, bypassing the lists.
     pub(in super::super) direct_allocs: u64,
-    /// Blocks given to a zone past the lists.
+    /// Blocks given to a zone, bypassing the lists.
     pub(in super::super) direct_frees: u64,
-    /// Single pages that were taken unseen, as inferred.
+    /// Blocks that were taken from lists without an event, as derived.
     pub(in super::super) bulk_inferred: u64,
-    /// Single pages that a probe says were taken so.
+    /// Single pages that bulk allocations took, as counted by a probe.
     pub(in super::super) bulk_probed: u64,
-    /// Blocks given back from a list, and those of them that were not the coldest.
+    /// Blocks that went from lists to a zone.
     pub(in super::super) drained: u64,
+    /// Of `drained`, the blocks that were not the coldest of their list.
     pub(in super::super) drained_elsewhere: u64,
 }

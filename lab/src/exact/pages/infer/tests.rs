@@ -1,4 +1,4 @@
-//! Small recordings, each with one thing that no event says.
+//! Tests on small recordings, in each of which one fact has no event.
 
 use super::super::op::Kind;
 use super::super::zoneinfo::ListInfo;
@@ -177,7 +177,8 @@ fn a_spill_that_an_interrupt_delays_belongs_to_its_free() {
 
 #[test]
 fn a_block_that_an_earlier_event_touches_was_not_on_a_list_before() {
-    // Frame 30 left the zone for its caller, so nothing tells how it came to the list from which it is handed out.
+    // Frame 30 left the zone for its caller, so nothing tells how it came to the list from which it
+    // is handed out again.
     let found = infer(&[taken(30, 1), alloc(30, 1), alloc(30, 1), alloc(31, 1)]);
     assert_eq!(found.before[&place(1)], [31]);
     assert_eq!(found.tally.unexplained, 1);
@@ -221,7 +222,7 @@ fn a_page_that_a_refill_brought_and_that_is_passed_over_was_taken_unseen() {
 
 #[test]
 fn what_is_on_a_list_when_it_is_refilled_was_taken_before() {
-    // Frame 5 is handed out once more although its list was empty.
+    // Frame 5 is handed out again although its list was empty.
     let found = infer(&[
         free(5),
         taken(10, 1),

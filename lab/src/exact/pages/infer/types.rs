@@ -1,12 +1,13 @@
-//! The migrate type of each page block, as events tell it.
+//! The migrate type of each page block, derived from events.
 
 use plimsoll_recording::event::{Event, What};
 
 use super::{BLOCK_SHIFT, GUESSES, Walk};
 
 impl Walk<'_> {
-    /// Notes which type each page block has at the beginning: what it is when it is first seen, or, if
-    /// it is then claimed for another type, what it was before.
+    /// Notes the type that each page block has at the beginning: the type of the first event that
+    /// shows it or, if that event claims the page block for another type, the type before the
+    /// claim.
     pub(super) fn learn_beginnings(&mut self) {
         let mut claimed = None;
         for (index, event) in self.events.iter().enumerate().rev() {
@@ -21,7 +22,7 @@ impl Walk<'_> {
                     self.set_type(pfn, fallback_order, fallback);
                     claimed = Some(pfn);
                 }
-                // The block was taken once it was claimed.
+                // This event precedes that of the claim but already shows the new type.
                 What::ZoneLocked { pfn, .. } if claimed.take() == Some(pfn) => {}
                 ref what => self.learn(what),
             }
@@ -29,7 +30,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Notes what an event says of a page block's type.
+    /// Notes the type of a page block if an event tells it.
     pub(super) fn learn(&mut self, what: &What) {
         match *what {
             What::PcpuDrain {
@@ -53,7 +54,7 @@ impl Walk<'_> {
         }
     }
 
-    /// A block of `order` at `pfn` is in page blocks of one type.
+    /// Notes `kind` as the type of the page blocks that contain the block of `order` at `pfn`.
     pub(super) fn set_type(&mut self, pfn: u64, order: u8, kind: u8) {
         let first = pfn >> BLOCK_SHIFT;
         let blocks = (1u64 << order.min(10)) >> BLOCK_SHIFT;
@@ -62,7 +63,8 @@ impl Walk<'_> {
         }
     }
 
-    /// Notes the type of the block around a freed page whose list is known from what follows.
+    /// If the next event of a freed page is its allocation, notes the requested type as that of the
+    /// page block, because it is the type of the list that the page was on.
     pub(super) fn learn_from_list(&mut self, index: usize, event: &Event) {
         let (What::Free { pfn, order: 0 } | What::FreeBatched { pfn }) = event.what else {
             return;
@@ -83,7 +85,7 @@ impl Walk<'_> {
         }
     }
 
-    /// The type of the page block around a frame, as far as events tell.
+    /// The type of the page block around a frame, as last seen, or a guess if no event tells it.
     pub(super) fn block_type(&self, pfn: u64) -> u8 {
         let block = pfn >> BLOCK_SHIFT;
         let known = self.blocks.get(&block).copied();

@@ -1,4 +1,4 @@
-//! Pages that left a list, or came to one, without an event.
+//! Blocks that left a list, or came to one, without an event.
 
 use plimsoll_recording::event::What;
 
@@ -7,9 +7,10 @@ use super::super::op::{Action, Move};
 use super::{BLOCK_SHIFT, GUESSES, Walk};
 
 impl Walk<'_> {
-    /// A frame is handed out without having come to a list. It was there before the recording, unless its list
-    /// has been seen empty or an earlier event touches the frame: then nothing tells how it came (`None`), and the lists
-    /// that are derived from events never had it.
+    /// Handles a frame that is handed out although no event put it on the list `place`. It was
+    /// there before the recording, unless the list has been seen empty or an earlier event touches
+    /// the frame. In these cases nothing tells how the frame came to the list, and the result is
+    /// `None`: the derived lists do not have it.
     pub(super) fn appeared(&mut self, index: usize, pfn: u64, place: Place) -> Option<Place> {
         self.take_elsewhere(index, pfn);
         if self.emptied.contains(&place) || self.future.before(index).is_some() {
@@ -21,15 +22,16 @@ impl Walk<'_> {
         Some(place)
     }
 
-    /// If a frame is still on a list although an event shows it elsewhere, it was taken from there unseen.
+    /// If a frame is on a list although an event shows it elsewhere, records that it was taken from
+    /// there without an event.
     pub(super) fn take_elsewhere(&mut self, index: usize, pfn: u64) {
         if let Some(place) = self.lists.place(pfn) {
             self.take_unseen(index, place, vec![pfn], Vec::new());
         }
     }
 
-    /// When a frame is handed out, the frames above it on its list were taken before it, unless an event shows
-    /// them handed out or given back later.
+    /// Records that the frames above `pfn` on its list were taken before it, except those that
+    /// later events hand out or give back.
     pub(super) fn take_above(&mut self, index: usize, place: Place, pfn: u64) {
         let above = self.lists.above(place, Some(pfn));
         let unseen: Vec<u64> = above
@@ -40,8 +42,10 @@ impl Walk<'_> {
         self.take_unseen(index, place, unseen, Vec::new());
     }
 
-    /// Bulk allocations are of unmovable pages. A page of another type that left its list unseen, and
-    /// never shows again, did not come to it.
+    /// Keeps the frames of `unseen` that may have left the list `place` without an event, and rules
+    /// out the others. Bulk allocations take unmovable pages. So if a frame is on a list of another
+    /// type, or the type of its page block is guessed, it never was on that list unless a refill
+    /// brought it or a later event touches it.
     pub(super) fn without_misplaced(&mut self, place: Place, mut unseen: Vec<u64>) -> Vec<u64> {
         let unmovable = place.list.mobility() == UNMOVABLE;
         unseen.retain(|&pfn| {
@@ -55,13 +59,14 @@ impl Walk<'_> {
         unseen
     }
 
-    /// Whether a refill brought a listed frame, so that its list is certain.
+    /// Returns whether a refill brought a listed frame, which makes its list certain.
     pub(super) fn came_by_refill(&self, pfn: u64) -> bool {
         let came = self.came.get(&pfn).map(|&came| &self.events[came].what);
         matches!(came, Some(What::ZoneLocked { .. } | What::ExtFrag { .. }))
     }
 
-    /// A listed block is not where it was taken to be.
+    /// Takes a block off the list that was wrongly assumed for it, and notes the correction for the
+    /// next pass.
     pub(super) fn rule_out(&mut self, pfn: u64) {
         self.lists.remove(pfn);
         let Some(came) = self.came.remove(&pfn) else {
@@ -74,14 +79,15 @@ impl Walk<'_> {
         }
     }
 
-    /// Whether the type of the page block around a frame is a guess that another can replace.
+    /// Returns whether the type of the page block around a frame is a guess, and another guess is
+    /// left to try.
     pub(super) fn is_guessed(&self, pfn: u64) -> bool {
         let block = pfn >> BLOCK_SHIFT;
         let ruled_out = self.doubts.ruled_out.get(&block).copied().unwrap_or(0);
         !self.blocks.contains_key(&block) && ruled_out + 1 < GUESSES.len()
     }
 
-    /// Emits a bulk allocation of `pfns`.
+    /// Takes `pfns` off their list and records that a bulk allocation took them.
     pub(super) fn take_unseen(
         &mut self,
         index: usize,
@@ -105,8 +111,8 @@ impl Walk<'_> {
         self.push_op(index, place.cpu, action, moves);
     }
 
-    /// Whether a listed frame leaves its list without an event: the next one that touches it frees
-    /// it, or there is none.
+    /// Returns whether a listed frame leaves its list without an event: the next event that touches
+    /// it is a free, or there is none.
     pub(super) fn is_taken_unseen(&self, pfn: u64) -> bool {
         self.next_of(pfn)
             .is_none_or(|next| matches!(self.events[next].what, What::Free { .. }))

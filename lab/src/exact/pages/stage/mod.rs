@@ -1,4 +1,5 @@
-//! Plimsoll's page allocator in the state in which a recording begins, and the operations on it.
+//! Plimsoll's page allocator, put into the state in which a recording begins, and the operations on
+//! it.
 
 mod shortage;
 
@@ -23,18 +24,18 @@ use super::memory::{Area, Stock, kind_of, layout, mobility_of, order_of};
 use super::op::{Action, Op};
 use super::zoneinfo::ZoneInfo;
 
-/// The state of a CPU's lists in a zone at the start.
+/// The state of a CPU's lists in a zone at the start. `high` and `free_count` are in pages.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Start {
     pub(crate) high: u32,
     pub(crate) alloc_factor: u32,
     pub(crate) free_count: u32,
-    /// Blocks on each list.
+    /// The number of blocks on each list.
     pub(crate) blocks: [u32; LISTS],
 }
 
 impl Start {
-    /// Puts this on the lists of a CPU in a zone, taking blocks from that zone's `stock`.
+    /// Puts the lists of a CPU in a zone into this state, with blocks from that zone's `stock`.
     pub(crate) fn seed<M: Machine>(
         &self,
         pages: &PageAllocator<M>,
@@ -69,22 +70,23 @@ pub(super) struct Knobs {
     /// The node of each CPU.
     pub(super) nodes: Vec<u32>,
     pub(super) offline: Vec<u32>,
-    /// A CPU's share of the last-level cache; `None` if the recording does not say.
+    /// A CPU's share of the last-level cache; `None` if the recording does not state it.
     pub(super) cache_slice: Option<Pages>,
 }
 
-/// The allocator, and which of its blocks stands for which of the kernel's.
+/// The allocator, and the blocks of it that stand for the kernel's blocks in use.
 pub(super) struct Stage {
     machine: Stepwise,
     mm: Manager<Stepwise>,
     kinds: Vec<ZoneKind>,
-    /// By zone: its watermarks without a boost, and the sizes of its lists.
+    /// For each zone, its watermarks without a boost and the sizes of its lists.
     sizes: Vec<(Watermarks, Sizes)>,
-    /// By zone: memory in use since before the recording.
+    /// For each zone, the memory that has been in use since before the recording.
     stock: Vec<Stock>,
-    /// By the kernel's first frame: the block that stands for it.
+    /// For each block that the kernel has handed out, by its first frame: the block that stands for
+    /// it, and the order.
     in_use: HashMap<u64, (Pfn, u8)>,
-    /// Operations that Plimsoll could not perform.
+    /// The number of operations that Plimsoll could not perform.
     pub(super) refused: u64,
 }
 
@@ -132,7 +134,8 @@ impl Stage {
         for (zone, info) in (0..).zip(zones) {
             stage.free_up_to(zone, info.free);
         }
-        // CPU 0 has counted the pages that were just freed; from now on the zones' counters include them.
+        // CPU 0 holds the pages just freed in its differentials; the refresh folds them into the
+        // zones' counters.
         stage.mm.refresh(&stage.machine);
         stage.machine.take_holds();
         Ok(stage)
@@ -147,7 +150,7 @@ impl Stage {
             while missing >= 1 << order
                 && let Some(block) = self.take_stock(zone, order)
             {
-                // Past the lists, which are to stay empty.
+                // The block bypasses the lists, which must stay empty.
                 let free = || self.mm.pages().free(&self.machine, block, order_of(order));
                 self.refused += u64::from(self.machine.interrupting(free).is_err());
                 missing -= 1 << order;
@@ -155,14 +158,14 @@ impl Stage {
         }
     }
 
-    /// Puts `start` on the lists of `cpu`.
+    /// Puts the lists of `cpu` in a zone into the state `start`.
     pub(super) fn seed(&mut self, zone: u8, cpu: u32, start: &Start) -> Result<(), String> {
         let stock = &mut self.stock[usize::from(zone)];
         let place = (u32::from(zone), CpuId(cpu));
         start.seed(self.mm.pages(), &self.machine, place, stock)
     }
 
-    /// Sets watermarks and list sizes to the kernel's.
+    /// Sets the watermarks and the list sizes of a zone to the kernel's.
     pub(super) fn set_sizes(
         &mut self,
         zone: u8,
@@ -177,12 +180,12 @@ impl Stage {
         self.machine.topology().cpus() as usize
     }
 
-    /// Pages on the lists of `cpu` in all zones.
+    /// The number of pages on the lists of `cpu` in all zones.
     pub(super) fn listed(&self, cpu: u32) -> u64 {
         u64::from(self.mm.pages().listed(&self.machine, CpuId(cpu)).0)
     }
 
-    /// Performs one operation; says what it moved.
+    /// Performs one operation and returns the holds of zone locks in which pages moved.
     pub(super) fn perform(&mut self, op: &Op) -> Vec<Hold> {
         self.machine.go_to(op.cpu);
         let done = match op.action {
@@ -256,7 +259,8 @@ impl Stage {
     fn alloc(&mut self, zone: u8, (order, mobility): (u8, u8), pfn: u64) -> bool {
         let request = self.request(zone, order, mobility);
         let pages = self.mm.pages();
-        // The kernel got it, whatever its watermarks.
+        // The kernel got a block, so Plimsoll must get one too: if the watermarks forbid that, they
+        // are ignored.
         let got = pages
             .alloc(&self.machine, request)
             .or_else(|_| pages.alloc(&self.machine, request.urgent(Urgency::Reserve)));
@@ -280,7 +284,9 @@ impl Stage {
     fn bulk(&mut self, cpu: u32, zone: u8, list: ListId, pfns: &[u64]) -> bool {
         let request = self.request(zone, list.order(), list.mobility());
         if pfns.len() == 1 || list.order() > 0 {
-            // Linux would have taken a single page visibly: the rest of a larger allocation.
+            // Linux serves a bulk request for a single page as a normal allocation, which has an
+            // event. A single page without an event was part of a larger bulk allocation, which
+            // does not halve `free_count`.
             return pfns
                 .iter()
                 .all(|&pfn| self.alloc_keeping(cpu, zone, list, pfn));
@@ -303,7 +309,8 @@ impl Stage {
         got == pfns.len()
     }
 
-    /// Allocates without the lists forgetting how many pages were freed in a row.
+    /// Allocates a block, but keeps the count of pages freed in a row (`free_count`), which an
+    /// allocation halves.
     fn alloc_keeping(&mut self, cpu: u32, zone: u8, list: ListId, pfn: u64) -> bool {
         let before = self.state(zone, cpu);
         let done = self.alloc(zone, (list.order(), list.mobility()), pfn);
@@ -329,8 +336,9 @@ impl Stage {
             .urgent(Urgency::NoWait)
     }
 
-    /// The highest kind of zone that would have done: movable memory for movable pages, and otherwise all
-    /// but that. A request that only a lower zone can serve is taken for one of these.
+    /// The highest kind of zone that a request is assumed to accept: `Movable` for movable pages,
+    /// and otherwise `Normal` or, if it is higher, the kind of `zone`. The recording does not show
+    /// whether a request accepts only lower zones.
     fn class(&self, zone: u8, mobility: u8) -> ZoneKind {
         let highest = if mobility == MOVABLE {
             ZoneKind::Movable
@@ -340,12 +348,13 @@ impl Stage {
         highest.max(self.kinds[usize::from(zone)])
     }
 
-    /// The block that stands for the kernel's block at `pfn`, or one from before the recording.
+    /// Takes the block that stands for the kernel's block at `pfn`. If there is none of this order
+    /// or a higher one, takes a block that has been in use since before the recording.
     fn block(&mut self, zone: u8, order: u8, pfn: u64) -> Option<Pfn> {
         match self.in_use.remove(&pfn) {
             Some((block, whole)) if whole == order => Some(block),
             Some((block, whole)) if whole > order => {
-                // It was split: its other parts are freed by themselves.
+                // The kernel has split the block since, and frees its other parts separately.
                 let (from, to) = (order_of(whole), order_of(order));
                 self.mm
                     .pages()
@@ -362,13 +371,13 @@ impl Stage {
         }
     }
 
-    /// A block of `order` that is in use since before the recording.
+    /// Takes a block of `order` that has been in use since before the recording.
     fn take_stock(&mut self, zone: u8, order: u8) -> Option<Pfn> {
         let stock = &mut self.stock[usize::from(zone)];
         stock.take(self.mm.pages(), &self.machine, order_of(order))
     }
 
-    /// Blocks on each list of `cpu`.
+    /// The number of blocks on each list of `cpu` in a zone.
     pub(super) fn lens(&self, zone: u8, cpu: u32) -> [u32; LISTS] {
         let mut lens = [0; LISTS];
         for block in self.state(zone, cpu).blocks {
@@ -386,8 +395,8 @@ impl Stage {
         state.unwrap_or_default()
     }
 
-    /// Takes pages from a zone past the lists, or gives them to it if `pages` is negative: those that the
-    /// kernel moved and Plimsoll did not.
+    /// Takes single pages from a zone, bypassing the lists, or gives them to it if `pages` is
+    /// negative: the pages that the kernel moved and Plimsoll did not.
     pub(super) fn take_from_zone(&mut self, zone: u8, cpu: u32, pages: i64) {
         self.machine.go_to(cpu);
         let request = self.request(zone, 0, MOVABLE).urgent(Urgency::Reserve);
@@ -406,8 +415,8 @@ impl Stage {
         self.machine.take_holds();
     }
 
-    /// Makes the lists of `cpu` as long as the kernel's, and notes what was learnt of the rest of their
-    /// state.
+    /// Makes the lists of `cpu` in a zone as long as `wanted`, and sets the values of their state
+    /// that were learnt.
     pub(super) fn set_lists(&mut self, zone: u8, cpu: u32, wanted: &[u32; LISTS], learnt: Learnt) {
         let state = self.state(zone, cpu);
         let lens = self.lens(zone, cpu);
@@ -451,7 +460,7 @@ fn typed(pfn: Pfn, list: ListId) -> TypedBlock {
     }
 }
 
-/// CPUs on these nodes, one socket each.
+/// The topology of CPUs on these nodes; each node is one socket.
 fn topology(nodes: &[u32]) -> Topology {
     let place = |(core, &node)| CpuPlace {
         core,

@@ -1,4 +1,4 @@
-//! Reclaim, and what allocations find out about zones that are short of memory.
+//! Reclaim by kswapd, and zones that allocations find short of memory.
 
 use std::ops::RangeFrom;
 
@@ -9,8 +9,8 @@ use plimsoll_mm::units::{NodeId, Pages};
 use super::Stage;
 
 impl Stage {
-    /// kswapd reclaims, or no longer, in zones up to `highest`, counted as the kernel does. It is awake from
-    /// its first round on.
+    /// Sets whether kswapd reclaims in the zones of node 0 up to `highest`, counted as the kernel
+    /// does. kswapd is awake from the beginning of a round on.
     pub(super) fn set_reclaiming(&self, highest: u8, active: bool) -> bool {
         let reclaiming = if active {
             Reclaiming::Yes
@@ -22,14 +22,14 @@ impl Stage {
         !active || self.set_kswapd(Kswapd::Awake)
     }
 
-    /// kswapd is awake, or sleeps without a limit of time.
+    /// Sets whether kswapd of node 0 is awake, or sleeps until an allocation wakes it.
     pub(super) fn set_kswapd(&self, kswapd: Kswapd) -> bool {
         let pages = self.mm.pages();
         pages.set_kswapd(&self.machine, NodeId(0), kswapd);
         true
     }
 
-    /// Raises the watermarks of a zone above what they are without a boost.
+    /// Sets the watermarks of a zone to `pages` pages above their values without a boost.
     pub(super) fn boost(&self, zone: u8, pages: u64) -> Result<(), SeedError> {
         let (marks, sizes) = self.sizes[usize::from(zone)];
         let pages = u32::try_from(pages).unwrap_or(u32::MAX);
@@ -43,8 +43,8 @@ impl Stage {
         allocator.seed_sizes(&self.machine, u32::from(zone), marks, sizes)
     }
 
-    /// An allocation found the zones up to `highest`, counted as the kernel does, below their high
-    /// watermarks.
+    /// Notes that an allocation found the zones up to `highest`, counted as the kernel does, below
+    /// their high watermarks.
     pub(super) fn set_below_high(&self, highest: u8) -> bool {
         let highest = counted(highest);
         let zones = (0..).zip(&self.kinds).filter(|(_, kind)| **kind <= highest);
@@ -52,8 +52,8 @@ impl Stage {
         set.all(|set| set.is_ok())
     }
 
-    /// Tests the high watermarks of `zones`, highest first, as an allocation of a block of `order` and
-    /// `mobility` did in the kernel before it took the block from the lowest of them.
+    /// Tests the high watermarks of `zones`, highest first, as the kernel's allocation of a block
+    /// of `order` and `mobility` did before it took the block from the lowest of them.
     pub(super) fn test_high(&self, zones: RangeFrom<u8>, (order, mobility): (u8, u8)) {
         let last = u8::try_from(self.kinds.len()).unwrap_or(u8::MAX);
         for zone in (zones.start..last).rev() {
@@ -63,7 +63,8 @@ impl Stage {
     }
 }
 
-/// The kind of the zone that the kernel counts so; it has more than these on some computers.
+/// The kind of the zone that has the number `zone` in the kernel; `Movable` for a number above
+/// those of all kinds.
 fn counted(zone: u8) -> ZoneKind {
     let known = ZoneKind::ALL.get(usize::from(zone));
     known.copied().unwrap_or(ZoneKind::Movable)

@@ -1,0 +1,220 @@
+//! Processes with real counters, to which threads add that play all CPUs of the machine.
+
+use std::thread;
+
+use plimsoll_host::Host;
+use plimsoll_mm::counter::{AnyCounters, Batch, Counting, InitError, Plan};
+use plimsoll_mm::machine::Machine;
+use plimsoll_mm::oom::{Candidates, Facts, Reading, Slot};
+use plimsoll_mm::space::rss::{Rss, RssKind};
+use plimsoll_mm::units::CpuId;
+use rand::seq::SliceRandom;
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+use crate::error::Error;
+
+/// The pages of a MiB.
+const MIB: i64 = 256;
+/// The number of CPUs that a small process runs on: those of one last-level cache.
+const FEW: u32 = 8;
+/// The number of threads that add pages.
+const THREADS: u32 = 2;
+
+/// The processes that a selection chooses from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Population {
+    /// One process has far more than all others.
+    Hog,
+    /// Each process has 0 to 800 MiB.
+    Random,
+    /// Each process has 0 to 800 MiB, and ran on every CPU.
+    RandomEverywhere,
+    /// Sizes are nearly equal, and every process ran on every CPU: approximate sums cannot tell two
+    /// apart.
+    AllInTheBand,
+    /// [`Self::AllInTheBand`] after processes have come and gone: neighbours in the list are not
+    /// neighbours in memory.
+    AllInTheBandMixed,
+}
+
+impl Population {
+    pub(super) const ALL: [Self; 5] = [
+        Self::Hog,
+        Self::Random,
+        Self::RandomEverywhere,
+        Self::AllInTheBand,
+        Self::AllInTheBandMixed,
+    ];
+
+    /// The name in tables.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Hog => "one hog, on 8 CPUs each",
+            Self::Random => "0 to 800 MiB, on 8 CPUs each",
+            Self::RandomEverywhere => "0 to 800 MiB, on all CPUs",
+            Self::AllInTheBand => "all in the band, on all CPUs",
+            Self::AllInTheBandMixed => "all in the band, on all CPUs, mixed in memory",
+        }
+    }
+
+    /// The number of adjacent CPUs, of `cpus`, that each process ran on.
+    fn spread(self, cpus: u32) -> u32 {
+        match self {
+            Self::Hog | Self::Random => FEW.min(cpus),
+            Self::RandomEverywhere | Self::AllInTheBand | Self::AllInTheBandMixed => cpus,
+        }
+    }
+
+    /// The pages of each of `count` processes; two have equally many only by chance.
+    pub(super) fn sizes(self, count: usize) -> Vec<i64> {
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(1);
+        match self {
+            Self::Hog => {
+                let mut sizes = sizes(&mut random, count, 100 * MIB);
+                sizes[count / 3] = 4000 * MIB;
+                sizes
+            }
+            Self::Random | Self::RandomEverywhere => sizes(&mut random, count, 800 * MIB),
+            Self::AllInTheBand | Self::AllInTheBandMixed => {
+                let mut sizes: Vec<i64> = (400 * MIB..).take(count).collect();
+                sizes.shuffle(&mut random);
+                sizes
+            }
+        }
+    }
+}
+
+fn sizes(random: &mut impl RngExt, count: usize, below: i64) -> Vec<i64> {
+    (0..count).map(|_| random.random_range(0..below)).collect()
+}
+
+/// The processes of one population, with counters of one kind.
+#[derive(Debug)]
+pub(super) struct ProcessSet<'a> {
+    host: &'a Host,
+    counting: Counting,
+    rss: Vec<Rss<Host>>,
+}
+
+impl<'a> ProcessSet<'a> {
+    /// Makes processes of these sizes that ran where `population` says.
+    pub(super) fn new(
+        host: &'a Host,
+        counting: Counting,
+        population: Population,
+        sizes: &[i64],
+    ) -> Result<Self, Error> {
+        let cannot = |why| Error::Invalid(format!("cannot count this number of processes: {why}"));
+        let plan = Plan::new(host, counting, Rss::<Host>::WIDTH, Batch::RSS).map_err(cannot)?;
+        let rss = sizes.iter().map(|_| new_rss(host, &plan));
+        let mut rss = rss.collect::<Result<Vec<_>, _>>().map_err(cannot)?;
+        if population == Population::AllInTheBandMixed {
+            rss.shuffle(&mut Xoshiro256PlusPlus::seed_from_u64(2));
+        }
+        let set = Self {
+            host,
+            counting,
+            rss,
+        };
+        let spread = population.spread(plan.area().cpus());
+        thread::scope(|scope| {
+            for thread in 0..THREADS {
+                let set = &set;
+                scope.spawn(move || set.touch(thread, spread, sizes));
+            }
+        });
+        Ok(set)
+    }
+
+    /// Adds the pages that the CPUs of `thread` have touched.
+    fn touch(&self, thread: u32, spread: u32, sizes: &[i64]) {
+        let cpus = self.host.topology().cpus();
+        for cpu in (0..cpus).filter(|cpu| cpu % THREADS == thread) {
+            let _entered = self.host.enter(CpuId(cpu));
+            for ((first, rss), &pages) in (0..cpus / spread).cycle().zip(&self.rss).zip(sizes) {
+                let Some(nth) = cpu.checked_sub(first * spread).filter(|nth| *nth < spread) else {
+                    continue;
+                };
+                for (kind, pages) in kinds(share(pages, nth, spread)) {
+                    rss.add_growing(self.host, kind, pages);
+                }
+            }
+        }
+    }
+}
+
+/// The counters of a process that has run on several CPUs at once.
+fn new_rss(host: &Host, plan: &Plan<Host>) -> Result<Rss<Host>, InitError> {
+    let rss = Rss::new(host, plan)?;
+    if let AnyCounters::OneSided(tree) = rss.counters() {
+        tree.grow(host)?;
+    }
+    Ok(rss)
+}
+
+/// The part of `pages` that CPU `nth` of `of` CPUs has touched.
+fn share(pages: i64, nth: u32, of: u32) -> i64 {
+    let (nth, of) = (i64::from(nth), i64::from(of));
+    pages * (nth + 1) / of - pages * nth / of
+}
+
+/// Splits `pages` into kinds: most are anonymous.
+fn kinds(pages: i64) -> [(RssKind, i64); 4] {
+    let (file, shmem, swap) = (pages / 8, pages / 16, pages / 16);
+    [
+        (RssKind::File, file),
+        (RssKind::Anon, pages - file - shmem - swap),
+        (RssKind::Shmem, shmem),
+        (RssKind::Swap, swap),
+    ]
+}
+
+impl Candidates for ProcessSet<'_> {
+    fn len(&self) -> u32 {
+        u32::try_from(self.rss.len()).unwrap_or(u32::MAX)
+    }
+
+    fn facts(&self, process: u32) -> Option<Facts> {
+        self.rss.get(process as usize).map(|_| Facts::PROCESS)
+    }
+
+    fn approximate(&self, process: u32) -> Option<Reading> {
+        Some(self.rss.get(process as usize)?.usage(self.host))
+    }
+
+    fn precise(&self, process: u32) -> Option<i64> {
+        Some(self.rss.get(process as usize)?.usage_precise(self.host))
+    }
+
+    fn precise_many(&self, slots: &mut [Slot]) {
+        Rss::add_usages(self.host, slots, |process| self.rss.get(process as usize));
+    }
+
+    fn batch_gain(&self) -> u32 {
+        self.counting.batch_gain()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use plimsoll_mm::topology::Topology;
+
+    use super::*;
+
+    #[test]
+    fn every_process_has_the_pages_it_was_given() {
+        let host = Host::with_topology(Topology::flat(32));
+        for population in Population::ALL {
+            let sizes = population.sizes(100);
+            for counting in Counting::ALL {
+                let set = ProcessSet::new(&host, counting, population, &sizes).expect("few");
+                for (process, &pages) in (0..).zip(&sizes) {
+                    assert_eq!(set.precise(process), Some(pages), "{population:?}");
+                    let reading = set.approximate(process).expect("it is there");
+                    assert!(reading.is_ordered() && reading.range.contains(pages));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! The simulated machines, as lists and tables.
+
+use std::path::Path;
+
+use plimsoll_sim::profile::{Card, Cluster, Profile, ProfileText};
+
+use crate::error::Error;
+use crate::measure::metric::Unit;
+use crate::report::Table;
+use crate::report::value::human;
+
+/// A table of every built-in machine and variant, with one line about each.
+#[must_use]
+pub fn list() -> Table {
+    let machines = Profile::list().into_iter();
+    Table {
+        title: String::new(),
+        note: "`plimsoll machines NAME` shows every cost with its source; NAME may be a file."
+            .to_owned(),
+        columns: ["machine", "about"].map(str::to_owned).to_vec(),
+        rows: machines
+            .map(|machine| vec![machine.name, machine.about])
+            .collect(),
+    }
+}
+
+/// Tables of a built-in machine or a profile file: its shape, and each cost with range and source.
+///
+/// # Errors
+/// For an unknown machine, with the nearest names, and for a bad profile, with file and key.
+pub fn describe(machine: &str) -> Result<Vec<Table>, Error> {
+    let text = if is_file(machine) {
+        ProfileText::from_path(Path::new(machine))?
+    } else {
+        Profile::describe(machine)?
+    };
+    let mut tables = vec![shape(&text)];
+    if text.clusters.iter().any(|cluster| cluster.speed.is_some()) {
+        tables.push(speeds(&text));
+    }
+    tables.push(costs(&text));
+    Ok(tables)
+}
+
+/// The profile of a built-in machine or a file, at one card of costs.
+///
+/// # Errors
+/// As [`describe`].
+pub fn load(machine: &str, card: Card) -> Result<Profile, Error> {
+    if is_file(machine) {
+        return Ok(Profile::from_path(Path::new(machine), card)?);
+    }
+    Ok(Profile::load(machine, card)?)
+}
+
+/// Returns whether `machine` is a profile file. Names of built-in machines have neither a path nor
+/// an extension, so a misspelt name is not reported as a missing file.
+fn is_file(machine: &str) -> bool {
+    machine.contains('/') || machine.contains(".toml") || Path::new(machine).is_file()
+}
+
+fn shape(text: &ProfileText) -> Table {
+    let memory: u64 = text.node_bytes.iter().sum();
+    let rows = [
+        ("about", text.about.clone()),
+        ("architecture", text.arch.clone()),
+        ("CPUs", text.topology.cpus().to_string()),
+        ("nodes", text.node_bytes.len().to_string()),
+        ("memory", human(memory as f64, Unit::Bytes)),
+        ("HZ", text.hz.get().to_string()),
+    ];
+    let variants = text.variants.iter();
+    let variants = variants.map(|it| (format!("{}+{}", text.name, it.name), it.about.clone()));
+    let rows = rows
+        .into_iter()
+        .map(|(what, is)| (what.to_owned(), is))
+        .chain(variants);
+    Table {
+        title: text.name.clone(),
+        note: String::new(),
+        columns: ["what", "is"].map(str::to_owned).to_vec(),
+        rows: rows.map(|(what, is)| vec![what, is]).collect(),
+    }
+}
+
+fn speeds(text: &ProfileText) -> Table {
+    let row = |cluster: &Cluster| {
+        let mut row = vec![cluster.name.clone(), cluster.cpus.len().to_string()];
+        if let Some(speed) = &cluster.speed {
+            row.extend(Card::ALL.map(|card| hundredths(speed.percent.at(card))));
+            row.push(speed.source.clone());
+        } else {
+            row.extend(Card::ALL.map(|_| hundredths(100)));
+            row.push("the costs are for it".to_owned());
+        }
+        row
+    };
+    Table {
+        title: "Speeds of cores, at each card".to_owned(),
+        note: "Work of a core that involves no other core costs the price divided by its speed."
+            .to_owned(),
+        columns: ["cores", "CPUs", "low", "mid", "high", "source"]
+            .map(str::to_owned)
+            .to_vec(),
+        rows: text.clusters.iter().map(row).collect(),
+    }
+}
+
+fn hundredths(percent: u32) -> String {
+    format!("{}.{:02}", percent / 100, percent % 100)
+}
+
+fn costs(text: &ProfileText) -> Table {
+    let row = |cost: &plimsoll_sim::profile::Cost| {
+        let [low, mid, high] = [cost.range.low, cost.range.mid, cost.range.high];
+        let name = format!("{}.{}", cost.key.section(), cost.key.name());
+        vec![
+            name,
+            low.to_string(),
+            mid.to_string(),
+            high.to_string(),
+            cost.source.clone(),
+        ]
+    };
+    Table {
+        title: "Costs in nanoseconds, at each card".to_owned(),
+        note: String::new(),
+        columns: ["cost", "low", "mid", "high", "source"]
+            .map(str::to_owned)
+            .to_vec(),
+        rows: text.costs.iter().map(row).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_listed_machine_can_be_described_and_loaded() {
+        let machines = list().rows;
+        assert!(machines.len() >= 6);
+        for name in machines.iter().map(|row| &row[0]) {
+            let uneven = name == "phone-8";
+            let tables = if uneven { 3 } else { 2 };
+            assert_eq!(describe(name).unwrap().len(), tables, "{name}");
+            assert_eq!(&load(name, Card::Mid).unwrap().name, name);
+        }
+    }
+
+    #[test]
+    fn a_machine_of_big_and_little_cores_tells_their_speeds() {
+        let speeds = &describe("phone-8").unwrap()[1].rows;
+        let told = speeds.iter().map(|row| row[..5].join(" "));
+        assert_eq!(
+            told.collect::<Vec<_>>(),
+            [
+                "little 4 0.50 0.35 0.20",
+                "middle 3 1.00 1.00 1.00",
+                "big 1 1.22 1.17 1.00"
+            ]
+        );
+        assert!(speeds.iter().all(|row| !row[5].is_empty()));
+    }
+
+    #[test]
+    fn a_slip_in_a_name_is_bad_input_that_offers_the_name() {
+        let error = describe("grace-27").expect_err("a slip");
+        assert!(
+            error.is_bad_input() && error.to_string().contains("grace-72"),
+            "{error}"
+        );
+    }
+}

@@ -1,0 +1,224 @@
+//! Compares any designs on any machine under a workload that the user names.
+//!
+//! The catalog of experiments reproduces what was published; this command answers the same questions
+//! for the user's own designs.
+
+use std::num::NonZeroUsize;
+
+use plimsoll_mm::machine::Machine;
+use plimsoll_mm::units::{CpuId, Nanos};
+use plimsoll_recording::Recording;
+use plimsoll_sim::profile::{Card, Profile};
+
+use crate::catalog::designs::{self, Named};
+use crate::catalog::machines;
+use crate::error::Error;
+use crate::measure::comparison::{Comparison, Sample};
+use crate::measure::holds::{self, HoldLog};
+use crate::measure::locks;
+use crate::measure::metric::{Metric, Unit};
+use crate::report::value::human;
+use crate::report::{Report, Table};
+use crate::run::as_recording::{self, Recordings};
+use crate::run::cases::Case;
+use crate::run::options::{Determinism, Effort, Options};
+use crate::run::progress::Progress;
+use crate::run::testbed::Testbed;
+use crate::workload::make_like::MakeLike;
+use crate::workload::stress_vm::{Pause, StressVm};
+use crate::workload::victim::KilledApps;
+
+/// A workload that has a name.
+#[derive(Clone, Copy, Debug)]
+pub struct Workload {
+    /// The name that `plimsoll compare` accepts.
+    pub name: &'static str,
+    /// A description of one line.
+    pub about: &'static str,
+    start: fn(&Testbed, u32, Nanos),
+}
+
+/// Every workload.
+pub const WORKLOADS: [Workload; 4] = [
+    Workload {
+        name: "stress-vm",
+        about: "stress-ng --vm: each worker maps 64 MiB, writes and checks it, unmaps, repeats",
+        start: |testbed, workers, until| stress(testbed, workers, until, Pause::No),
+    },
+    Workload {
+        name: "stress-vm-bursts",
+        about: "the same with about a second of sleep between two rounds",
+        start: |testbed, workers, until| {
+            stress(testbed, workers, until, Pause::Asleep(Nanos::SECOND));
+        },
+    },
+    Workload {
+        name: "make-like",
+        about: "make -j: short processes of about 2000 pages, each on any CPU",
+        start: |testbed, workers, until| {
+            let make = MakeLike {
+                jobs: workers,
+                pages: 2000,
+                think_ns_per_page: 1000,
+                pause: Nanos::from_ms(1),
+            };
+            make.start(testbed, until);
+        },
+    },
+    Workload {
+        name: "killed-apps",
+        about: "apps of 300 mappings are filled, killed and reaped at once, on two CPUs each",
+        start: |testbed, workers, until| {
+            let apps = KilledApps {
+                pairs: workers,
+                mappings: 300,
+            };
+            apps.start(testbed, until);
+        },
+    },
+];
+
+/// The user's choices for `plimsoll compare`.
+#[derive(Clone, Debug)]
+pub struct CompareOptions {
+    /// A workload's name.
+    pub workload: String,
+    /// A machine's name or a profile file.
+    pub machine: String,
+    /// The names of the designs; the others are compared with the first.
+    pub designs: Vec<String>,
+    /// The number of workers or jobs; one per CPU if not given.
+    pub workers: Option<u32>,
+    /// Virtual time of a run, in milliseconds.
+    pub length_ms: u64,
+    /// The seeds to run, each on every design.
+    pub seeds: Vec<u64>,
+    /// The number of cases that run at once.
+    pub jobs: NonZeroUsize,
+    /// The card of costs.
+    pub card: Card,
+    /// The most events to record of each design's run of the first seed; `None` records nothing.
+    pub record: Option<usize>,
+}
+
+/// Runs a workload under each design and reports locks and page lists.
+///
+/// # Errors
+/// For an unknown workload, machine or design, or a bad profile.
+pub fn run(options: &CompareOptions, progress: &Progress) -> Result<(Report, Recordings), Error> {
+    let workload = find(&options.workload)?;
+    let profile = machines::load(&options.machine, options.card)?;
+    let names: Vec<&str> = options.designs.iter().map(String::as_str).collect();
+    let designs = designs::find_different(&names)?;
+    let length = Nanos::from_ms(options.length_ms);
+    let workers = options.workers.unwrap_or(profile.topology.cpus());
+
+    progress.start(format!("{} on {}", workload.name, profile.name));
+    let lab_options = Options {
+        seeds: options.seeds.clone(),
+        jobs: options.jobs,
+        card: Some(options.card),
+        effort: Effort::Full,
+        determinism: Determinism::Trust,
+    };
+    let (runs, kept) = Comparison::run_keeping(&designs, &lab_options, progress, |case| {
+        let record = options.record.filter(|_| case.seed == options.seeds[0]);
+        measure(workload, &profile, workers, length, case, record)
+    })?;
+
+    let mut report = Report::new(
+        workload.name,
+        &profile.name,
+        options.card,
+        runs.seeds(),
+        runs.hash(),
+    );
+    report.rows = runs.rows(|_, _| None);
+    report.verdicts = runs.verdicts(0);
+    let mut lists = Vec::new();
+    let mut recordings = Vec::new();
+    for (design, kept) in designs.iter().zip(kept) {
+        report
+            .tables
+            .extend(locks::tables(&design.name, &kept.stats));
+        lists.extend(kept.holds.rows(&design.name));
+        recordings.extend(kept.recording.map(|of| (design.name.clone(), of)));
+    }
+    report.warnings = as_recording::warnings(&recordings, "shorten --length-ms");
+    report.tables.push(Table {
+        title: "Pages between lists and zones, first seed".to_owned(),
+        note: String::new(),
+        columns: holds::COLUMNS.map(str::to_owned).to_vec(),
+        rows: lists,
+    });
+    report.finding = format!(
+        "{workers} workers for {} of virtual time: {}.",
+        human(length.0 as f64, Unit::Nanos),
+        workload.about,
+    );
+    Ok((report, recordings))
+}
+
+/// The workload called `name`.
+fn find(name: &str) -> Result<&'static Workload, Error> {
+    let names = WORKLOADS.map(|workload| workload.name);
+    let found = WORKLOADS.iter().find(|workload| workload.name == name);
+    found.ok_or_else(|| Error::unknown("workload", name, &names))
+}
+
+/// The results of one run besides its sample.
+struct Kept {
+    stats: plimsoll_sim::Stats,
+    holds: HoldLog,
+    recording: Option<Recording>,
+}
+
+fn measure(
+    workload: &Workload,
+    profile: &Profile,
+    workers: u32,
+    length: Nanos,
+    case: &Case<Named>,
+    record: Option<usize>,
+) -> (Sample, Kept) {
+    let testbed = Testbed::new(profile, case.design.design, case.seed);
+    let recorder = record.map(|events_max| testbed.record(events_max));
+    (workload.start)(&testbed, workers, length);
+    testbed.sim.run_until(length);
+    let recording = recorder.map(|recorder| {
+        let release = format!("{} on {}", case.design.name, profile.name);
+        let command = format!("{}, {workers} workers, seed {}", workload.name, case.seed);
+        recorder.finish(&testbed.sim, release, command)
+    });
+    let (stats, log) = testbed.finish();
+    let mut metrics = locks::metrics(&stats, &log.holds);
+    let refreshes = Metric::neither("refreshes", Unit::Count);
+    metrics.push((refreshes, log.refreshes as f64));
+    let decayed = Metric::neither("pages_decayed", Unit::Pages);
+    metrics.push((decayed, log.decayed as f64));
+    let sample = Sample {
+        hash: stats.hash,
+        metrics,
+    };
+    let kept = Kept {
+        stats,
+        holds: log.holds,
+        recording,
+    };
+    (sample, kept)
+}
+
+/// Starts workers that are spread evenly over the CPUs; more workers than CPUs share them.
+fn stress(testbed: &Testbed, workers: u32, until: Nanos, pause: Pause) {
+    let cpus = testbed.sim.topology().cpus();
+    let spread = |worker: u32| {
+        let nth = u64::from(worker) * u64::from(cpus) / u64::from(workers);
+        CpuId(u32::try_from(nth).unwrap_or(0))
+    };
+    let worker = StressVm {
+        bytes: 64 << 20,
+        use_ns_per_page: 400,
+        pause,
+    };
+    worker.start(testbed, (0..workers).map(spread), until);
+}

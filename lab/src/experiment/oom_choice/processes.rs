@@ -1,0 +1,360 @@
+//! A population on a simulated machine, and one selection from it.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use plimsoll_mm::counter::{Batch, Counting, Plan, Range, flat_batch};
+use plimsoll_mm::machine::{Line, Machine};
+use plimsoll_mm::oom::{
+    Candidates, Facts, Outcome, Reading, Scope, ScoreAdj, Selecting, Selection, Slot, TotalPages,
+    badness,
+};
+use plimsoll_mm::site::Work;
+use plimsoll_mm::space::rss::{Rss, RssKind};
+use plimsoll_mm::units::{CpuId, PAGE_SIZE};
+use plimsoll_sim::profile::Profile;
+use plimsoll_sim::{Sim, SimOptions};
+use rand::RngExt;
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::SeedableRng;
+
+use super::Way;
+use super::oracle::{self, Judged, Truth};
+use super::population::{Population, Run, WHOLE};
+use crate::measure::comparison::fold_hashes;
+
+/// The nanoseconds of a further look at a process, when all its lines are near. Measured where the
+/// first look takes 180 to 190 ns, with 1000 processes.
+const LOOK_AGAIN_NS: u32 = 25;
+
+/// A machine with processes that have touched their pages.
+pub(super) struct ProcessSet {
+    sim: Sim,
+    people: Rc<People>,
+    total: TotalPages,
+    /// The process that grows while a victim is selected.
+    hog: Option<u32>,
+    seed: u64,
+}
+
+/// The result of a selection.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Chosen {
+    /// The virtual time that it took.
+    pub(super) ns: u64,
+    pub(super) parts: Parts,
+    pub(super) sums: u64,
+    pub(super) judged: Judged,
+    /// The hash of everything that happened.
+    pub(super) hash: u64,
+}
+
+/// Parts of the time of a selection; the rest goes to fetching lines and to locks.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Parts {
+    /// Time for looking at processes.
+    pub(super) looks_ns: u64,
+    /// Time for summing the counters of one process at a time.
+    pub(super) scans_ns: u64,
+    /// Time for summing the counters of many processes together.
+    pub(super) streams_ns: u64,
+}
+
+/// The processes of a set.
+struct People {
+    counting: Counting,
+    members: Vec<Process>,
+}
+
+struct Process {
+    rss: Rss<Sim>,
+    adj: ScoreAdj,
+    /// The cache line of flat counters' shared values: the simulator prices their lock, but not
+    /// this line. In Linux the four values are 160 bytes in a row, which are three lines; here they
+    /// are charged as one.
+    values: <Sim as Machine>::Line,
+}
+
+impl ProcessSet {
+    /// The machine of `profile` with `population` on it, whose pages are counted as `counting`
+    /// says.
+    ///
+    /// # Panics
+    /// When the host has no memory for the counters.
+    pub(super) fn gather(
+        profile: &Profile,
+        counting: Counting,
+        population: Population,
+        seed: u64,
+    ) -> Self {
+        let options = SimOptions {
+            seed,
+            ..SimOptions::default()
+        };
+        let sim = Sim::new(profile, options);
+        let plan = Plan::new(&sim, counting, Rss::<Sim>::WIDTH, Batch::RSS);
+        let plan = plan.expect("four counters on as many CPUs as a profile may have");
+        let process = |&adj: &ScoreAdj| Process {
+            rss: Rss::new(&sim, &plan).expect("the host has memory for the counters"),
+            adj,
+            values: sim.line(),
+        };
+        let people = Rc::new(People {
+            counting,
+            members: population.adjs.iter().map(process).collect(),
+        });
+        for (cpu, born) in (0..).map(CpuId).zip(population.born) {
+            let people = Rc::clone(&people);
+            sim.spawn(cpu, move |sim| people.start(sim, &born));
+        }
+        sim.run();
+        for (cpu, runs) in (0..).map(CpuId).zip(population.runs) {
+            let people = Rc::clone(&people);
+            sim.spawn(cpu, move |sim| people.touch(sim, &runs));
+        }
+        sim.run();
+        let pages = profile.node_bytes.iter().sum::<u64>() / PAGE_SIZE;
+        Self {
+            sim,
+            people,
+            total: TotalPages::new(pages).expect("a machine has memory"),
+            hog: population.hog,
+            seed,
+        }
+    }
+
+    /// Runs a selector on one CPU. Meanwhile the hog, if there is one, goes on touching pages on
+    /// another.
+    ///
+    /// # Panics
+    /// When the selector chooses no victim, or the victim is further behind than the selector says.
+    pub(super) fn choose(&self, selecting: Selecting) -> Chosen {
+        let scope = Scope::machine(self.total);
+        let over = Rc::new(Cell::new(false));
+        let result = Rc::new(RefCell::new(None));
+        let [cpu, other] = self.two_cpus();
+        let (people, seen, is_over) = (
+            Rc::clone(&self.people),
+            Rc::clone(&result),
+            Rc::clone(&over),
+        );
+        self.sim.spawn(cpu, move |sim| {
+            let mut slots = vec![Slot::EMPTY; people.members.len()];
+            let candidates = Looking {
+                sim,
+                people: &people,
+                seen: people.members.iter().map(|_| Cell::new(false)).collect(),
+            };
+            let (start, before) = (sim.now(), Parts::so_far(sim));
+            let selection = selecting.select(&candidates, &scope, &mut slots);
+            let ns = sim.now().0 - start.0;
+            seen.replace(Some((ns, Parts::so_far(sim).since(before), selection)));
+            is_over.set(true);
+        });
+        if let Some(hog) = self.hog {
+            let people = Rc::clone(&self.people);
+            self.sim.spawn(other, move |sim| {
+                while !over.get() {
+                    sim.spend(Work::Fault, 1);
+                    people.member(hog).rss.add_growing(sim, RssKind::Anon, 1);
+                }
+            });
+        }
+        self.sim.run();
+        let (ns, parts, selection) = result.take().expect("the selection has ended");
+        let selection = selection.expect("counters read in order");
+        Chosen {
+            ns,
+            parts,
+            ..self.judge(ns, &selection)
+        }
+    }
+
+    /// The CPU that selects and the CPU of the hog. Neither is CPU 0: it owns all lines that were
+    /// never written, so it would not have to fetch them.
+    fn two_cpus(&self) -> [CpuId; 2] {
+        let cpus = self.sim.topology().cpus();
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(self.seed);
+        let first = rng.random_range(1..cpus);
+        let other = 1 + (first + rng.random_range(0..cpus - 2)) % (cpus - 1);
+        [CpuId(first), CpuId(other)]
+    }
+
+    fn judge(&self, ns: u64, selection: &Selection) -> Chosen {
+        let Outcome::Victim(victim) = selection.outcome else {
+            panic!("no process was chosen (seed {})", self.seed);
+        };
+        let judged = oracle::judge(&self.truths(), victim.candidate);
+        assert!(
+            judged.regret <= victim.behind,
+            "{} behind, said to be {} at most (seed {})",
+            judged.regret,
+            victim.behind,
+            self.seed
+        );
+        let hash = self.sim.stats().hash;
+        Chosen {
+            ns,
+            parts: Parts::default(),
+            sums: selection.precise_sums,
+            judged,
+            hash: fold_hashes([
+                hash,
+                ns,
+                u64::from(victim.candidate),
+                selection.precise_sums,
+            ]),
+        }
+    }
+
+    /// The truth about each candidate. The machine stands still, so reading it takes no virtual
+    /// time.
+    fn truths(&self) -> Vec<Truth> {
+        let truth = |nth: u32| {
+            let process = self.people.member(nth);
+            let facts = process.facts();
+            let points = |pages| {
+                badness(&facts, pages, self.total).expect("every process here may be killed")
+            };
+            let Range { min, max } = self.people.reading(&self.sim, nth).range;
+            let pages = process.rss.usage_precise(&self.sim);
+            Truth {
+                points: points(pages),
+                range: Range {
+                    min: points(min),
+                    max: points(max),
+                },
+            }
+        };
+        (0..self.people.len()).map(truth).collect()
+    }
+}
+
+impl Parts {
+    /// The parts of the work of all CPUs since the machine began.
+    fn so_far(sim: &Sim) -> Self {
+        let of = |work: Work| sim.stats().work_ns[work as usize];
+        Self {
+            looks_ns: of(Work::Candidate),
+            scans_ns: of(Work::ScanCpu),
+            streams_ns: of(Work::StreamCpu),
+        }
+    }
+
+    fn since(self, before: Self) -> Self {
+        Self {
+            looks_ns: self.looks_ns - before.looks_ns,
+            scans_ns: self.scans_ns - before.scans_ns,
+            streams_ns: self.streams_ns - before.streams_ns,
+        }
+    }
+}
+
+impl Process {
+    fn facts(&self) -> Facts {
+        Facts {
+            adj: self.adj,
+            ..Facts::PROCESS
+        }
+    }
+}
+
+impl People {
+    /// Starts each of `born` on this CPU: the process gets a copy of its parent's pages, and soon a
+    /// program of its own instead. So this CPU has the lines of its counters.
+    fn start(&self, sim: &Sim, born: &[u32]) {
+        for &process in born {
+            let process = self.member(process);
+            for (kind, pages) in RssKind::ALL
+                .into_iter()
+                .flat_map(|kind| [(kind, WHOLE), (kind, -WHOLE)])
+            {
+                process.rss.add_growing(sim, kind, pages);
+            }
+            process.values.store(sim, 0, 0, Relaxed);
+        }
+    }
+
+    fn len(&self) -> u32 {
+        u32::try_from(self.members.len()).expect("few processes")
+    }
+
+    fn member(&self, process: u32) -> &Process {
+        &self.members[process as usize]
+    }
+
+    /// Counts `runs` on the CPU they belong to. The multiple of the batch, which a flat part passes
+    /// on, and the rest, which it keeps, are added apart; adding page by page would have the same
+    /// result.
+    fn touch(&self, sim: &Sim, runs: &[Run]) {
+        let batch = flat_batch(sim.topology().cpus());
+        for run in runs {
+            let process = self.member(run.process);
+            let rest = run.pages % batch;
+            for pages in [run.pages - rest, rest] {
+                if pages != 0 {
+                    process.rss.add_growing(sim, run.kind, pages);
+                }
+            }
+            if self.counting == Counting::Flat {
+                process.values.store(sim, 0, 0, Relaxed);
+            }
+        }
+    }
+
+    /// An approximate sum of resident and swapped pages.
+    fn reading(&self, sim: &Sim, candidate: u32) -> Reading {
+        let process = self.member(candidate);
+        if self.counting == Counting::Flat {
+            process.values.load(sim, 0, Relaxed);
+        }
+        process.rss.usage(sim)
+    }
+}
+
+/// The processes as a selector on a CPU sees them.
+struct Looking<'a> {
+    sim: &'a Sim,
+    people: &'a People,
+    /// For each process, whether the selector has looked at it before.
+    seen: Vec<Cell<bool>>,
+}
+
+impl Candidates for Looking<'_> {
+    fn len(&self) -> u32 {
+        self.people.len()
+    }
+
+    fn facts(&self, candidate: u32) -> Option<Facts> {
+        if self.seen[candidate as usize].replace(true) {
+            self.sim.spend(Work::Think, LOOK_AGAIN_NS);
+        } else {
+            self.sim.spend(Work::Candidate, 1);
+        }
+        Some(self.people.member(candidate).facts())
+    }
+
+    fn approximate(&self, candidate: u32) -> Option<Reading> {
+        Some(self.people.reading(self.sim, candidate))
+    }
+
+    fn precise(&self, candidate: u32) -> Option<i64> {
+        let process = self.people.member(candidate);
+        Some(process.rss.usage_precise(self.sim))
+    }
+
+    fn precise_many(&self, slots: &mut [Slot]) {
+        let rss_of = |candidate: u32| Some(&self.people.member(candidate).rss);
+        Rss::add_usages(self.sim, slots, rss_of);
+    }
+
+    fn batch_gain(&self) -> u32 {
+        self.people.counting.batch_gain()
+    }
+}
+
+/// One selection by `way` from `population` on a machine of its own.
+pub(super) fn select(profile: &Profile, way: Way, population: Population, seed: u64) -> Chosen {
+    ProcessSet::gather(profile, way.counting, population, seed).choose(way.selecting)
+}

@@ -1,0 +1,327 @@
+//! Compares designs: runs the matrix, then turns samples into rows and verdicts.
+//!
+//! The hash of a comparison folds the hashes of its runs in the order of the cases, so it is
+//! the same for any number of workers, and in debug and release builds.
+
+use std::fmt::{Debug, Display};
+
+use crate::error::Error;
+use crate::measure::metric::Metric;
+use crate::measure::stats;
+use crate::report::{Row, VerdictRow};
+use crate::run::cases::{Case, matrix, run_cases};
+use crate::run::options::{Determinism, Options};
+use crate::run::progress::Progress;
+
+/// The measurements of one run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sample {
+    /// The hash of everything that happened in the run.
+    pub hash: u64,
+    /// Each metric with its value: finite and never negative.
+    pub metrics: Vec<(Metric, f64)>,
+}
+
+impl Sample {
+    /// The value of `metric`, if the run measured it.
+    #[must_use]
+    pub fn value(&self, metric: &Metric) -> Option<f64> {
+        let found = self
+            .metrics
+            .iter()
+            .find(|(other, _)| other.name == metric.name);
+        found.map(|(_, value)| *value)
+    }
+}
+
+/// The samples of every design on every seed.
+#[derive(Clone, Debug)]
+pub struct Comparison {
+    designs: Vec<String>,
+    seeds: Vec<u64>,
+    /// By seed, then by design, in the order in which the matrix lists them.
+    samples: Vec<Sample>,
+}
+
+impl Comparison {
+    /// Measures each design on each seed; a design prints as its name.
+    ///
+    /// # Errors
+    /// [`Error::NotDeterministic`] when the options ask for the check and a case differs
+    /// between two runs.
+    ///
+    /// # Panics
+    /// When a run panics; the message names the design and the seed.
+    pub fn run<D: Clone + Debug + Display + Sync>(
+        designs: &[D],
+        options: &Options,
+        progress: &Progress,
+        run: impl Fn(&Case<D>) -> Sample + Sync,
+    ) -> Result<Self, Error> {
+        let (comparison, _) =
+            Self::run_keeping(designs, options, progress, |case| (run(case), ()))?;
+        Ok(comparison)
+    }
+
+    /// [`Comparison::run`], which also returns the second value of `run` for each design on the
+    /// first seed.
+    ///
+    /// # Errors
+    /// As [`Comparison::run`].
+    ///
+    /// # Panics
+    /// As [`Comparison::run`].
+    pub fn run_keeping<D: Clone + Debug + Display + Sync, T: Send>(
+        designs: &[D],
+        options: &Options,
+        progress: &Progress,
+        run: impl Fn(&Case<D>) -> (Sample, T) + Sync,
+    ) -> Result<(Self, Vec<T>), Error> {
+        let cases = matrix(designs, &options.seeds);
+        // The matrix lists every design of the first seed first.
+        let (samples, mut kept): (Vec<Sample>, Vec<T>) =
+            run_cases(&cases, options.jobs, progress, &run)
+                .into_iter()
+                .unzip();
+        kept.truncate(designs.len());
+        if options.determinism == Determinism::Check {
+            let again = run_cases(&cases, options.jobs, progress, |case| run(case).0);
+            check_equal(&cases, &samples, &again)?;
+        }
+        let comparison = Self {
+            designs: designs.iter().map(ToString::to_string).collect(),
+            seeds: options.seeds.clone(),
+            samples,
+        };
+        Ok((comparison, kept))
+    }
+
+    /// One hash over the hashes of all runs.
+    #[must_use]
+    pub fn hash(&self) -> u64 {
+        fold_hashes(self.samples.iter().map(|sample| sample.hash))
+    }
+
+    /// The samples of one design, in the order of the seeds.
+    ///
+    /// # Panics
+    /// When `design` is not the position of a design.
+    pub fn samples(&self, design: usize) -> impl Iterator<Item = &Sample> {
+        assert!(design < self.designs.len(), "a design of this comparison");
+        self.samples.iter().skip(design).step_by(self.designs.len())
+    }
+
+    /// A row for each design and metric, with median and interval; `published` returns the
+    /// published value, if there is one.
+    #[must_use]
+    pub fn rows(&self, published: impl Fn(&str, &Metric) -> Option<f64>) -> Vec<Row> {
+        let mut rows = Vec::new();
+        for (nth, design) in self.designs.iter().enumerate() {
+            for metric in self.metrics() {
+                let values: Vec<f64> = self
+                    .samples(nth)
+                    .filter_map(|sample| sample.value(&metric))
+                    .collect();
+                rows.extend(stats::estimate(&values).map(|estimate| Row {
+                    design: design.clone(),
+                    published: published(design, &metric),
+                    metric,
+                    estimate,
+                }));
+            }
+        }
+        rows
+    }
+
+    /// Compares each other design (B) with the one at position `baseline` (A), metric by metric.
+    #[must_use]
+    pub fn verdicts(&self, baseline: usize) -> Vec<VerdictRow> {
+        let others = (0..self.designs.len()).filter(|nth| *nth != baseline);
+        others
+            .flat_map(|other| self.verdicts_between(baseline, other))
+            .collect()
+    }
+
+    /// Compares B with A, metric by metric, and leaves out seeds where one side lacks the metric.
+    #[must_use]
+    pub fn verdicts_between(&self, a: usize, b: usize) -> Vec<VerdictRow> {
+        let mut verdicts = Vec::new();
+        for metric in self.metrics() {
+            let pairs = self.samples(a).zip(self.samples(b));
+            let pairs = pairs.filter_map(|(a, b)| a.value(&metric).zip(b.value(&metric)));
+            let (of_a, of_b): (Vec<f64>, Vec<f64>) = pairs.unzip();
+            verdicts.extend(stats::compare(&of_a, &of_b).map(|comparison| VerdictRow {
+                metric,
+                a: self.designs[a].clone(),
+                b: self.designs[b].clone(),
+                comparison,
+            }));
+        }
+        verdicts
+    }
+
+    /// The seeds that ran.
+    #[must_use]
+    pub fn seeds(&self) -> &[u64] {
+        &self.seeds
+    }
+
+    /// Every metric of any sample, in the order of first appearance.
+    fn metrics(&self) -> Vec<Metric> {
+        let mut metrics: Vec<Metric> = Vec::new();
+        for (metric, _) in self.samples.iter().flat_map(|sample| &sample.metrics) {
+            if metrics.iter().all(|known| known.name != metric.name) {
+                metrics.push(metric.clone());
+            }
+        }
+        metrics
+    }
+}
+
+fn check_equal<D: Debug>(
+    cases: &[Case<D>],
+    samples: &[Sample],
+    again: &[Sample],
+) -> Result<(), Error> {
+    let mut pairs = cases.iter().zip(samples.iter().zip(again));
+    match pairs.find(|(_, (first, second))| first != second) {
+        None => Ok(()),
+        Some((case, (first, second))) => Err(Error::NotDeterministic {
+            case: format!("{case:?}"),
+            first: first.hash,
+            second: second.hash,
+        }),
+    }
+}
+
+/// [`run_cases`] for results that are not compared by design and metric; runs each case twice if
+/// the options ask for the check.
+///
+/// # Errors
+/// As [`Comparison::run`].
+pub fn run_checked<C: Debug + Sync, S: Debug + PartialEq + Send>(
+    cases: &[C],
+    options: &Options,
+    progress: &Progress,
+    run: impl Fn(&C) -> S + Sync,
+) -> Result<Vec<S>, Error> {
+    let results = run_cases(cases, options.jobs, progress, &run);
+    if options.determinism == Determinism::Check {
+        let again = run_cases(cases, options.jobs, progress, &run);
+        let hash = |result: &S| fold_hashes(format!("{result:?}").bytes().map(u64::from));
+        let mut pairs = cases.iter().zip(results.iter().zip(&again));
+        if let Some((case, (first, second))) = pairs.find(|(_, (one, other))| one != other) {
+            return Err(Error::NotDeterministic {
+                case: format!("{case:?}"),
+                first: hash(first),
+                second: hash(second),
+            });
+        }
+    }
+    Ok(results)
+}
+
+/// Folds hashes in order into one (FNV-1a over their bytes).
+#[must_use]
+pub fn fold_hashes(hashes: impl IntoIterator<Item = u64>) -> u64 {
+    const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
+    const PRIME: u64 = 0x0100_0000_01b3;
+    let bytes = hashes.into_iter().flat_map(u64::to_le_bytes);
+    bytes.fold(OFFSET, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(PRIME)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroUsize;
+    use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+    use super::*;
+    use crate::measure::metric::Unit;
+    use crate::measure::stats::Verdict;
+
+    const WAITS: Metric = Metric::lower("waits", Unit::Count);
+    const RATE: Metric = Metric::higher("pages_per_s", Unit::PagesPerSecond);
+
+    fn options(jobs: usize) -> Options {
+        Options {
+            jobs: NonZeroUsize::new(jobs).expect("not zero"),
+            ..Options::of_seeds(8)
+        }
+    }
+
+    fn run(options: &Options) -> Result<Comparison, Error> {
+        Comparison::run(&["linux", "ours"], options, &Progress::hidden(), |case| {
+            let waits = if case.design == "linux" { 100 } else { 50 } + case.seed;
+            let mut metrics = vec![(WAITS, waits as f64)];
+            if case.design == "ours" {
+                metrics.push((RATE, 1e6));
+            }
+            Sample {
+                hash: waits,
+                metrics,
+            }
+        })
+    }
+
+    #[test]
+    fn rows_hold_what_each_design_measured_beside_what_was_published() {
+        let rows = run(&options(2))
+            .unwrap()
+            .rows(|design, metric| (design == "linux" && metric.name == "waits").then_some(872.0));
+        let shown: Vec<_> = rows
+            .iter()
+            .map(|row| {
+                (
+                    &*row.design,
+                    &*row.metric.name,
+                    row.estimate.median,
+                    row.published,
+                )
+            })
+            .collect();
+        assert_eq!(
+            shown,
+            [
+                ("linux", "waits", 104.5, Some(872.0)),
+                ("ours", "waits", 54.5, None),
+                ("ours", "pages_per_s", 1e6, None),
+            ]
+        );
+    }
+
+    #[test]
+    fn a_metric_that_one_side_lacks_gets_no_verdict() {
+        let verdicts = run(&options(2)).unwrap().verdicts(0);
+        assert_eq!(verdicts.len(), 1);
+        assert_eq!((&*verdicts[0].a, &*verdicts[0].b), ("linux", "ours"));
+        assert_eq!(verdicts[0].comparison.verdict, Verdict::Lower);
+    }
+
+    #[test]
+    fn the_hash_does_not_depend_on_the_number_of_workers() {
+        let hashes = [1, 2, 16].map(|jobs| run(&options(jobs)).unwrap().hash());
+        assert!(hashes.iter().all(|hash| *hash == hashes[0]));
+        assert_ne!(fold_hashes([1, 2]), fold_hashes([2, 1]), "order matters");
+    }
+
+    #[test]
+    fn a_run_that_differs_the_second_time_is_an_error_that_names_the_case() {
+        let options = Options {
+            determinism: Determinism::Check,
+            ..options(1)
+        };
+        assert_eq!(run(&options).unwrap().hash(), run(&options).unwrap().hash());
+        let clock = AtomicU64::new(0);
+        let error = Comparison::run(&["linux"], &options, &Progress::hidden(), |_| Sample {
+            hash: clock.fetch_add(1, Relaxed),
+            metrics: Vec::new(),
+        });
+        let text = error.expect_err("each run saw another clock").to_string();
+        assert!(
+            text.contains(r#"Case { design: "linux", seed: 1 }"#),
+            "{text}"
+        );
+    }
+}

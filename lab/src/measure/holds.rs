@@ -1,0 +1,128 @@
+//! The pages that each hold of a zone lock moved, in the buckets of the batching thread.
+
+use plimsoll_mm::site::Site;
+
+use crate::measure::metric::Unit;
+use crate::report::value::human;
+
+/// The column heads of [`HoldLog::rows`].
+pub const COLUMNS: [&str; 7] = [
+    "design",
+    "call site",
+    "holds",
+    "pages",
+    "per hold",
+    "most pages",
+    "over 1000",
+];
+
+/// The number of buckets, each 250 pages wide; the last one takes all longer holds as well.
+pub const BUCKETS: usize = 10;
+
+const SITES: usize = Site::ALL.len();
+
+/// Pages per hold of a zone lock, by call site.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HoldLog {
+    sites: [SiteHolds; SITES],
+    /// Holds that moved more than a batch and more than one block.
+    pub over_batch: u64,
+}
+
+/// The holds at one call site.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SiteHolds {
+    /// The number of holds.
+    pub holds: u64,
+    /// The pages moved by all of these holds.
+    pub pages: u64,
+    /// The most pages that one hold moved.
+    pub max: u32,
+    /// The number of holds that moved more than 1000 pages.
+    pub over_1000: u64,
+    /// The number of holds by pages, 250 pages to a bucket.
+    pub buckets: [u64; BUCKETS],
+}
+
+impl Default for HoldLog {
+    fn default() -> Self {
+        Self {
+            sites: [SiteHolds::default(); SITES],
+            over_batch: 0,
+        }
+    }
+}
+
+impl HoldLog {
+    /// Notes one hold that moved `pages` in `blocks` while the zone's batch was `batch`.
+    pub fn note(&mut self, site: Site, pages: u32, blocks: u32, batch: u32) {
+        let holds = &mut self.sites[site as usize];
+        holds.holds += 1;
+        holds.pages += u64::from(pages);
+        holds.max = holds.max.max(pages);
+        holds.over_1000 += u64::from(pages > 1000);
+        holds.buckets[(pages as usize / 250).min(BUCKETS - 1)] += 1;
+        // A single block larger than the batch cannot be moved in parts.
+        self.over_batch += u64::from(pages > batch && blocks > 1);
+    }
+
+    /// The holds of one call site.
+    #[must_use]
+    pub fn site(&self, site: Site) -> &SiteHolds {
+        &self.sites[site as usize]
+    }
+
+    /// A row for each call site that held a zone lock, with the pages that its holds moved.
+    #[must_use]
+    pub fn rows(&self, design: &str) -> Vec<Vec<String>> {
+        let row = |site: Site| {
+            let holds = self.site(site);
+            (holds.holds > 0).then(|| {
+                vec![
+                    design.to_owned(),
+                    site.name().to_owned(),
+                    human(holds.holds as f64, Unit::Count),
+                    human(holds.pages as f64, Unit::Count),
+                    format!("{:.1}", holds.pages as f64 / holds.holds as f64),
+                    holds.max.to_string(),
+                    human(holds.over_1000 as f64, Unit::Count),
+                ]
+            })
+        };
+        Site::ALL.into_iter().filter_map(row).collect()
+    }
+
+    /// The holds of all call sites together.
+    #[must_use]
+    pub fn all(&self) -> SiteHolds {
+        let mut all = SiteHolds::default();
+        for part in &self.sites {
+            all.holds += part.holds;
+            all.pages += part.pages;
+            all.max = all.max.max(part.max);
+            all.over_1000 += part.over_1000;
+            for (sum, count) in all.buckets.iter_mut().zip(part.buckets) {
+                *sum += count;
+            }
+        }
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn holds_fall_into_the_thread_s_buckets() {
+        let mut log = HoldLog::default();
+        log.note(Site::Spill, 63, 63, 63);
+        log.note(Site::Spill, 2016, 2016, 63);
+        log.note(Site::Decay, 512, 1, 63);
+        let all = log.all();
+        assert_eq!((all.holds, all.pages, all.max), (3, 2591, 2016));
+        assert_eq!((all.over_1000, log.over_batch), (1, 1));
+        assert_eq!((all.buckets[0], all.buckets[2], all.buckets[8]), (1, 1, 1));
+        assert_eq!(log.site(Site::Decay).max, 512);
+    }
+}

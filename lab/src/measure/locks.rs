@@ -1,0 +1,172 @@
+//! Tables of waits for locks, of a simulated run or of a recording, as `perf lock contention`
+//! prints them; for a simulated run also figures that perf cannot show, and the metrics of a
+//! comparison.
+
+use plimsoll_mm::site::{LockClass, Site};
+use plimsoll_sim::{LockStats, Stats};
+
+use crate::measure::holds::HoldLog;
+use crate::measure::metric::{Metric, Unit};
+use crate::report::Table;
+use crate::report::figures::{Figures, Line, Measure, Stand};
+use crate::report::value::human;
+
+/// The waits for one kind of lock at one caller.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LockRow {
+    /// The number and the length of the waits.
+    pub waits: Waits,
+    /// The kind of lock, as `perf lock contention` calls it.
+    pub kind: String,
+    /// The function that asked for the lock.
+    pub caller: String,
+}
+
+/// The number of waits and how long they took, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Waits {
+    /// The number of waits.
+    pub count: u64,
+    /// The length of all waits together.
+    pub total_ns: u64,
+    /// The length of the longest wait.
+    pub max_ns: u64,
+}
+
+impl Waits {
+    /// Counts one more wait.
+    pub fn add(&mut self, wait_ns: u64) {
+        self.count += 1;
+        self.total_ns += wait_ns;
+        self.max_ns = self.max_ns.max(wait_ns);
+    }
+
+    /// Adds the waits of `other`.
+    pub fn merge(&mut self, other: &Self) {
+        self.count += other.count;
+        self.total_ns += other.total_ns;
+        self.max_ns = self.max_ns.max(other.max_ns);
+    }
+}
+
+/// A table with the columns of `perf lock contention` and a line for each of `rows`.
+#[must_use]
+pub fn contentions(rows: &[LockRow]) -> Figures {
+    let line = |row: &LockRow| {
+        let Waits {
+            count,
+            total_ns,
+            max_ns,
+        } = row.waits;
+        let average_ns = total_ns.checked_div(count).unwrap_or(0);
+        let times = [total_ns, max_ns, average_ns].map(|ns| ns as f64);
+        let values = [count as f64].into_iter().chain(times);
+        Line::full(vec![row.kind.clone(), row.caller.clone()], values)
+    };
+    Figures {
+        name: "contentions",
+        title: "Waits for locks, by caller",
+        note: String::new(),
+        keys: vec!["type", "caller"],
+        same: 2,
+        keys_stand: Stand::Behind,
+        measures: vec![
+            Measure::new("contended", "contended", Unit::Count),
+            Measure::new("total wait", "total_wait_ns", Unit::Nanos),
+            Measure::new("max wait", "max_wait_ns", Unit::Nanos),
+            Measure::new("avg wait", "avg_wait_ns", Unit::Nanos),
+        ],
+        lines: rows.iter().map(line).collect(),
+    }
+}
+
+/// Two tables of the locks of a simulated run: waits as `perf lock contention` prints them, and
+/// figures that it cannot show. Both begin with the lock that CPUs waited for longest.
+#[must_use]
+pub fn tables(design: &str, stats: &Stats) -> [Table; 2] {
+    let pairs = LockClass::ALL
+        .iter()
+        .flat_map(|class| Site::ALL.iter().map(move |site| (*class, *site)));
+    let mut rows: Vec<_> = pairs
+        .map(|(class, site)| (class, site, stats.site(class, site)))
+        .filter(|(_, _, lock)| lock.acquisitions > 0)
+        .collect();
+    rows.sort_by_key(|(class, site, lock)| (std::cmp::Reverse(lock.wait_total), *class, *site));
+    [waits(design, &rows), beyond_perf(design, &rows)]
+}
+
+fn waits(design: &str, rows: &[(LockClass, Site, &LockStats)]) -> Table {
+    let waited = rows.iter().filter(|(_, _, lock)| lock.contentions > 0);
+    let row = |(class, site, lock): &(LockClass, Site, &LockStats)| LockRow {
+        waits: Waits {
+            count: lock.contentions,
+            total_ns: lock.wait_total.0,
+            max_ns: lock.wait_max.map_or(0, |longest| longest.wait.0),
+        },
+        kind: class.name().to_owned(),
+        caller: site.name().to_owned(),
+    };
+    let rows: Vec<LockRow> = waited.map(row).collect();
+    let mut table = contentions(&rows).table(usize::MAX);
+    table.title = format!("Waits for locks under {design}, first seed");
+    table
+}
+
+fn beyond_perf(design: &str, rows: &[(LockClass, Site, &LockStats)]) -> Table {
+    let count = |count: u64| human(count as f64, Unit::Count);
+    let row = |(class, site, lock): &(LockClass, Site, &LockStats)| {
+        vec![
+            count(lock.acquisitions),
+            count(lock.perf_contentions),
+            human(lock.hold_max.0 as f64, Unit::Nanos),
+            class.name().to_owned(),
+            site.name().to_owned(),
+        ]
+    };
+    Table {
+        title: format!("Locks taken under {design}, first seed"),
+        note:
+            "`in perf`: waits without the first waiter's, which perf lock contention does not see."
+                .to_owned(),
+        columns: ["acquired", "in perf", "max hold", "type", "caller"]
+            .map(str::to_owned)
+            .to_vec(),
+        rows: rows.iter().map(row).collect(),
+    }
+}
+
+/// The metrics of zone locks and pcp locks that most comparisons report.
+#[must_use]
+pub fn metrics(stats: &Stats, holds: &HoldLog) -> Vec<(Metric, f64)> {
+    let zone = stats.class(LockClass::Zone);
+    let pcp = stats.class(LockClass::Pcp);
+    let all = holds.all();
+    let longest = |stats: &LockStats| stats.wait_max.map_or(0.0, |longest| longest.wait.0 as f64);
+    let lower = Metric::lower;
+    vec![
+        (lower("contentions", Unit::Count), zone.contentions as f64),
+        (
+            lower("perf_contentions", Unit::Count),
+            zone.perf_contentions as f64,
+        ),
+        (
+            lower("total_wait_ns", Unit::Nanos),
+            zone.wait_total.0 as f64,
+        ),
+        (lower("wait_max_ns", Unit::Nanos), longest(&zone)),
+        (lower("hold_max_ns", Unit::Nanos), zone.hold_max.0 as f64),
+        (
+            lower("zone_lock_acquisitions", Unit::Count),
+            zone.acquisitions as f64,
+        ),
+        (lower("pages_per_hold_max", Unit::Pages), f64::from(all.max)),
+        (
+            lower("holds_over_1000_pages", Unit::Count),
+            all.over_1000 as f64,
+        ),
+        (
+            lower("pcp_contentions", Unit::Count),
+            pcp.contentions as f64,
+        ),
+    ]
+}

@@ -1,0 +1,8 @@
+//! Measuring: metrics, their statistics, and the comparison of designs.
+
+pub mod comparison;
+pub mod holds;
+pub mod locks;
+pub mod metric;
+pub mod phases;
+pub mod stats;

@@ -1,0 +1,159 @@
+//! Running independent cases on all CPUs of the host, in a fair order.
+//!
+//! Workers take cases strictly from first to last. A matrix lists every design of one seed before
+//! the next seed, so A and B run while the host is in the same state, and a drift cannot look like
+//! a difference. Results come back in the order of the cases, so nothing in a report depends on the
+//! number of workers.
+
+use std::any::Any;
+use std::fmt::Debug;
+use std::num::NonZeroUsize;
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::thread;
+
+use plimsoll_sim::NoStack;
+
+use crate::run::progress::Progress;
+
+/// One design on one seed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Case<D> {
+    /// The design that is compared.
+    pub design: D,
+    /// Every input of the run that is left to chance.
+    pub seed: u64,
+}
+
+/// Every design on every seed, interleaved: A, B, … of the first seed, then of the next.
+#[must_use]
+pub fn matrix<D: Clone>(designs: &[D], seeds: &[u64]) -> Vec<Case<D>> {
+    let of_seed = |&seed: &u64| designs.iter().map(move |design| (design.clone(), seed));
+    seeds
+        .iter()
+        .flat_map(of_seed)
+        .map(|(design, seed)| Case { design, seed })
+        .collect()
+}
+
+/// Runs every case on `jobs` threads and returns the results in the order of `cases`.
+///
+/// # Panics
+/// When a case panics: with the case's `Debug` text, so that it can be run again alone; or with the
+/// [`NoStack`] itself if a simulated machine had no room for its tasks.
+pub fn run_cases<C, S>(
+    cases: &[C],
+    jobs: NonZeroUsize,
+    progress: &Progress,
+    run: impl Fn(&C) -> S + Sync,
+) -> Vec<S>
+where
+    C: Debug + Sync,
+    S: Send,
+{
+    progress.expect(cases.len());
+    let next = AtomicUsize::new(0);
+    let results = Mutex::new(Vec::with_capacity(cases.len()));
+    let work = || {
+        // Relaxed: the counter only hands out numbers; the mutex publishes results.
+        while let Some((nth, case)) = take(cases, next.fetch_add(1, Relaxed)) {
+            let result = panic::catch_unwind(AssertUnwindSafe(|| run(case)));
+            // Once a case has failed, no later result would be used, so workers take no more cases.
+            if result.is_err() {
+                next.store(cases.len(), Relaxed);
+            }
+            results
+                .lock()
+                .expect("no worker panics while it holds the lock")
+                .push((nth, result));
+            progress.step();
+        }
+    };
+    thread::scope(|scope| {
+        let workers = jobs.get().min(cases.len());
+        (0..workers).for_each(|_| drop(scope.spawn(work)));
+    });
+    let mut results = results
+        .into_inner()
+        .expect("every worker has ended without panicking");
+    results.sort_unstable_by_key(|(nth, _)| *nth);
+    let finish = |(nth, result): (usize, thread::Result<S>)| match result {
+        Ok(result) => result,
+        // The case is not at fault, so the caller gets the refusal itself and says what can be
+        // done.
+        Err(cause) if cause.is::<NoStack>() => panic::resume_unwind(cause),
+        Err(cause) => panic!("{:?} panicked: {}", cases[nth], panic_text(&*cause)),
+    };
+    results.into_iter().map(finish).collect()
+}
+
+fn take<C>(cases: &[C], nth: usize) -> Option<(usize, &C)> {
+    cases.get(nth).map(|case| (nth, case))
+}
+
+fn panic_text(cause: &(dyn Any + Send)) -> &str {
+    let owned = cause.downcast_ref::<String>().map(String::as_str);
+    owned
+        .or_else(|| cause.downcast_ref::<&str>().copied())
+        .unwrap_or("no message")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn jobs(jobs: usize) -> NonZeroUsize {
+        NonZeroUsize::new(jobs).expect("not zero")
+    }
+
+    #[test]
+    fn a_matrix_runs_every_design_of_a_seed_before_the_next_seed() {
+        let cases = matrix(&["a", "b"], &[7, 9]);
+        let order: Vec<_> = cases.iter().map(|case| (case.design, case.seed)).collect();
+        assert_eq!(order, [("a", 7), ("b", 7), ("a", 9), ("b", 9)]);
+    }
+
+    #[test]
+    fn results_keep_the_order_of_the_cases_with_any_number_of_workers() {
+        let cases: Vec<u64> = (0..100).collect();
+        for workers in [1, 2, 7, 200] {
+            let results = run_cases(&cases, jobs(workers), &Progress::hidden(), |case| {
+                // The first cases take longest, so they finish out of order.
+                (0..(100 - case) * 1000).fold(0, u64::wrapping_add);
+                case * 2
+            });
+            assert!(results.iter().copied().eq((0..100).map(|case| case * 2)));
+        }
+    }
+
+    #[test]
+    fn no_case_is_no_result() {
+        let results = run_cases(&[(); 0], jobs(4), &Progress::hidden(), |()| ());
+        assert!(results.is_empty());
+    }
+
+    #[test]
+    #[should_panic(expected = r#"Case { design: "b", seed: 9 } panicked: lost page 3"#)]
+    fn a_panic_names_its_case() {
+        let cases = matrix(&["a", "b"], &[7, 9]);
+        run_cases(&cases, jobs(2), &Progress::hidden(), |case| {
+            assert!(case.seed != 9 || case.design != "b", "lost page {}", 3);
+        });
+    }
+
+    #[test]
+    fn a_machine_without_room_for_its_tasks_is_no_fault_of_the_case() {
+        let refusal = NoStack {
+            stacks: 3,
+            maps_max: None,
+        };
+        let ran = panic::catch_unwind(|| {
+            run_cases(&[1, 2], jobs(2), &Progress::hidden(), |_| -> u32 {
+                panic::resume_unwind(Box::new(refusal))
+            })
+        });
+        let cause = ran.expect_err("the refusal comes through");
+        assert_eq!(cause.downcast_ref(), Some(&refusal));
+    }
+}

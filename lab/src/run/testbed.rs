@@ -1,0 +1,348 @@
+//! A simulated machine with a memory manager in it, which is observed while it runs.
+//!
+//! Every run of every experiment starts here, so that all runs are observed in the same way: when
+//! vmstat work starts, how many pages each hold of a zone lock moves, and whether a design keeps
+//! its promises.
+
+use std::cell::RefCell;
+use std::collections::{BTreeSet, VecDeque};
+use std::rc::Rc;
+
+use plimsoll_mm::design::Design;
+use plimsoll_mm::event::Event;
+use plimsoll_mm::machine::{Job, Machine};
+use plimsoll_mm::page::holds::Limit;
+use plimsoll_mm::page::watermark::{Urgency, Watermarks};
+use plimsoll_mm::page::{Config, Grouping, LastResort, Layout, Request, ZoneKind};
+use plimsoll_mm::site::Site;
+use plimsoll_mm::units::{CpuId, Hz, Nanos, Order, Pages};
+use plimsoll_mm::vmstat::Manager;
+use plimsoll_sim::profile::Profile;
+use plimsoll_sim::{Faults, Sim, SimOptions, Stats};
+
+use crate::measure::holds::HoldLog;
+use crate::run::as_recording::Recorder;
+
+/// A simulated machine, its memory manager, and a log of what both do.
+pub struct Testbed {
+    /// The machine.
+    pub sim: Sim,
+    /// Its memory manager.
+    pub mm: Rc<Manager<Sim>>,
+    log: Rc<RefCell<Log>>,
+    recorder: Rc<RefCell<Option<Recorder>>>,
+    /// The variant of each mechanism that the manager uses.
+    pub design: Design,
+}
+
+/// The log of a run.
+#[derive(Clone, Debug, Default)]
+pub struct Log {
+    /// The starts of vmstat work, in order of time.
+    pub starts: Vec<Start>,
+    /// CPUs that the shepherd has kicked and whose work has not started yet.
+    kicked: BTreeSet<CpuId>,
+    /// The number of refreshes that ran.
+    pub refreshes: u64,
+    /// Pages that refreshes gave back to zones.
+    pub decayed: u64,
+    /// The number of kicks that the shepherd gave dormant CPUs.
+    pub kicks: u64,
+    /// The number of allocations that no zone could serve.
+    pub out_of_memory: u64,
+    /// Pages per hold of a zone lock.
+    pub holds: HoldLog,
+}
+
+/// One start of a CPU's vmstat work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Start {
+    /// The virtual time of the start.
+    pub at: Nanos,
+    /// The CPU that does the work.
+    pub cpu: CpuId,
+    /// The cause of the start.
+    pub by: Cause,
+}
+
+/// The cause of a start of vmstat work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Cause {
+    /// The CPU's schedule.
+    Schedule,
+    /// The shepherd's kick.
+    Shepherd,
+}
+
+impl Testbed {
+    /// The machine of `profile` with all its memory free, managed as `design` says.
+    ///
+    /// # Panics
+    /// When the profile's memory cannot be managed, which loading a profile rules out.
+    #[must_use]
+    pub fn new(profile: &Profile, design: Design, seed: u64) -> Self {
+        Self::with_faults(profile, design, seed, Faults::default())
+    }
+
+    /// [`Testbed::new`] with the faults that `faults` asks for.
+    ///
+    /// # Panics
+    /// As [`Testbed::new`].
+    #[must_use]
+    pub fn with_faults(profile: &Profile, design: Design, seed: u64, faults: Faults) -> Self {
+        let options = SimOptions {
+            seed,
+            faults,
+            ..SimOptions::default()
+        };
+        Self::with_options(profile, design, options)
+    }
+
+    /// [`Testbed::new`], simulated as `options` say.
+    ///
+    /// # Panics
+    /// As [`Testbed::new`].
+    #[must_use]
+    pub fn with_options(profile: &Profile, design: Design, options: SimOptions) -> Self {
+        Self::with_last_resort(profile, design, options, None)
+    }
+
+    /// [`Testbed::with_options`] with a last resort, which an allocation asks when nothing more can be
+    /// reclaimed.
+    ///
+    /// # Panics
+    /// As [`Testbed::new`].
+    #[must_use]
+    pub fn with_last_resort(
+        profile: &Profile,
+        design: Design,
+        options: SimOptions,
+        last_resort: Option<Box<dyn LastResort<Sim>>>,
+    ) -> Self {
+        let mut config = Config::new(Layout::of_nodes(&profile.node_bytes).lazily());
+        config.last_resort = last_resort;
+        Self::with_config(profile, design, options, config)
+    }
+
+    /// The machine of `profile` with other memory: its zones are those of `layout`, and pages are
+    /// grouped by migrate type.
+    ///
+    /// # Panics
+    /// When such memory cannot be managed.
+    #[must_use]
+    pub fn laid_out(profile: &Profile, design: Design, seed: u64, layout: Layout) -> Self {
+        let options = SimOptions {
+            seed,
+            ..SimOptions::default()
+        };
+        let mut config = Config::new(layout);
+        config.grouping = Grouping::Huge;
+        Self::with_config(profile, design, options, config)
+    }
+
+    fn with_config(
+        profile: &Profile,
+        design: Design,
+        options: SimOptions,
+        mut config: Config<Sim>,
+    ) -> Self {
+        let sim = Sim::new(profile, options);
+        config.design = design;
+        let mm = Manager::new(&sim, config).expect("there is memory to manage");
+        let testbed = Self {
+            sim,
+            mm: Rc::new(mm),
+            log: Rc::default(),
+            recorder: Rc::default(),
+            design,
+        };
+        testbed.watch();
+        testbed.mm.start(&testbed.sim);
+        testbed
+    }
+
+    /// Takes memory out of the normal zones, in the largest blocks, until each has `leave` pages
+    /// more than the middle between its low and its high watermark. Call it before the run.
+    ///
+    /// An experiment does not depend on what a long-running machine uses its memory for, but on how
+    /// near its watermarks a zone is.
+    ///
+    /// # Panics
+    /// When a zone has less than its view says: a bug in the manager.
+    pub fn fill(&self, leave: Pages) {
+        let request = Request::new(Order::MAX).urgent(Urgency::Reserve);
+        let zones = self.mm.pages().view(&self.sim).into_iter();
+        for zone in zones.filter(|zone| zone.kind == ZoneKind::Normal) {
+            let Watermarks { low, high, .. } = zone.watermarks;
+            let middle = Pages(low.0.midpoint(high.0));
+            let stop = middle + leave;
+            let blocks = zone.free.saturating_sub(stop).0 / Order::MAX.pages().0;
+            for _ in 0..blocks {
+                let block = self
+                    .mm
+                    .pages()
+                    .alloc(&self.sim, request.from_node(zone.node));
+                block.expect("the zone was seen to have this many");
+            }
+        }
+        // Filling is not part of the run, so its holds leave the log.
+        self.log.take();
+    }
+
+    /// Records from now on what a kernel would have printed, up to `events_max` events.
+    #[must_use]
+    pub fn record(&self, events_max: usize) -> Recorder {
+        let recorder = Recorder::attach(&self.sim, events_max);
+        self.recorder.replace(Some(recorder.clone()));
+        recorder
+    }
+
+    fn watch(&self) {
+        let (mm, log) = (Rc::clone(&self.mm), Rc::clone(&self.log));
+        let recorder = Rc::clone(&self.recorder);
+        self.sim.on_job(move |sim, job| {
+            if job == Job::VmstatUpdate {
+                log.borrow_mut().start(sim.now(), sim.this_cpu());
+            }
+            let recorder = recorder.borrow().clone();
+            recorder.iter().for_each(|it| it.job_starts(sim, job));
+            mm.run(sim, job);
+            recorder.iter().for_each(|it| it.job_ends(sim, job));
+        });
+        let mm = Rc::clone(&self.mm);
+        self.sim.on_idle(move |sim| mm.quiet(sim));
+        let log = Rc::clone(&self.log);
+        self.sim
+            .observe(Box::new(move |_: &Sim, _, _, event: &Event| {
+                log.borrow_mut().note(event);
+            }));
+    }
+
+    /// Ends the run and returns the machine's statistics and the log.
+    ///
+    /// # Panics
+    /// When a hold of a strict policy moved more than a batch. Every hold of every run is checked.
+    #[must_use]
+    pub fn finish(self) -> (Stats, Log) {
+        let stats = self.sim.stats();
+        let mut log = self.log.take();
+        let limit = self.design.holds.limit(Site::Refill, Pages(63));
+        assert!(
+            !matches!(limit, Limit::Strict(_)) || log.holds.over_batch == 0,
+            "{} holds of {} moved more than a batch (seed {})",
+            log.holds.over_batch,
+            self.design.holds.name(),
+            self.sim.seed()
+        );
+        // CPUs run ahead of each other, so the starts were logged almost in order.
+        log.starts.sort_unstable();
+        (stats, log)
+    }
+}
+
+impl std::fmt::Debug for Testbed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Testbed").finish_non_exhaustive()
+    }
+}
+
+impl Log {
+    fn start(&mut self, at: Nanos, cpu: CpuId) {
+        let kicked = self.kicked.remove(&cpu);
+        let by = if kicked {
+            Cause::Shepherd
+        } else {
+            Cause::Schedule
+        };
+        self.starts.push(Start { at, cpu, by });
+    }
+
+    fn note(&mut self, event: &Event) {
+        match *event {
+            Event::Refresh { decayed, .. } => {
+                self.refreshes += 1;
+                self.decayed += u64::from(decayed.0);
+            }
+            Event::Kick { cpu } => {
+                self.kicks += 1;
+                self.kicked.insert(cpu);
+            }
+            Event::OutOfMemory { .. } => self.out_of_memory += 1,
+            Event::ZoneHold {
+                site,
+                pages: Pages(pages),
+                blocks,
+                batch,
+                ..
+            } => self.holds.note(site, pages, blocks, batch.0),
+            // Events of single pages, phases and kills: a workload that needs them observes the
+            // machine itself.
+            _ => {}
+        }
+    }
+
+    /// The times of the starts from `from` on: all of them, or only those of one cause.
+    pub fn starts(&self, from: Nanos, by: Option<Cause>) -> impl Iterator<Item = Nanos> {
+        let late = self.starts.iter().skip_while(move |start| start.at < from);
+        late.filter(move |start| by.is_none_or(|by| by == start.by))
+            .map(|start| start.at)
+    }
+}
+
+/// The largest number of `starts` within one `window`. They must be in order of time.
+#[must_use]
+pub fn crowd(starts: impl Iterator<Item = Nanos>, window: Nanos) -> usize {
+    let mut recent = VecDeque::new();
+    let mut most = 0;
+    for start in starts {
+        recent.push_back(start);
+        while recent
+            .front()
+            .is_some_and(|first| first.0 + window.0 <= start.0)
+        {
+            recent.pop_front();
+        }
+        most = most.max(recent.len());
+    }
+    most
+}
+
+/// The largest number of `starts` between the same two ticks. They must be in order of time.
+#[must_use]
+pub fn crowd_on_one_tick(starts: impl Iterator<Item = Nanos>, hz: Hz) -> usize {
+    let ticks: Vec<_> = starts.map(|start| hz.jiffies(start)).collect();
+    let same_tick = ticks.chunk_by(|one, next| one == next);
+    same_tick.map(<[_]>::len).max().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_crowd_is_the_fullest_window() {
+        let starts = || [0, 5, 9, 10, 11, 40].map(Nanos).into_iter();
+        assert_eq!(crowd(starts(), Nanos(10)), 4);
+        assert_eq!(crowd(starts(), Nanos(1)), 1);
+        assert_eq!(crowd(starts().skip(6), Nanos(10)), 0);
+    }
+
+    #[test]
+    fn a_tick_counts_those_between_two_ticks() {
+        let hz = Hz::new(1000).expect("in range");
+        let starts = [999_999, 1_000_000, 1_999_999, 2_000_000].map(Nanos);
+        assert_eq!(crowd_on_one_tick(starts.into_iter(), hz), 2);
+    }
+
+    #[test]
+    fn a_start_after_a_kick_is_the_shepherd_s_doing() {
+        let mut log = Log::default();
+        log.note(&Event::Kick { cpu: CpuId(1) });
+        for (at, cpu) in [(1, 0), (2, 1), (3, 1)] {
+            log.start(Nanos(at), CpuId(cpu));
+        }
+        let scheduled: Vec<Nanos> = log.starts(Nanos(0), Some(Cause::Schedule)).collect();
+        assert_eq!(scheduled, [Nanos(1), Nanos(3)]);
+        assert_eq!(log.starts(Nanos(2), None).count(), 2);
+    }
+}

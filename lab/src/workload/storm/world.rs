@@ -1,0 +1,440 @@
+//! A machine with processes on which memory runs out: the owner of the processes, what a kill makes
+//! them do, and the reaper.
+
+use std::cell::{Cell, RefCell};
+use std::mem;
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+
+use plimsoll_mm::design::Design;
+use plimsoll_mm::event::{Event, Phase};
+use plimsoll_mm::machine::Machine;
+use plimsoll_mm::oom::{
+    How, Kind, Look, Next, OomKiller, OutOfMemory, Owner, Patience, Process, Rules, Signals, State,
+    release,
+};
+use plimsoll_mm::site::Work;
+use plimsoll_mm::space::{AddressSpace, Flag, Memory, Spaces};
+use plimsoll_mm::topology::NodeSet;
+use plimsoll_mm::units::{CpuId, Jiffies, Nanos, ProcessId};
+use plimsoll_sim::profile::Profile;
+use plimsoll_sim::{Sim, SimOptions, last_resort};
+
+use super::Ending;
+use super::population::{Population, ProcSpec};
+use super::stalls::{Edge, StormEvent, TimedEvent};
+use crate::run::testbed::Testbed;
+
+/// The nanoseconds of a further look at a process, when all its lines are near. Measured where the
+/// first look takes 180 to 190 ns, with 1000 processes.
+const LOOK_AGAIN_NS: u32 = 25;
+
+/// The machine of a storm, with its processes and what kills them.
+pub(super) struct StormWorld {
+    pub(super) testbed: Testbed,
+    spaces: Spaces<Sim>,
+    killer: Arc<OomKiller<Sim, Calls>>,
+    oom: OutOfMemory<Sim, Calls, ProcOwner>,
+    pub(super) procs: Vec<Proc>,
+    processes: Vec<Arc<Process<Sim>>>,
+    population: Population,
+    ending: Ending,
+    reaper_runs: Cell<bool>,
+    pub(super) seen: Rc<Seen>,
+}
+
+/// A process, with what its owner knows of it.
+pub(super) struct Proc {
+    pub(super) spec: ProcSpec,
+    pub(super) space: Arc<AddressSpace<Sim>>,
+    /// The pages that it has touched and not lost.
+    pub(super) held: Cell<u64>,
+    /// The number of threads that have not ended.
+    pub(super) threads: Cell<usize>,
+    /// Whether its thread sleeps in such a way that a signal wakes it.
+    pub(super) sleeps: Cell<bool>,
+    dies: Cell<bool>,
+    leaves: Cell<bool>,
+}
+
+/// The events since [`StormWorld::watch`].
+#[derive(Default)]
+pub(super) struct Seen {
+    pub(super) notes: RefCell<Vec<TimedEvent>>,
+    pub(super) kills: RefCell<Vec<Kill>>,
+    /// The process whose memory each CPU empties.
+    emptying: RefCell<Vec<Option<u32>>>,
+    /// For each process, whether this selection has looked at it.
+    looked: RefCell<Vec<bool>>,
+}
+
+/// The state of the processes when one was told to die, by the pages that each had touched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kill {
+    /// The process that was told to die.
+    pub process: u32,
+    /// The pages it had.
+    pub pages: u64,
+    /// The most pages of any process that was not dying yet, this one included.
+    pub most: u64,
+}
+
+/// The calls of the OOM killer: it kills a process, and it has the reaper started.
+struct Calls(RefCell<Weak<StormWorld>>);
+
+/// The owner of the processes.
+struct ProcOwner {
+    world: RefCell<Weak<StormWorld>>,
+    /// The process for which each CPU allocates.
+    current: RefCell<Vec<Option<Arc<Process<Sim>>>>>,
+}
+
+impl StormWorld {
+    /// A machine on which every process exists and has nothing yet.
+    #[expect(
+        clippy::arc_with_non_send_sync,
+        reason = "on real machines it is both; a simulated one has one thread"
+    )]
+    pub(super) fn new(
+        profile: &Profile,
+        design: Design,
+        (population, ending): (Population, Ending),
+        seed: u64,
+    ) -> Rc<Self> {
+        let me: Rc<RefCell<Weak<Self>>> = Rc::default();
+        let world = Rc::clone(&me);
+        let last_resort = last_resort(move |sim, pages, request| {
+            let world = world.borrow().upgrade().expect("it is there");
+            world.note(sim, StormEvent::Ask(Edge::Begin));
+            let relief = world.oom.relieve(sim, pages, request);
+            world.note(sim, StormEvent::Ask(Edge::End));
+            relief
+        });
+        let options = SimOptions {
+            seed,
+            ..SimOptions::default()
+        };
+        let testbed = Testbed::with_last_resort(profile, design, options, Some(last_resort));
+        let (sim, cpus) = (&testbed.sim, profile.topology.cpus() as usize);
+        let killer = Arc::new(OomKiller::new(
+            sim,
+            Calls(RefCell::default()),
+            Patience::LINUX,
+        ));
+        let owner = ProcOwner {
+            world: RefCell::default(),
+            current: RefCell::new(vec![None; cpus]),
+        };
+        let oom = OutOfMemory::new(
+            sim,
+            Arc::clone(&killer),
+            owner,
+            Rules::of(&design),
+            Vec::new(),
+        );
+        let count = population.specs.len();
+        oom.reserve(sim, count)
+            .expect("the host has memory for slots");
+        let spaces = Spaces::new(sim, &design, 0).expect("four counters fit");
+        let memory = Memory::new(sim, &testbed.mm, &spaces);
+        let procs: Vec<Proc> = population
+            .specs
+            .iter()
+            .map(|spec| Proc::new(spec, memory))
+            .collect();
+        let enroll = |(id, proc): (u32, &Proc)| {
+            let space = Some(Arc::clone(&proc.space));
+            let process = killer.enroll(sim, ProcessId(id), Kind::Process, space);
+            Arc::new(process.expect("the host has memory for it"))
+        };
+        let processes = (0..).zip(&procs).map(enroll).collect();
+        let seen = Rc::new(Seen {
+            emptying: RefCell::new(vec![None; cpus]),
+            looked: RefCell::new(vec![false; count]),
+            ..Seen::default()
+        });
+        let world = Rc::new(Self {
+            spaces,
+            killer,
+            oom,
+            procs,
+            processes,
+            population,
+            ending,
+            reaper_runs: Cell::new(false),
+            seen,
+            testbed,
+        });
+        world.killer.signals().0.replace(Rc::downgrade(&world));
+        world.oom.owner().world.replace(Rc::downgrade(&world));
+        me.replace(Rc::downgrade(&world));
+        world
+    }
+
+    /// Notes what happens from now on.
+    pub(super) fn watch(&self) {
+        let seen = Rc::clone(&self.seen);
+        self.testbed
+            .sim
+            .observe(move |_, cpu, at, event| seen.hear(cpu, at, event));
+    }
+
+    pub(super) fn memory<'t>(&'t self, sim: &'t Sim) -> Memory<'t, Sim> {
+        Memory::new(sim, &self.testbed.mm, &self.spaces)
+    }
+
+    fn note(&self, sim: &Sim, what: StormEvent) {
+        self.seen.note(sim.this_cpu(), sim.now(), what);
+    }
+
+    /// Makes this CPU allocate for process `id` from now on.
+    pub(super) fn becomes(&self, sim: &Sim, id: u32) {
+        let current = Some(Arc::clone(&self.processes[id as usize]));
+        self.oom.owner().current.borrow_mut()[sim.this_cpu().index()] = current;
+    }
+
+    pub(super) fn is_killed(&self, sim: &Sim, id: u32) -> bool {
+        self.processes[id as usize].is(sim, State::Killed)
+    }
+
+    /// Ends a thread of process `id`. The last thread of a process that was told to die empties its
+    /// memory.
+    pub(super) fn thread_ends(&self, sim: &Sim, id: u32) {
+        let threads = &self.procs[id as usize].threads;
+        threads.set(threads.get() - 1);
+        if threads.get() == 0 && self.is_killed(sim, id) {
+            self.leave(sim, id);
+        }
+    }
+
+    /// Process `id` leaves its memory, unless it has already.
+    pub(super) fn leave(&self, sim: &Sim, id: u32) {
+        let proc = &self.procs[id as usize];
+        if proc.leaves.replace(true) {
+            return;
+        }
+        self.empties(sim, id, || {
+            let exited = self
+                .killer
+                .exit(self.memory(sim), &self.processes[id as usize]);
+            assert!(exited.is_ok(), "a process leaves once: {exited:?}");
+        });
+    }
+
+    /// Does `work`, which empties the memory of process `id`, and notes when it begins and what it
+    /// frees.
+    fn empties(&self, sim: &Sim, id: u32, work: impl FnOnce()) {
+        let cpu = sim.this_cpu();
+        self.note(sim, StormEvent::Empty(id));
+        self.seen.emptying.borrow_mut()[cpu.index()] = Some(id);
+        work();
+        self.seen.emptying.borrow_mut()[cpu.index()] = None;
+        if self.procs[id as usize].space.has(sim, Flag::Ended) {
+            self.note(sim, StormEvent::Free(id));
+        }
+    }
+
+    /// Starts the reaper in a task that ends when no victim waits for it; does nothing if the task
+    /// runs.
+    fn start_reaper(self: &Rc<Self>, sim: &Sim, at: Nanos) {
+        if self.reaper_runs.replace(true) {
+            return;
+        }
+        let world = Rc::clone(self);
+        sim.spawn(self.population.reaper, move |sim| {
+            let mut next = Next::At(at);
+            while let Next::At(at) = next {
+                sim.sleep_until(at);
+                let stepped = world.killer.reaper().step(world.memory(sim));
+                if let Some(done) = stepped.done {
+                    assert_eq!(done.bad_rss, None, "pages of a victim were miscounted");
+                    if done.how == How::Emptied {
+                        world.note(sim, StormEvent::Free(done.process.0));
+                    }
+                }
+                next = stepped.next;
+            }
+            world.reaper_runs.set(false);
+        });
+    }
+
+    /// Starts a daemon that hears of the kill of process `id` and calls `process_mrelease`.
+    fn start_helper(self: &Rc<Self>, sim: &Sim, id: u32) {
+        let world = Rc::clone(self);
+        sim.spawn(self.population.helper, move |sim| {
+            world.empties(sim, id, || {
+                let (process, all) = (&world.processes[id as usize], world.processes.iter());
+                // The result does not matter: the call may come too late, or leave the rest to the
+                // exit.
+                let _ = release(world.memory(sim), Some(process), all, 0, || false);
+            });
+        });
+    }
+
+    /// The processes, and the CPUs on which reaper, helper and device run.
+    pub(super) const fn population(&self) -> &Population {
+        &self.population
+    }
+
+    /// Lets all processes leave that have not, and gives everything back.
+    ///
+    /// # Panics
+    /// When anything of a process is left.
+    pub(super) fn end(self: Rc<Self>) -> Testbed {
+        let last = Rc::clone(&self);
+        self.testbed.sim.spawn(CpuId(0), move |sim| {
+            for id in (0..).take(last.procs.len()) {
+                last.leave(sim, id);
+            }
+        });
+        self.testbed.sim.run();
+        let world = Rc::into_inner(self).expect("all tasks have ended");
+        let sim = &world.testbed.sim;
+        assert_eq!(world.killer.victims(sim), 0, "a victim is left");
+        assert_eq!(
+            world.killer.reaper().queued(sim),
+            0,
+            "the reaper has something to do"
+        );
+        for proc in world.procs {
+            assert!(proc.space.has(sim, Flag::Ended), "it has not ended");
+            assert_eq!(proc.space.table_pages(sim), 0, "a page table is left");
+        }
+        world.oom.owner().current.borrow_mut().clear();
+        for process in world.processes {
+            assert_eq!(
+                world.killer.retire(sim, process),
+                Ok(()),
+                "a counter is off"
+            );
+        }
+        assert_eq!(world.spaces.lru().total(sim), 0, "a page is still aged");
+        world.testbed
+    }
+}
+
+impl Proc {
+    /// A process that has nothing yet.
+    #[expect(
+        clippy::arc_with_non_send_sync,
+        reason = "on real machines it is both; a simulated one has one thread"
+    )]
+    fn new(spec: &ProcSpec, memory: Memory<'_, Sim>) -> Self {
+        let space = AddressSpace::new(memory).expect("the host has memory for it");
+        Self {
+            spec: spec.clone(),
+            space: Arc::new(space),
+            held: Cell::new(0),
+            threads: Cell::new(spec.threads.len()),
+            sleeps: Cell::new(false),
+            dies: Cell::new(false),
+            leaves: Cell::new(false),
+        }
+    }
+}
+
+impl Seen {
+    fn note(&self, cpu: CpuId, at: Nanos, what: StormEvent) {
+        let at = at.0;
+        self.notes.borrow_mut().push(TimedEvent { at, cpu, what });
+    }
+
+    fn hear(&self, cpu: CpuId, at: Nanos, event: &Event) {
+        let emptying = || self.emptying.borrow()[cpu.index()];
+        let what = match *event {
+            Event::Begin(Phase::Stall) => Some(StormEvent::Stall(Edge::Begin)),
+            Event::End(Phase::Stall) => Some(StormEvent::Stall(Edge::End)),
+            Event::Begin(Phase::Select) => {
+                self.looked.borrow_mut().fill(false);
+                Some(StormEvent::Select(Edge::Begin))
+            }
+            Event::End(Phase::Select) => Some(StormEvent::Select(Edge::End)),
+            Event::End(Phase::FreePages) => emptying().map(StormEvent::Back),
+            Event::OomKill(process) => Some(StormEvent::Kill(process.0)),
+            Event::StartTaskReaping(process) => {
+                self.emptying.borrow_mut()[cpu.index()] = Some(process.0);
+                Some(StormEvent::Empty(process.0))
+            }
+            Event::FinishTaskReaping(_) | Event::SkipTaskReaping(_) => {
+                self.emptying.borrow_mut()[cpu.index()] = None;
+                None
+            }
+            _ => None,
+        };
+        if let Some(what) = what {
+            self.note(cpu, at, what);
+        }
+    }
+}
+
+impl Calls {
+    fn world(&self) -> Rc<StormWorld> {
+        self.0.borrow().upgrade().expect("it is there")
+    }
+}
+
+impl Signals<Sim> for Calls {
+    fn kill(&self, sim: &Sim, process: &Arc<Process<Sim>>) {
+        let (world, id) = (self.world(), process.id().0);
+        let proc = &world.procs[id as usize];
+        proc.dies.set(true);
+        let pages = proc.held.get();
+        let others = world.procs.iter().filter(|other| !other.dies.get());
+        let most = others.map(|other| other.held.get()).fold(pages, u64::max);
+        world.seen.kills.borrow_mut().push(Kill {
+            process: id,
+            pages,
+            most,
+        });
+        if proc.threads.get() == 0 || proc.sleeps.get() {
+            let dying = Rc::clone(&world);
+            sim.spawn(proc.spec.home, move |sim| dying.leave(sim, id));
+        }
+        if world.ending == Ending::Helped {
+            world.start_helper(sim, id);
+        }
+    }
+
+    fn thaw(&self, _sim: &Sim, _process: &Arc<Process<Sim>>) {
+        unreachable!("no process is frozen here");
+    }
+
+    fn reap_at(&self, sim: &Sim, at: Nanos) {
+        self.world().start_reaper(sim, at);
+    }
+}
+
+impl Owner<Sim> for ProcOwner {
+    fn with_processes(&self, _sim: &Sim, look: &mut Look<'_, Sim>) {
+        let world = self.world.borrow().upgrade().expect("it is there");
+        look(&world.processes);
+    }
+
+    fn current(&self, sim: &Sim) -> Option<Arc<Process<Sim>>> {
+        self.current.borrow()[sim.this_cpu().index()].clone()
+    }
+
+    /// Sleeps for one jiffy, as the timer wheel rounds it: the current jiffy does not count (Linux:
+    /// `schedule_timeout_killable(1)`).
+    fn pause(&self, sim: &Sim) {
+        let world = self.world.borrow().upgrade().expect("it is there");
+        world.note(sim, StormEvent::Pause(Edge::Begin));
+        let hz = sim.hz();
+        let Jiffies(now) = hz.jiffies(sim.now());
+        sim.sleep_until(hz.nanos(Jiffies(now + 2)));
+        world.note(sim, StormEvent::Pause(Edge::End));
+    }
+
+    /// The OOM killer asks this once for each look at a process, so the look is charged here.
+    fn nodes(&self, sim: &Sim, process: &Process<Sim>) -> NodeSet {
+        let world = self.world.borrow().upgrade().expect("it is there");
+        let id = process.id().0 as usize;
+        let was_looked_at = mem::replace(&mut world.seen.looked.borrow_mut()[id], true);
+        if was_looked_at {
+            sim.spend(Work::Think, LOOK_AGAIN_NS);
+        } else {
+            sim.spend(Work::Candidate, 1);
+        }
+        NodeSet::ALL
+    }
+}

@@ -1,0 +1,155 @@
+//! One virtual CPU: its clock, the task that runs on it, and the work that waits for it.
+//!
+//! At any moment a CPU runs one task (`current`), spins inside it, or is idle. Only the running CPU
+//! changes its own state, except for what other CPUs queue on it: jobs, sleepers, a new deadline.
+
+use std::cell::{Cell, RefCell};
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+use plimsoll_mm::machine::{Job, WhenIdle};
+use plimsoll_mm::site::LockClass;
+use plimsoll_mm::units::CpuId;
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+use crate::engine::random::{Purpose, stream};
+
+/// The `current` task of an idle CPU.
+pub(crate) const NOBODY: u32 = u32::MAX;
+/// The absence of a CPU.
+pub(crate) const NO_CPU: CpuId = CpuId(u32::MAX);
+
+/// One virtual CPU. Hot fields come first, in one pair of cache lines.
+#[repr(C, align(128))]
+pub(crate) struct Cpu {
+    /// The clock, the deadline and the pins are stale while the CPU runs: see
+    /// [`Inner`](crate::engine::state::Inner).
+    pub(crate) clock: Cell<u64>,
+    pub(crate) deadline: Cell<u64>,
+    pub(crate) pins: Cell<u32>,
+    pub(crate) current: Cell<u32>,
+    /// True during a long spend, which an interrupt may cut short.
+    pub(crate) spending: Cell<bool>,
+    pub(crate) online: Cell<bool>,
+    /// True if the idle hook has run since the CPU last did anything else.
+    pub(crate) quiet: Cell<bool>,
+    pub(crate) rng: RefCell<Xoshiro256PlusPlus>,
+    pub(crate) slice_end: Cell<u64>,
+    pub(crate) jobs: [JobSlot; Job::ALL.len()],
+    /// Tasks that can run now, in the order in which they became ready.
+    pub(crate) ready: RefCell<VecDeque<u32>>,
+    /// Tasks that can run from a certain time on: `(time, sequence, task)`.
+    pub(crate) sleepers: RefCell<BinaryHeap<Reverse<(u64, u64, u32)>>>,
+    pub(crate) fault_rng: RefCell<Xoshiro256PlusPlus>,
+    pub(crate) stall_at: Cell<u64>,
+    pub(crate) migrate_at: Cell<u64>,
+    pub(crate) wait_total_ns: [Cell<u64>; LockClass::ALL.len()],
+    pub(crate) wait_max_ns: [Cell<u64>; LockClass::ALL.len()],
+}
+
+/// The state of one kind of job on one CPU.
+pub(crate) struct JobSlot {
+    pub(crate) waits: Cell<Waits>,
+    pub(crate) idle: Cell<WhenIdle>,
+    pub(crate) running: Cell<bool>,
+}
+
+/// The condition that a deferred job waits for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Waits {
+    /// The job is not deferred.
+    No,
+    /// The job waits for this time.
+    Until(u64),
+    /// The job waits for its turn; lower numbers come first.
+    Turn(u64),
+}
+
+/// The id of the `index`-th CPU.
+#[inline]
+#[expect(clippy::cast_possible_truncation, reason = "at most 4096 CPUs")]
+pub(crate) const fn cpu_id(index: usize) -> CpuId {
+    CpuId(index as u32)
+}
+
+impl Cpu {
+    pub(crate) fn new(seed: u64, index: usize) -> Self {
+        Self {
+            clock: Cell::new(0),
+            deadline: Cell::new(0),
+            current: Cell::new(NOBODY),
+            pins: Cell::new(0),
+            spending: Cell::new(false),
+            online: Cell::new(true),
+            quiet: Cell::new(true),
+            slice_end: Cell::new(0),
+            jobs: Job::ALL.map(|_| JobSlot {
+                waits: Cell::new(Waits::No),
+                idle: Cell::new(WhenIdle::Wake),
+                running: Cell::new(false),
+            }),
+            ready: RefCell::default(),
+            sleepers: RefCell::default(),
+            rng: RefCell::new(stream(seed, index, Purpose::Program)),
+            fault_rng: RefCell::new(stream(seed, index, Purpose::Faults)),
+            stall_at: Cell::new(u64::MAX),
+            migrate_at: Cell::new(u64::MAX),
+            wait_total_ns: Default::default(),
+            wait_max_ns: Default::default(),
+        }
+    }
+
+    /// The time at which this CPU wakes by itself if it is idle.
+    pub(crate) fn wakes_at(&self) -> u64 {
+        let timers = self
+            .jobs
+            .iter()
+            .filter(|slot| slot.idle.get() == WhenIdle::Wake);
+        self.next_event(timers)
+    }
+
+    /// The time at which this CPU next has to look up if it is busy.
+    pub(crate) fn looks_up_at(&self) -> u64 {
+        self.next_event(self.jobs.iter())
+    }
+
+    fn next_event<'slot>(&'slot self, timers: impl Iterator<Item = &'slot JobSlot>) -> u64 {
+        let timers = timers.filter_map(|slot| match slot.waits.get() {
+            Waits::Until(at) => Some(at),
+            Waits::No | Waits::Turn(_) => None,
+        });
+        let sleeper = self.sleepers.borrow().peek().map(|&Reverse((at, _, _))| at);
+        timers.chain(sleeper).min().unwrap_or(u64::MAX)
+    }
+
+    /// The next deferred job in turn that may start, if any.
+    pub(crate) fn next_job(&self) -> Option<Job> {
+        let turn = |job: Job| {
+            let slot = &self.jobs[job as usize];
+            match slot.waits.get() {
+                Waits::Turn(turn) if !slot.running.get() => Some((turn, job)),
+                _ => None,
+            }
+        };
+        Job::ALL
+            .into_iter()
+            .filter_map(turn)
+            .min()
+            .map(|(_, job)| job)
+    }
+
+    /// Returns whether the CPU has nothing to do.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.current.get() == NOBODY
+    }
+
+    /// Counts a wait for a lock of `class`.
+    pub(crate) fn record_wait(&self, class: LockClass, wait_ns: u64) {
+        let (total, max) = (
+            &self.wait_total_ns[class as usize],
+            &self.wait_max_ns[class as usize],
+        );
+        total.set(total.get() + wait_ns);
+        max.set(max.get().max(wait_ns));
+    }
+}

@@ -1,0 +1,123 @@
+//! Injected faults: stalls, late timers, migrations, CPUs that go away.
+//!
+//! Each CPU draws its faults from a stream of its own, so turning one fault on changes what the
+//! program meets but not what the program draws.
+
+use std::cell::Cell;
+use std::cmp::Reverse;
+
+use plimsoll_mm::units::CpuId;
+use rand::Rng;
+
+use crate::engine::cpu::{Cpu, Waits};
+use crate::engine::random::{around, below};
+use crate::engine::record::bump;
+use crate::engine::state::{Inner, Sim};
+
+impl Sim {
+    /// Takes `cpu` offline or online.
+    ///
+    /// A CPU that goes offline loses its deferred jobs; a job that is running is finished. Its
+    /// tasks move to other CPUs once they are neither pinned nor hold a sleeping lock.
+    ///
+    /// # Panics
+    /// If the last online CPU goes offline while it has tasks.
+    pub fn set_online(&self, cpu: CpuId, online: bool) {
+        self.0.order();
+        let index = cpu.index();
+        let state = &self.0.cpus[index];
+        if state.online.replace(online) == online || online {
+            return;
+        }
+        for slot in &state.jobs {
+            slot.waits.set(Waits::No);
+        }
+        let ready = state.ready.take();
+        let (move_on, stay) = ready
+            .into_iter()
+            .partition(|&id| self.0.tasks.get(id).may_move());
+        state.ready.replace(stay);
+        let asleep = state.sleepers.take().into_sorted_vec();
+        let now = self.0.now();
+        let awake = std::collections::VecDeque::into_iter(move_on).map(|id| (now, id));
+        // Sorted by `Reverse`, so the latest comes first. `rev` and new sequence numbers keep the
+        // order of time.
+        let asleep = asleep
+            .into_iter()
+            .rev()
+            .map(|Reverse((at, _, id))| (at, id));
+        for (at, id) in awake.chain(asleep) {
+            self.0.wake_at(id, at.max(now));
+        }
+        self.0.alert(index, now);
+    }
+
+    /// Returns whether `cpu` is online.
+    #[must_use]
+    pub fn is_online(&self, cpu: CpuId) -> bool {
+        self.0.cpus[cpu.index()].online.get()
+    }
+}
+
+impl Inner {
+    /// Draws each CPU's first stall and first migration.
+    pub(crate) fn arm_faults(&self) {
+        for cpu in &self.cpus {
+            self.rearm(cpu, &cpu.stall_at, self.options.faults.stall_every.0);
+            self.rearm(cpu, &cpu.migrate_at, self.options.faults.migrate_every.0);
+        }
+    }
+
+    /// Stalls the running CPU if a stall is due.
+    pub(crate) fn stall(&self, cpu: &Cpu) {
+        if cpu.stall_at.get() <= self.clock.get() {
+            let faults = &self.options.faults;
+            bump(&self.record.stalls);
+            self.clock.set(self.clock.get() + faults.stall_for.0);
+            self.rearm(cpu, &cpu.stall_at, faults.stall_every.0);
+        }
+    }
+
+    /// Moves the running task to a random CPU if a migration is due. Returns whether the task
+    /// moved.
+    pub(crate) fn random_migration(&self, cpu: &Cpu) -> bool {
+        if cpu.migrate_at.get() > self.clock.get() {
+            return false;
+        }
+        self.rearm(cpu, &cpu.migrate_at, self.options.faults.migrate_every.0);
+        let target = below(&mut cpu.fault_rng.borrow_mut(), self.cpus.len());
+        if target == self.cur.get() || !self.cpus[target].online.get() {
+            return false;
+        }
+        self.migrate(target);
+        true
+    }
+
+    /// The random number of jiffies by which a timer is late.
+    pub(crate) fn timer_delay(&self) -> u64 {
+        match self.options.faults.timer_late_jiffies {
+            0 => 0,
+            most => self.cpu().fault_rng.borrow_mut().next_u64() % (most + 1),
+        }
+    }
+
+    /// Lets a random number of nanoseconds pass, and returns the running CPU's key.
+    #[cold]
+    pub(crate) fn jitter(&self) -> u64 {
+        let cpu = self.cpu();
+        if self.outside.get() {
+            return 0;
+        }
+        let drawn = cpu.fault_rng.borrow_mut().next_u64();
+        let span = drawn % (u64::from(self.options.jitter_ns) + 1);
+        self.clock.set(self.clock.get() + span);
+        crate::engine::tree::key(self.clock.get(), self.cur.get())
+    }
+
+    /// Draws the next time of a fault on `cpu`, which is running. The mean interval is `mean_ns`.
+    fn rearm(&self, cpu: &Cpu, at: &Cell<u64>, mean_ns: u64) {
+        if mean_ns > 0 {
+            at.set(self.clock.get() + around(&mut cpu.fault_rng.borrow_mut(), mean_ns));
+        }
+    }
+}

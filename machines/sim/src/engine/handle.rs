@@ -1,0 +1,175 @@
+//! The handle on a simulated machine: making a machine, running it, and setting its callbacks.
+//!
+//! Handles are counted. Each coroutine holds one. When only those are left, no caller can resume
+//! the coroutines any more, so the last other handle unwinds all that they left unfinished.
+
+use std::any::Any;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::rc::Rc;
+
+use plimsoll_mm::event::Event;
+use plimsoll_mm::machine::Job;
+use plimsoll_mm::units::{CpuId, Nanos};
+
+use crate::cpu_rng::CpuRng;
+use crate::engine::cpu::NOBODY;
+use crate::engine::state::{Inner, Sim};
+use crate::engine::tree::{NEVER, TIME_MAX_NS, key};
+use crate::options::SimOptions;
+use crate::profile::Profile;
+use crate::stats::Stats;
+
+impl Sim {
+    /// Makes the machine of `profile` with `options`.
+    ///
+    /// # Panics
+    /// If the profile has more than 4096 CPUs.
+    #[must_use]
+    pub fn new(profile: &Profile, options: SimOptions) -> Self {
+        Self(Inner::new(profile, options))
+    }
+
+    /// Runs until every task that is not a daemon has ended, or until [`Sim::stop`].
+    ///
+    /// # Panics
+    /// If a task panics; the message names the seed. If tasks wait and nothing will wake them.
+    pub fn run(&self) {
+        if self.0.run.live.get() > 0 {
+            self.drive(NEVER);
+            let stuck = self.0.run.live.get();
+            assert!(
+                stuck == 0 || self.0.run.halt.get(),
+                "deadlock: {stuck} tasks wait and nothing will wake them; seed {}",
+                self.seed()
+            );
+        }
+    }
+
+    /// Runs all that happens before `at`, or until [`Sim::stop`].
+    ///
+    /// # Panics
+    /// If a task panics; the message names the seed.
+    pub fn run_until(&self, at: Nanos) {
+        assert!(at.0 < TIME_MAX_NS, "virtual time ends after 26 days");
+        self.drive(key(at.0, 0));
+        if !self.0.run.halt.get() {
+            self.0.run.reached.set(self.0.run.reached.get().max(at.0));
+        }
+    }
+
+    /// Ends the current run once the caller waits, sleeps or ends.
+    pub fn stop(&self) {
+        self.0.stop();
+    }
+
+    /// Number of tasks that have not ended, without daemons.
+    #[must_use]
+    pub fn live_tasks(&self) -> u32 {
+        self.0.run.live.get()
+    }
+
+    /// The seed of every random stream of this run.
+    #[must_use]
+    pub fn seed(&self) -> u64 {
+        self.0.options.seed
+    }
+
+    /// The random stream of the CPU the caller runs on.
+    #[must_use]
+    pub fn rng(&self) -> CpuRng<'_> {
+        CpuRng(self)
+    }
+
+    /// The task that runs on this CPU, kernel work included; `None` if the CPU is idle.
+    #[must_use]
+    pub fn this_task(&self) -> Option<u32> {
+        let task = self.0.cpu().current.get();
+        (task != NOBODY).then_some(task)
+    }
+
+    /// All that has been counted so far.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.0.stats()
+    }
+
+    /// Calls `observer` for each event from now on, except for events of single pages, which
+    /// outnumber all others together. The observer must not change the machine.
+    pub fn observe(&self, observer: impl FnMut(&Self, CpuId, Nanos, &Event) + 'static) {
+        self.0.hooks.observers.borrow_mut().push(Box::new(observer));
+        self.0.hooks.observed.set(true);
+    }
+
+    /// Shows events of single pages to every observer too.
+    pub fn observe_pages(&self) {
+        self.0.hooks.pages_observed.set(true);
+    }
+
+    /// Calls `handler` for each job, on the job's CPU, as kernel work. Replaces the previous
+    /// handler.
+    pub fn on_job(&self, handler: impl Fn(&Self, Job) + 'static) {
+        *self.0.hooks.on_job.borrow_mut() = Some(Rc::new(handler));
+    }
+
+    /// Calls `handler` on each CPU that runs out of work, as kernel work. Replaces the previous
+    /// handler.
+    pub fn on_idle(&self, handler: impl Fn(&Self) + 'static) {
+        *self.0.hooks.on_idle.borrow_mut() = Some(Rc::new(handler));
+    }
+
+    fn drive(&self, horizon: u64) {
+        assert!(
+            self.0.outside.get(),
+            "a run is not started from inside a run"
+        );
+        self.0.run.halt.set(false);
+        self.0.run.awaits_tasks.set(horizon == NEVER);
+        self.0.outside.set(false);
+        let outcome = catch_unwind(AssertUnwindSafe(|| self.0.run_loop(horizon)));
+        let (cpu, at) = (self.0.cur.get(), self.0.clock.get());
+        self.0.step_outside();
+        if let Err(payload) = outcome {
+            let seed = self.seed();
+            match words_of(&*payload) {
+                Some(words) => panic!("{words}; on CPU {cpu} at {at} ns, seed {seed}"),
+                None => resume_unwind(payload),
+            }
+        }
+    }
+}
+
+impl Clone for Sim {
+    fn clone(&self) -> Self {
+        Self(Rc::clone(&self.0))
+    }
+}
+
+impl Drop for Sim {
+    fn drop(&mut self) {
+        // Each coroutine holds one handle. When only those are left besides this one, no caller can
+        // resume the coroutines any more.
+        let inner = &self.0;
+        if !inner.run.ending.get() && Rc::strong_count(inner) == inner.run.residents.get() + 1 {
+            inner.end();
+        }
+    }
+}
+
+impl fmt::Debug for Sim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sim")
+            .field("cpus", &self.0.cpus.len())
+            .field("seed", &self.seed())
+            .field("now", &self.0.now())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The message of a panic, if the payload is text.
+fn words_of(payload: &(dyn Any + Send)) -> Option<&str> {
+    payload
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| Some(payload.downcast_ref::<String>()?))
+}

@@ -1,0 +1,12 @@
+//! The engine: CPUs with clocks of their own, of which the earliest runs next.
+
+pub(crate) mod cpu;
+pub(crate) mod fault;
+pub(crate) mod handle;
+pub(crate) mod price;
+pub(crate) mod random;
+pub(crate) mod record;
+pub(crate) mod run_loop;
+pub(crate) mod spend;
+pub(crate) mod state;
+pub(crate) mod tree;

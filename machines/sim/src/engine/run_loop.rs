@@ -1,0 +1,242 @@
+//! The core of the machine: the loop that resumes the earliest CPU, and the order points.
+//!
+//! Invariant: a CPU that passes an order point has the smallest key of all CPUs, so everything that
+//! an order point precedes happens in the order of `(time, CPU)`. `limit` caches the smallest key
+//! of the other CPUs while a CPU runs, so passing an order point takes one comparison.
+//!
+//! Outside a run ([`Inner::outside`]) the caller is a bystander on CPU 0: nothing costs time and
+//! nothing waits, except for a lock whose holder has stopped in the middle.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use plimsoll_mm::units::CpuId;
+
+use crate::engine::cpu::{Cpu, NO_CPU, NOBODY, cpu_id};
+use crate::engine::price::Prices;
+use crate::engine::record::Record;
+use crate::engine::state::{Hooks, Inner, RunControl};
+use crate::engine::tree::{CPUS_MAX, NEVER, Tree, cpu_of, key, time_of};
+use crate::memory::arena::Arena;
+use crate::options::{LockModel, SimOptions};
+use crate::profile::Profile;
+use crate::tasks::tick::PERCENT_MAX;
+
+impl Inner {
+    pub(crate) fn new(profile: &Profile, options: SimOptions) -> Rc<Self> {
+        let cpus = profile.topology.cpus() as usize;
+        assert!(
+            cpus <= CPUS_MAX,
+            "a simulated machine has at most {CPUS_MAX} CPUs"
+        );
+        assert!(
+            options.late_ticks_percent <= PERCENT_MAX,
+            "at most {PERCENT_MAX} % of ticks come before they are counted"
+        );
+        let prices = Prices::new(&profile.costs, &profile.topology, &profile.speed_percent);
+        let ceremonial = options.strict || options.lock_model == LockModel::ReleaseEvent;
+        let inner = Rc::new_cyclic(|me| Self {
+            cur: Cell::new(0),
+            clock: Cell::new(0),
+            deadline: Cell::new(0),
+            pins: Cell::new(0),
+            local: Cell::new(NO_CPU),
+            limit: Cell::new(0),
+            epoch: Cell::new(0),
+            outside: Cell::new(true),
+            cpus: (0..cpus).map(|cpu| Cpu::new(options.seed, cpu)).collect(),
+            tree: Tree::new(cpus),
+            tasks: Arena::new(),
+            plain: prices.are_alike() && !ceremonial,
+            prices,
+            record: Record::new(),
+            hz: profile.hz,
+            topology: profile.topology.clone(),
+            free: RefCell::default(),
+            sequence: Cell::new(0),
+            hooks: Hooks::default(),
+            run: RunControl::default(),
+            me: me.clone(),
+            shaken: options.jitter_ns > 0,
+            ceremonial,
+            options,
+        });
+        inner.arm_faults();
+        inner
+    }
+
+    /// The running CPU.
+    #[inline]
+    pub(crate) fn cpu(&self) -> &Cpu {
+        &self.cpus[self.cur.get()]
+    }
+
+    /// The number of the running CPU.
+    #[inline]
+    pub(crate) fn this_cpu(&self) -> CpuId {
+        cpu_id(self.cur.get())
+    }
+
+    /// The time that a caller sees.
+    #[inline]
+    pub(crate) fn now(&self) -> u64 {
+        if self.outside.get() {
+            self.run.reached.get()
+        } else {
+            self.clock.get()
+        }
+    }
+
+    /// Lets every CPU with an earlier key go first. Returns the caller's key.
+    #[inline(always)]
+    pub(crate) fn order(&self) -> u64 {
+        let mine = if self.shaken {
+            self.jitter()
+        } else {
+            key(self.clock.get(), self.cur.get())
+        };
+        if mine > self.limit.get() {
+            return self.order_slow(mine);
+        }
+        mine
+    }
+
+    #[inline(always)]
+    fn order_slow(&self, mine: u64) -> u64 {
+        if self.outside.get() {
+            return mine;
+        }
+        self.leave(mine);
+        mine
+    }
+
+    /// Suspends the current task. Its CPU goes on at key `when`.
+    #[inline(always)]
+    pub(crate) fn leave(&self, when: u64) {
+        let cpu = self.cur.get();
+        self.tree.set(cpu, when);
+        self.tasks.get(self.cpus[cpu].current.get()).suspend();
+    }
+
+    /// Brings the key of another CPU forward to `when`.
+    pub(crate) fn post(&self, cpu: usize, when: u64) {
+        if when < self.tree.leaf(cpu) {
+            self.tree.set(cpu, when);
+            self.limit.set(self.limit.get().min(when));
+        }
+    }
+
+    /// Resumes the earliest CPU, again and again, until no key is before `horizon`.
+    pub(crate) fn run_loop(&self, horizon: u64) {
+        while !self.run.halt.get() {
+            if !self.step(horizon) {
+                break;
+            }
+        }
+    }
+
+    /// Resumes the earliest CPU. Returns `false` if no key is before `horizon`.
+    #[inline(always)]
+    fn step(&self, horizon: u64) -> bool {
+        let first = self.tree.earliest();
+        if first >= horizon {
+            return false;
+        }
+        let cpu = cpu_of(first);
+        self.cur.set(cpu);
+        self.limit.set(self.tree.earliest_but(cpu).min(horizon - 1));
+        self.epoch.set(self.epoch.get() + 1);
+        let state = &self.cpus[cpu];
+        self.clock.set(time_of(first));
+        self.deadline.set(state.deadline.get());
+        self.pins.set(state.pins.get());
+        if self.plain {
+            self.local.set(cpu_id(cpu));
+        } else {
+            self.prepare_slow(cpu);
+        }
+        let task = state.current.get();
+        if task == NOBODY {
+            self.wake_up(state);
+        } else {
+            self.tasks.get(task).resume();
+        }
+        state.clock.set(self.clock.get());
+        state.deadline.set(self.deadline.get());
+        state.pins.set(self.pins.get());
+        true
+    }
+
+    /// On a machine that is not plain, prepares what differs between CPUs before `cpu` runs.
+    #[inline(never)]
+    fn prepare_slow(&self, cpu: usize) {
+        self.prices.run_on(cpu);
+        self.local
+            .set(if self.ceremonial { NO_CPU } else { cpu_id(cpu) });
+    }
+
+    /// Runs the machine, from outside a run, for as long as `busy` returns true.
+    pub(crate) fn run_while(&self, busy: impl Fn() -> bool) {
+        self.outside.set(false);
+        while busy() {
+            assert!(
+                self.step(NEVER),
+                "deadlock: every task waits, and none can wake another"
+            );
+        }
+        self.step_outside();
+    }
+
+    /// Ends a run: from now on the caller is a bystander.
+    pub(crate) fn step_outside(&self) {
+        self.outside.set(true);
+        self.local.set(NO_CPU);
+        self.limit.set(0);
+        self.deadline.set(0);
+        self.run
+            .reached
+            .set(self.run.reached.get().max(self.last_time()));
+        self.cur.set(0);
+    }
+
+    pub(crate) fn stop(&self) {
+        self.run.halt.set(true);
+        // The running CPU leaves at its next order point or spend.
+        self.limit.set(0);
+        self.deadline.set(0);
+    }
+
+    /// A number larger than all that were returned before.
+    pub(crate) fn next_sequence(&self) -> u64 {
+        self.sequence.set(self.sequence.get() + 1);
+        self.sequence.get()
+    }
+
+    /// The time of the earliest key, but not after the last running CPU's clock. If nothing is left
+    /// to do, the latest clock of all CPUs.
+    pub(crate) fn last_time(&self) -> u64 {
+        match self.tree.earliest() {
+            NEVER => self
+                .cpus
+                .iter()
+                .map(|cpu| cpu.clock.get())
+                .max()
+                .unwrap_or(0),
+            next => time_of(next).min(self.clock.get()),
+        }
+    }
+
+    /// Returns whether unfinished tasks are being dropped.
+    pub(crate) fn is_ending(&self) -> bool {
+        self.run.ending.get()
+    }
+
+    /// Ends all unfinished tasks, so that the handles on their stacks are dropped.
+    pub(crate) fn end(&self) {
+        self.run.ending.set(true);
+        self.outside.set(true);
+        for task in (0..self.tasks.len()).map(|id| self.tasks.get(id)) {
+            task.end();
+        }
+    }
+}

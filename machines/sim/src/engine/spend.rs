@@ -1,0 +1,134 @@
+//! Local work, and the events that may interrupt it.
+//!
+//! `spend` adds to the clock and compares it with one deadline. Past that, unless the CPU is
+//! pinned, the CPU looks up: timers fire, kernel work and slices preempt, faults strike. A long
+//! spend waits in the tree for its end, so that what other CPUs send arrives in the middle of it.
+
+use plimsoll_mm::site::Work;
+
+use crate::engine::cpu::Cpu;
+use crate::engine::record::bump;
+use crate::engine::state::{Inner, Kind};
+use crate::engine::tree::{TIME_MAX_NS, key};
+
+impl Inner {
+    /// Lets `n` times the price of `work` pass.
+    #[inline]
+    pub(crate) fn spend(&self, work: Work, n: u32) {
+        let cost = self.prices.work(work) * u64::from(n);
+        let then = self.clock.get() + cost;
+        if then >= self.deadline.get() {
+            return self.spend_slow(work, cost);
+        }
+        self.clock.set(then);
+        let total = &self.record.work_ns[work as usize];
+        total.set(total.get() + cost);
+    }
+
+    /// [`Inner::spend`] without looking up, for work that cannot be preempted.
+    pub(crate) fn charge(&self, work: Work, n: u32) {
+        if self.outside.get() {
+            return;
+        }
+        let cost = self.prices.work(work) * u64::from(n);
+        self.clock.set(self.clock.get() + cost);
+        let total = &self.record.work_ns[work as usize];
+        total.set(total.get() + cost);
+    }
+
+    #[cold]
+    fn spend_slow(&self, work: Work, cost: u64) {
+        if self.outside.get() {
+            return;
+        }
+        let total = &self.record.work_ns[work as usize];
+        total.set(total.get() + cost);
+        assert!(
+            self.clock.get() + cost < TIME_MAX_NS,
+            "virtual time ends after 26 days"
+        );
+        if self.pins.get() > 0 {
+            return self.clock.set(self.clock.get() + cost);
+        }
+        let mut rest = cost;
+        // This ends because every turn either lets time pass or takes something off a queue.
+        loop {
+            rest -= self.pass(rest);
+            let (now, reason) = (self.clock.get(), self.next_reason(self.cpu()));
+            if reason <= now {
+                self.look_up();
+            } else if rest == 0 {
+                return self
+                    .deadline
+                    .set(reason.min(now + self.options.run_ahead.0));
+            }
+        }
+    }
+
+    /// Lets up to `rest` nanoseconds pass, or fewer if the CPU has to look up earlier. Returns how
+    /// many passed.
+    fn pass(&self, rest: u64) -> u64 {
+        let index = self.cur.get();
+        let cpu = &self.cpus[index];
+        let now = self.clock.get();
+        let until = (now + rest).min(self.next_reason(cpu).max(now));
+        let when = key(until, index);
+        if when > self.limit.get() {
+            cpu.spending.set(true);
+            self.leave(when);
+            cpu.spending.set(false);
+        } else {
+            self.clock.set(until);
+        }
+        self.clock.get() - now
+    }
+
+    /// The time at which the running, unpinned CPU next has to look up.
+    fn next_reason(&self, cpu: &Cpu) -> u64 {
+        let mut reason = cpu.looks_up_at();
+        let task = self.tasks.get(cpu.current.get());
+        if task.kind.get() != Kind::Kernel {
+            if cpu.next_job().is_some() || !cpu.online.get() && task.may_move() {
+                return 0;
+            }
+            if !cpu.ready.borrow().is_empty() {
+                reason = reason.min(cpu.slice_end.get());
+            }
+            if task.may_move() {
+                reason = reason.min(cpu.migrate_at.get());
+            }
+        }
+        reason.min(cpu.stall_at.get())
+    }
+
+    /// Handles all that has come due on the running, unpinned CPU.
+    fn look_up(&self) {
+        let cpu = self.cpu();
+        self.fire_timers(cpu);
+        self.stall(cpu);
+        let id = cpu.current.get();
+        let task = self.tasks.get(id);
+        if task.kind.get() == Kind::Kernel {
+            return;
+        }
+        if task.may_move() {
+            if !cpu.online.get() {
+                return self.migrate(self.another_cpu(self.cur.get()));
+            }
+            if self.random_migration(cpu) {
+                return;
+            }
+        }
+        let sliced = self.clock.get() >= cpu.slice_end.get() && !cpu.ready.borrow().is_empty();
+        if cpu.next_job().is_some() {
+            // The task returns to the front of the queue: kernel work does not cost it its place.
+            cpu.ready.borrow_mut().push_front(id);
+        } else if sliced {
+            cpu.ready.borrow_mut().push_back(id);
+        } else {
+            return;
+        }
+        bump(&self.record.preemptions);
+        self.yield_to_next(task);
+    }
+}

@@ -1,0 +1,151 @@
+//! The state of a machine and of its tasks, and the handle on it.
+//!
+//! Handlers and tasks take the handle, and the state holds handlers and tasks, so all of these
+//! types are in one file. The other files of this folder say what is done with them.
+
+use std::cell::{Cell, OnceCell, RefCell};
+use std::fmt;
+use std::rc::{Rc, Weak};
+
+use plimsoll_mm::event::Event;
+use plimsoll_mm::machine::Job;
+use plimsoll_mm::topology::Topology;
+use plimsoll_mm::units::{CpuId, Hz, Nanos};
+
+use crate::engine::cpu::Cpu;
+use crate::engine::price::Prices;
+use crate::engine::record::Record;
+use crate::engine::tree::Tree;
+use crate::memory::arena::Arena;
+use crate::options::SimOptions;
+use crate::tasks::coroutine::Fiber;
+use crate::tasks::wait::WaitObserver;
+
+/// A simulated machine. Clones are cheap handles on the same machine.
+///
+/// The machine keeps handlers and observers. They must not own a handle on the machine, because
+/// then neither they nor the machine would ever be dropped.
+pub struct Sim(pub(crate) Rc<Inner>);
+
+/// A function that is called for each event.
+pub(crate) type Observer = Box<dyn FnMut(&Sim, CpuId, Nanos, &Event)>;
+
+/// A function that runs a job.
+type JobHandler = Rc<dyn Fn(&Sim, Job)>;
+/// A function that is called on a CPU that has run out of work.
+type IdleHandler = Rc<dyn Fn(&Sim)>;
+
+/// The state that all handles share. Hot fields come first.
+#[repr(C)]
+pub(crate) struct Inner {
+    /// The index of the running CPU.
+    pub(crate) cur: Cell<usize>,
+    /// The running CPU's clock. This field, the deadline and the pins are kept here while a CPU
+    /// runs, and in its [`Cpu`] otherwise.
+    pub(crate) clock: Cell<u64>,
+    /// The time at which an unpinned `spend` takes the slow path. Outside a run it is 0, so that
+    /// every `spend` does.
+    pub(crate) deadline: Cell<u64>,
+    /// Number of nested sections that must not be preempted.
+    pub(crate) pins: Cell<u32>,
+    /// The running CPU if it may enter its own locks without an order point, else
+    /// [`NO_CPU`](crate::engine::cpu::NO_CPU).
+    pub(crate) local: Cell<CpuId>,
+    /// The smallest key of all other CPUs.
+    pub(crate) limit: Cell<u64>,
+    /// Counts resumptions: while it is unchanged, no other CPU has run.
+    pub(crate) epoch: Cell<u64>,
+    pub(crate) outside: Cell<bool>,
+    /// True if steps are late by random amounts.
+    pub(crate) shaken: bool,
+    /// True if a CPU's own locks are treated like all other locks: it waits for its turn to enter
+    /// them, or leaves them by an event.
+    pub(crate) ceremonial: bool,
+    /// True if all CPUs are alike and `ceremonial` is false.
+    pub(crate) plain: bool,
+    pub(crate) options: SimOptions,
+    pub(crate) cpus: Box<[Cpu]>,
+    pub(crate) tree: Tree,
+    pub(crate) tasks: Arena<Task>,
+    pub(crate) prices: Prices,
+    pub(crate) record: Record,
+    pub(crate) hz: Hz,
+    pub(crate) topology: Topology,
+    /// Tasks whose coroutine is free for the next task or kernel work.
+    pub(crate) free: RefCell<Vec<u32>>,
+    /// The last number given to something that waits; numbers follow the order of queueing.
+    pub(crate) sequence: Cell<u64>,
+    pub(crate) hooks: Hooks,
+    pub(crate) run: RunControl,
+    pub(crate) me: Weak<Self>,
+}
+
+/// The functions that the program has given to the machine.
+#[derive(Default)]
+pub(crate) struct Hooks {
+    pub(crate) on_job: RefCell<Option<JobHandler>>,
+    pub(crate) on_idle: RefCell<Option<IdleHandler>>,
+    pub(crate) observers: RefCell<Vec<Observer>>,
+    pub(crate) wait_observers: RefCell<Vec<WaitObserver>>,
+    /// True if there is an observer of events.
+    pub(crate) observed: Cell<bool>,
+    /// True if the observers see events of single pages too.
+    pub(crate) pages_observed: Cell<bool>,
+}
+
+/// The state that decides when a run ends, and when the machine does.
+#[derive(Default)]
+pub(crate) struct RunControl {
+    /// Number of tasks that have not ended, without daemons.
+    pub(crate) live: Cell<u32>,
+    /// True from [`Sim::stop`] until the next run begins.
+    pub(crate) halt: Cell<bool>,
+    /// True if the run ends with the last task.
+    pub(crate) awaits_tasks: Cell<bool>,
+    /// The time up to which the machine has run.
+    pub(crate) reached: Cell<u64>,
+    /// True once the tasks that have not ended are being dropped.
+    pub(crate) ending: Cell<bool>,
+    /// Number of handles on the stacks of coroutines.
+    pub(crate) residents: Cell<usize>,
+}
+
+/// A coroutine and its present use.
+#[derive(Default)]
+#[repr(C, align(64))]
+pub(crate) struct Task {
+    pub(crate) fiber: OnceCell<Fiber>,
+    pub(crate) cpu: Cell<usize>,
+    pub(crate) kind: Cell<Kind>,
+    /// Number of nested sections in which the task must stay on its CPU, though it may be
+    /// preempted.
+    pub(crate) stays: Cell<u32>,
+    pub(crate) body: Cell<Option<Body>>,
+}
+
+/// The kind of work that a coroutine runs.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Kernel work, which is not preempted and does not migrate.
+    #[default]
+    Kernel,
+    /// A task that a run waits for.
+    Program,
+    /// A task that a run does not wait for.
+    Daemon,
+}
+
+/// The work that a coroutine does next.
+pub(crate) enum Body {
+    Task(Box<dyn FnOnce(&Sim)>),
+    Job(Job),
+    Idle,
+}
+
+impl fmt::Debug for Task {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Task")
+            .field("cpu", &self.cpu)
+            .finish_non_exhaustive()
+    }
+}

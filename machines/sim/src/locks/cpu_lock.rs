@@ -1,0 +1,125 @@
+//! The simulated per-CPU lock: its owner runs ahead, other CPUs wait for their turn.
+//!
+//! The owner's access is not an order point; it only leaves a stamp. If another CPU arrives at a
+//! time before an access that the owner has already made, that is a slip: the CPU sees what the
+//! owner did in its future. Slips are counted. Strict mode orders the owner too and has none.
+
+use std::cell::{Cell, RefCell};
+use std::fmt;
+
+use plimsoll_mm::machine::CpuLock;
+use plimsoll_mm::site::{LockClass, Site};
+use plimsoll_mm::units::CpuId;
+
+use crate::engine::record::bump;
+use crate::engine::state::{Inner, Sim};
+use crate::engine::tree::key;
+use crate::locks::lock_queue::{Queue, Section};
+
+/// A lock that belongs to one CPU, in virtual time. The order of the fields puts all that a section
+/// needs into one pair of cache lines, with the head of the value.
+#[repr(C)]
+pub struct SimCpuLock<T> {
+    /// The clock of the owner when its last section started.
+    owner_start: Cell<u64>,
+    /// The waiters; the queue's home is the owner.
+    queue: Queue,
+    value: RefCell<T>,
+}
+
+impl<T> SimCpuLock<T> {
+    pub(crate) fn new(class: LockClass, owner: CpuId, value: T) -> Self {
+        assert!(
+            !class.sleeps(),
+            "a per-CPU lock is taken where a task may not sleep"
+        );
+        Self {
+            owner_start: Cell::new(0),
+            queue: Queue::new(class, owner),
+            value: RefCell::new(value),
+        }
+    }
+
+    /// Lets the owner enter. This is no order point, and costs time only if another CPU had the
+    /// lock last.
+    #[inline(always)]
+    fn enter_local(&self, sim: &Inner, site: Site) -> Option<Section> {
+        let owner = self.queue.home;
+        if sim.local.get() == owner && self.queue.is_free_at(sim, owner) {
+            self.owner_start.set(sim.clock.get());
+            return Some(self.queue.enter_again(sim, owner, site));
+        }
+        self.enter_local_slow(sim, site)
+    }
+
+    /// [`SimCpuLock::enter_local`] in any mode, after other CPUs, or for a task that is no longer
+    /// on the owner.
+    #[cold]
+    fn enter_local_slow(&self, sim: &Inner, site: Site) -> Option<Section> {
+        if sim.outside.get() {
+            return Some(Section::OUTSIDE);
+        }
+        if sim.this_cpu() != self.queue.home {
+            return self.queue.try_acquire(sim, site);
+        }
+        if sim.options.strict {
+            sim.order();
+        }
+        let now = sim.clock.get();
+        if self.queue.is_taken(key(now, sim.cur.get())) {
+            sim.record.lock(self.queue.class, site).gave_up();
+            return None;
+        }
+        self.owner_start.set(now);
+        Some(if self.queue.is_free_at(sim, self.queue.home) {
+            self.queue.take_for(sim, site, 0)
+        } else {
+            self.queue.take(sim, site, self.queue.line_ns(sim))
+        })
+    }
+
+    /// The entry of any CPU, in turn.
+    fn enter(&self, sim: &Inner, site: Site) -> Section {
+        let mine = sim.order();
+        let now = sim.clock.get();
+        if sim.this_cpu() == self.queue.home {
+            self.owner_start.set(now);
+        } else if self.owner_start.get() > now && !self.queue.is_held() {
+            bump(&sim.record.slips);
+            if self.queue.is_taken(mine) {
+                return self.queue.take(sim, site, self.queue.line_ns(sim));
+            }
+        }
+        self.queue.acquire_here(sim, site)
+    }
+}
+
+impl<T> CpuLock<Sim, T> for SimCpuLock<T> {
+    #[inline(always)]
+    fn try_local<R>(&self, sim: &Sim, site: Site, f: impl FnOnce(&mut T) -> R) -> Option<R> {
+        let section = self.enter_local(&sim.0, site)?;
+        // A single call of `f`, so that it is inlined. Outside a run the value may be borrowed
+        // already.
+        let result = f(&mut *self.value.try_borrow_mut().ok()?);
+        self.queue.release_spinning(&sim.0, site, &section);
+        Some(result)
+    }
+
+    fn with<R>(&self, sim: &Sim, site: Site, f: impl FnOnce(&mut T) -> R) -> R {
+        if sim.0.outside.get() {
+            return sim.look_from_outside(&self.queue, &self.value, f);
+        }
+        let section = self.enter(&sim.0, site);
+        let result = f(&mut self.value.borrow_mut());
+        self.queue.release_spinning(&sim.0, site, &section);
+        result
+    }
+}
+
+impl<T> fmt::Debug for SimCpuLock<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SimCpuLock")
+            .field("owner", &self.queue.home)
+            .finish_non_exhaustive()
+    }
+}

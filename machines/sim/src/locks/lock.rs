@@ -1,0 +1,104 @@
+//! The simulated lock: a value behind a [`Queue`].
+//!
+//! See [`crate::contend`] for how waiting works. The value sits in a `RefCell`, so a simulator bug
+//! that let two holders in would panic rather than alias.
+
+use std::cell::RefCell;
+use std::fmt;
+
+use plimsoll_mm::machine::Lock;
+use plimsoll_mm::site::{LockClass, Site};
+use plimsoll_mm::units::CpuId;
+
+use crate::engine::record::LOCK;
+use crate::engine::state::{Inner, Sim};
+use crate::engine::tree::time_of;
+use crate::locks::lock_queue::{Queue, Section};
+
+/// A queued spinlock, or a mutex if its class sleeps, in virtual time.
+pub struct SimLock<T> {
+    queue: Queue,
+    value: RefCell<T>,
+}
+
+impl<T> SimLock<T> {
+    pub(crate) fn new(class: LockClass, home: CpuId, value: T) -> Self {
+        Self {
+            queue: Queue::new(class, home),
+            value: RefCell::new(value),
+        }
+    }
+
+    #[inline(always)]
+    fn section<R>(
+        &self,
+        sim: &Sim,
+        site: Site,
+        section: &Section,
+        f: impl FnOnce(&mut T) -> R,
+    ) -> R {
+        let result = f(&mut self.value.borrow_mut());
+        self.queue.release(&sim.0, site, section);
+        result
+    }
+}
+
+impl<T> Lock<Sim, T> for SimLock<T> {
+    #[inline]
+    fn with<R>(&self, sim: &Sim, site: Site, f: impl FnOnce(&mut T) -> R) -> R {
+        if sim.0.outside.get() {
+            return sim.look_from_outside(&self.queue, &self.value, f);
+        }
+        let section = self.queue.acquire(&sim.0, site);
+        self.section(sim, site, &section, f)
+    }
+
+    #[inline]
+    fn try_with<R>(&self, sim: &Sim, site: Site, f: impl FnOnce(&mut T) -> R) -> Option<R> {
+        if sim.0.outside.get() {
+            return Some(f(&mut *self.value.try_borrow_mut().ok()?));
+        }
+        let section = self.queue.try_acquire(&sim.0, site)?;
+        Some(self.section(sim, site, &section, f))
+    }
+}
+
+impl Queue {
+    /// Takes the lock if it is free when the caller's turn comes.
+    #[inline]
+    pub(crate) fn try_acquire(&self, sim: &Inner, site: Site) -> Option<Section> {
+        let mine = sim.order();
+        if self.is_taken(mine) {
+            sim.record.lock(self.class, site).gave_up();
+            return None;
+        }
+        sim.record
+            .fold(time_of(mine), sim.cur.get(), LOCK | self.class as u64);
+        Some(self.take(sim, site, self.line_ns(sim)))
+    }
+}
+
+impl Sim {
+    /// Looks at a lock's value from outside a run. If a stopped task holds the lock, runs the
+    /// machine until it is released.
+    #[cold]
+    pub(crate) fn look_from_outside<T, R>(
+        &self,
+        queue: &Queue,
+        value: &RefCell<T>,
+        f: impl FnOnce(&mut T) -> R,
+    ) -> R {
+        if !self.0.is_ending() {
+            self.0.run_while(|| queue.is_held());
+        }
+        f(&mut value.borrow_mut())
+    }
+}
+
+impl<T> fmt::Debug for SimLock<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SimLock")
+            .field("class", &self.queue.class)
+            .finish_non_exhaustive()
+    }
+}

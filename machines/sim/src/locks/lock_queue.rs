@@ -1,0 +1,380 @@
+//! Waiting for a lock: the part that [`SimLock`](crate::SimLock) and
+//! [`SimCpuLock`](crate::SimCpuLock) share.
+//!
+//! A lock is a queueing server at a distance. A request takes half a transfer to reach the lock's
+//! cache line and counts from then on; until then the CPU that has the line can release the lock,
+//! or take it again. The other half of the transfer brings the line back.
+//!
+//! Requests arrive in order of time. A CPU that finds the lock free, or taken until a known time,
+//! therefore knows at once when its turn begins: it moves its clock there, runs its section ahead
+//! and stamps when the lock is free again. If the section meets an order point and other CPUs run
+//! meanwhile, the lock stays held. A CPU that arrives then parks, and the release, which is an
+//! order point as well, hands the lock to the first parked waiter. Both ways give the same starts,
+//! because both serve waiters in the order of arrival, at the same price of a hand-over.
+//!
+//! Invariant: waiters with a known start precede parked ones; parked ones exist only while the lock
+//! is held.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+
+use plimsoll_mm::site::{LockClass, Site};
+use plimsoll_mm::units::{CpuId, Nanos};
+
+use crate::engine::cpu::{NO_CPU, cpu_id};
+use crate::engine::record::LOCK;
+use crate::engine::state::Inner;
+use crate::engine::tree::{NEVER, key, time_of};
+use crate::options::LockModel;
+use crate::stats::LongestWait;
+use crate::tasks::wait::Access;
+
+/// The start of a parked waiter, which is not known yet.
+const UNKNOWN: u64 = u64::MAX;
+
+/// The epoch of a section that other CPUs may have seen. It equals no epoch of the engine.
+const SEEN: u64 = u64::MAX;
+
+/// A lock without its value. Waiters are few, so they are in a box, and the rest fits one cache
+/// line.
+pub(crate) struct Queue {
+    /// The key at which the last section ended.
+    free_key: Cell<u64>,
+    /// The CPU of the last section, or [`NO_CPU`] while a CPU is inside or has been promised the
+    /// next turn.
+    free_at: Cell<CpuId>,
+    /// The CPU whose request got to the lock's line last: it has the line or will get it.
+    line: Cell<CpuId>,
+    /// The CPU and site that hold the lock, or held it last.
+    holder: Cell<(CpuId, Site)>,
+    pub(crate) home: CpuId,
+    pub(crate) class: LockClass,
+    /// True if `waiters` has entries, stale ones included.
+    queued: Cell<bool>,
+    waiters: Box<RefCell<VecDeque<Waiter>>>,
+}
+
+const _: () = assert!(
+    size_of::<Queue>() <= 40,
+    "a lock leaves room for its value in a pair of cache lines"
+);
+
+/// A CPU that found the lock taken.
+struct Waiter {
+    start: u64,
+    cpu: CpuId,
+    task: u32,
+    site: Site,
+}
+
+/// One section under a lock.
+pub(crate) struct Section {
+    pub(crate) start: u64,
+    epoch: u64,
+}
+
+impl Section {
+    /// The value that stands for no section, while code outside a run looks at the locked value.
+    pub(crate) const OUTSIDE: Self = Self {
+        start: 0,
+        epoch: u64::MAX - 1,
+    };
+}
+
+impl Queue {
+    pub(crate) fn new(class: LockClass, home: CpuId) -> Self {
+        Self {
+            free_key: Cell::new(0),
+            free_at: Cell::new(home),
+            line: Cell::new(home),
+            holder: Cell::new((home, Site::Control)),
+            home,
+            class,
+            queued: Cell::new(false),
+            waiters: Box::default(),
+        }
+    }
+
+    /// Asks for the lock and waits for the caller's turn.
+    #[inline(always)]
+    pub(crate) fn acquire(&self, sim: &Inner, site: Site) -> Section {
+        let asked = time_of(sim.order());
+        let line_ns = self.line_ns(sim);
+        let request_ns = line_ns / 2;
+        sim.clock.set(asked + request_ns);
+        let mine = sim.order();
+        sim.record
+            .fold(time_of(mine), sim.cur.get(), LOCK | self.class as u64);
+        if self.is_taken(mine) {
+            self.wait(sim, site, asked)
+        } else {
+            self.take(sim, site, line_ns - request_ns)
+        }
+    }
+
+    /// [`Queue::acquire`] without the request's way to the line: the request counts at once.
+    pub(crate) fn acquire_here(&self, sim: &Inner, site: Site) -> Section {
+        let mine = sim.order();
+        sim.record
+            .fold(time_of(mine), sim.cur.get(), LOCK | self.class as u64);
+        if self.is_taken(mine) {
+            self.wait(sim, site, time_of(mine))
+        } else {
+            self.take(sim, site, self.line_ns(sim))
+        }
+    }
+
+    /// The nanoseconds that bringing the line to this CPU takes; 0 if the line is here.
+    #[inline]
+    pub(crate) fn line_ns(&self, sim: &Inner) -> u64 {
+        let (line, this) = (self.line.get(), sim.this_cpu());
+        if line == this {
+            return 0;
+        }
+        sim.prices
+            .transfer_home(line.index(), this.index(), self.home.index())
+    }
+
+    /// Returns whether a CPU is inside or has been promised the next turn.
+    #[inline]
+    pub(crate) fn is_held(&self) -> bool {
+        self.free_at.get() == NO_CPU
+    }
+
+    /// Returns whether a CPU that arrives with key `mine` finds the lock taken.
+    #[inline]
+    pub(crate) fn is_taken(&self, mine: u64) -> bool {
+        self.is_held() || self.free_key.get() > mine
+    }
+
+    /// Returns whether `cpu`, which is running, had the lock last and so finds it free: its clock
+    /// is not before the end of its own last section.
+    #[inline(always)]
+    pub(crate) fn is_free_at(&self, sim: &Inner, cpu: CpuId) -> bool {
+        let free = self.free_at.get() == cpu;
+        debug_assert!(!free || time_of(self.free_key.get()) <= sim.clock.get());
+        free
+    }
+
+    /// Takes the free lock, whose line is still `line_ns` away.
+    #[inline]
+    pub(crate) fn take(&self, sim: &Inner, site: Site, line_ns: u64) -> Section {
+        let cost = if self.free_at.get() == sim.this_cpu() {
+            sim.prices.lock_own()
+        } else {
+            sim.count_line(self.free_at.get(), sim.this_cpu());
+            line_ns + u64::from(sim.prices.lock_remote_extra_ns)
+        };
+        if self.queued.get() {
+            self.waiters.borrow_mut().clear();
+            self.queued.set(false);
+        }
+        self.take_for(sim, site, cost)
+    }
+
+    /// Takes the free lock for `cost` nanoseconds.
+    #[inline]
+    pub(crate) fn take_for(&self, sim: &Inner, site: Site, cost: u64) -> Section {
+        sim.clock.set(sim.clock.get() + cost);
+        self.claim(sim.this_cpu(), site);
+        self.begin(sim)
+    }
+
+    /// Records that `cpu` has the lock and its line.
+    #[inline(always)]
+    fn claim(&self, cpu: CpuId, site: Site) {
+        self.line.set(cpu);
+        self.free_at.set(NO_CPU);
+        self.holder.set((cpu, site));
+    }
+
+    /// Begins a section on the running CPU, which has the lock.
+    #[inline(always)]
+    fn begin(&self, sim: &Inner) -> Section {
+        if self.class.sleeps() {
+            let stays = &sim.tasks.get(sim.cpu().current.get()).stays;
+            stays.set(stays.get() + 1);
+        } else {
+            sim.pins.set(sim.pins.get() + 1);
+        }
+        let all_seen = sim.options.lock_model == LockModel::ReleaseEvent;
+        Section {
+            start: sim.clock.get(),
+            epoch: if all_seen { SEEN } else { sim.epoch.get() },
+        }
+    }
+
+    /// Begins a section on `cpu`, which is running, needs no order point, and had the spinlock
+    /// last.
+    #[inline(always)]
+    pub(crate) fn enter_again(&self, sim: &Inner, cpu: CpuId, site: Site) -> Section {
+        self.claim(cpu, site);
+        sim.pins.set(sim.pins.get() + 1);
+        Section {
+            start: sim.clock.get(),
+            epoch: sim.epoch.get(),
+        }
+    }
+
+    /// Queues for the taken lock, which the CPU asked for at time `asked`.
+    #[inline(never)]
+    fn wait(&self, sim: &Inner, site: Site, asked: u64) -> Section {
+        let this = sim.this_cpu();
+        let arrival = sim.clock.get();
+        self.line.set(this);
+        let parked = self.is_held();
+        if self.class.sleeps() {
+            sim.assert_may_sleep();
+        }
+        let behind = self.retire(arrival);
+        let blocker = self.holder.get();
+        assert!(
+            self.class.sleeps() || !parked || blocker.0 != this || behind,
+            "CPU {this} waits for a {} that it holds itself",
+            self.class.name()
+        );
+        let start = if parked {
+            UNKNOWN
+        } else {
+            self.next_start(sim, self.free_at.get(), this)
+        };
+        let task = sim.cpu().current.get();
+        self.waiters.borrow_mut().push_back(Waiter {
+            start,
+            cpu: this,
+            task,
+            site,
+        });
+        self.queued.set(true);
+        self.free_at.set(NO_CPU);
+        if self.class.sleeps() {
+            if !parked {
+                sim.wake_at(task, start);
+            }
+            sim.yield_to_next(sim.tasks.get(task));
+        } else if parked {
+            sim.leave(NEVER);
+        } else {
+            sim.clock.set(start);
+        }
+        let start = sim.clock.get();
+        let wait = LongestWait {
+            wait: Nanos(start - asked),
+            at: Nanos(asked),
+            cpu: this,
+            blocker: blocker.0,
+            blocker_site: blocker.1,
+        };
+        // Linux traces every waiter of a mutex, but not the first waiter of a queued spinlock.
+        let traced = behind || self.class.sleeps();
+        let access = if self.class.sleeps() {
+            Access::Sleep
+        } else {
+            Access::Spin
+        };
+        sim.waited((self.class, site), access, wait, traced);
+        let section = self.begin(sim);
+        // Other CPUs may have parked before this section began, so its end has to look for them.
+        let seen = parked || self.class.sleeps();
+        Section {
+            epoch: if seen { SEEN } else { section.epoch },
+            ..section
+        }
+    }
+
+    /// The start of the next section if that is on CPU `to` and the last one was on `from`.
+    fn next_start(&self, sim: &Inner, from: CpuId, to: CpuId) -> u64 {
+        sim.count_line(from, to);
+        let home = self.home.index();
+        time_of(self.free_key.get())
+            + sim.prices.transfer_home(from.index(), to.index(), home)
+            + u64::from(sim.prices.lock_handover_extra_ns)
+    }
+
+    /// Removes waiters that have started by `now`. Returns whether others still wait.
+    fn retire(&self, now: u64) -> bool {
+        let mut waiters = self.waiters.borrow_mut();
+        while let Some(first) = waiters.front() {
+            if first.start > now {
+                return true;
+            }
+            self.holder.set((first.cpu, first.site));
+            waiters.pop_front();
+        }
+        self.queued.set(false);
+        false
+    }
+
+    /// Ends a section. Its value must no longer be borrowed.
+    #[inline(always)]
+    pub(crate) fn release(&self, sim: &Inner, site: Site, section: &Section) {
+        if section.epoch == sim.epoch.get() {
+            self.end(sim, site, section);
+        } else {
+            let hold_ns = sim.clock.get() - section.start;
+            sim.record.held(self.class, site, hold_ns);
+            self.hand_over(sim);
+        }
+        if self.class.sleeps() {
+            // The task keeps this count, because a task that holds a sleeping lock may sleep.
+            let stays = &sim.tasks.get(sim.cpu().current.get()).stays;
+            stays.set(stays.get() - 1);
+        } else {
+            sim.pins.set(sim.pins.get() - 1);
+        }
+    }
+
+    /// [`Queue::release`] for a spinlock.
+    #[inline(always)]
+    pub(crate) fn release_spinning(&self, sim: &Inner, site: Site, section: &Section) {
+        if section.epoch == sim.epoch.get() {
+            self.end(sim, site, section);
+            sim.pins.set(sim.pins.get() - 1);
+        } else if section.epoch != Section::OUTSIDE.epoch {
+            self.release(sim, site, section);
+        }
+    }
+
+    /// Ends a section that no other CPU has seen.
+    #[inline(always)]
+    fn end(&self, sim: &Inner, site: Site, section: &Section) {
+        let (this, now) = (sim.cur.get(), sim.clock.get());
+        sim.record.held(self.class, site, now - section.start);
+        self.free_key.set(key(now, this));
+        self.free_at.set(cpu_id(this));
+    }
+
+    /// Ends a section that other CPUs may have seen: at an order point, by handing the lock to the
+    /// CPU that has waited longest.
+    #[inline(never)]
+    fn hand_over(&self, sim: &Inner) {
+        let mine = sim.order();
+        let this = sim.this_cpu();
+        self.free_key.set(mine);
+        let next = if self.retire(time_of(mine)) {
+            self.promise(sim, this)
+        } else {
+            None
+        };
+        let Some((task, cpu, start)) = next else {
+            return self.free_at.set(this);
+        };
+        if self.class.sleeps() {
+            sim.wake_at(task, start);
+        } else {
+            sim.post(cpu, key(start, cpu));
+        }
+    }
+
+    /// Sets the start of the first waiter. Returns its task, CPU and start.
+    fn promise(&self, sim: &Inner, from: CpuId) -> Option<(u32, usize, u64)> {
+        let mut waiters = self.waiters.borrow_mut();
+        let first = waiters.front_mut()?;
+        debug_assert!(
+            first.start == UNKNOWN,
+            "a CPU whose start is known has started or is the holder"
+        );
+        first.start = self.next_start(sim, from, first.cpu);
+        Some((first.task, first.cpu.index(), first.start))
+    }
+}

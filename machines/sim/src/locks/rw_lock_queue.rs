@@ -1,0 +1,384 @@
+//! The holders and waiters of a [`SimRwLock`](crate::SimRwLock).
+//!
+//! The count of readers is a word in one cache line, so readers too have to bring the line to
+//! themselves to get in and to get out. The request is half of the line's way, and counts from then
+//! on; the other half brings the line back. Each of these steps is an order point. No CPU runs
+//! ahead here, so the fields describe the present time.
+//!
+//! Waiters are admitted by the task that leaves, in the order in which they came: a writer alone,
+//! or all readers up to the next writer. An admitted waiter counts as inside at once, and begins
+//! when the hand-over has arrived. A waiter that may be killed also wakes by a timer, to test
+//! whether it was.
+//!
+//! Invariant: admitted waiters, whose start is known, precede those that still wait.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+
+use plimsoll_mm::site::{LockClass, Site};
+use plimsoll_mm::units::{CpuId, Jiffies, Nanos};
+
+use crate::engine::cpu::NOBODY;
+use crate::engine::record::LOCK;
+use crate::engine::state::Inner;
+use crate::engine::tree::time_of;
+use crate::stats::LongestWait;
+use crate::tasks::wait::Access;
+
+/// The start of a waiter that has not been admitted.
+const UNKNOWN: u64 = u64::MAX;
+
+/// Marks a reader's acquisition in the hash.
+const SHARED: u64 = 0x80;
+
+/// The way in which a task uses the lock.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Role {
+    Reader,
+    Writer,
+}
+
+/// The test by which a waiter learns that it was killed; `None` if it cannot be.
+pub(crate) type Killed<'a> = Option<&'a dyn Fn() -> bool>;
+
+/// A lock that readers share, without its value.
+pub(crate) struct RwQueue {
+    /// Number of readers that are inside or admitted.
+    readers: Cell<u32>,
+    /// The task that is inside or admitted to write, or [`NOBODY`].
+    writer: Cell<u32>,
+    /// The CPU whose request got to the lock's line last: it has the line or will get it.
+    line: Cell<CpuId>,
+    /// The CPU and site that were let in last.
+    holder: Cell<(CpuId, Site)>,
+    home: CpuId,
+    pub(crate) class: LockClass,
+    waiters: RefCell<VecDeque<Waiter>>,
+}
+
+/// A task that did not get in at once.
+struct Waiter {
+    role: Role,
+    start: u64,
+    cpu: CpuId,
+    task: u32,
+    site: Site,
+    /// True if the waiter wakes by itself to test whether it was killed.
+    looks: bool,
+}
+
+/// A request that has reached the lock's line.
+struct Request {
+    asked: u64,
+    /// True if the line was here all the time.
+    own: bool,
+    /// The rest of the line's way, in nanoseconds.
+    rest_ns: u64,
+}
+
+/// One stay of a task inside the lock.
+pub(crate) struct Stay {
+    site: Site,
+    start: u64,
+}
+
+impl RwQueue {
+    pub(crate) fn new(class: LockClass, home: CpuId) -> Self {
+        assert!(class.sleeps(), "a lock that readers share sleeps");
+        Self {
+            readers: Cell::new(0),
+            writer: Cell::new(NOBODY),
+            line: Cell::new(home),
+            holder: Cell::new((home, Site::Control)),
+            home,
+            class,
+            waiters: RefCell::default(),
+        }
+    }
+
+    /// Gets in, in turn. Returns `None` if the task was killed meanwhile.
+    pub(crate) fn acquire(
+        &self,
+        sim: &Inner,
+        site: Site,
+        role: Role,
+        killed: Killed<'_>,
+    ) -> Option<Stay> {
+        sim.assert_may_sleep();
+        let request = self.request(sim);
+        let task = sim.cpu().current.get();
+        assert!(
+            self.writer.get() != task,
+            "CPU {} takes a {} again that it holds as a writer",
+            sim.this_cpu(),
+            self.class.name()
+        );
+        if self.admits(role) {
+            return Some(self.enter(sim, site, role, &request));
+        }
+        let start = self.wait(sim, site, role, killed);
+        if start.is_none() {
+            sim.record.lock(self.class, site).gave_up();
+        }
+        start.map(|blocker| self.begin_late(sim, (site, role), request.asked, blocker))
+    }
+
+    /// Takes the lock if that takes no waiting.
+    pub(crate) fn try_acquire(&self, sim: &Inner, site: Site, role: Role) -> Option<Stay> {
+        let request = self.request(sim);
+        if self.admits(role) {
+            return Some(self.enter(sim, site, role, &request));
+        }
+        self.bring(sim, &request);
+        sim.record.lock(self.class, site).gave_up();
+        None
+    }
+
+    /// Gets out. The value must no longer be borrowed.
+    pub(crate) fn release(&self, sim: &Inner, role: Role, stay: &Stay) {
+        let hold_ns = sim.clock.get() - stay.start;
+        sim.record.held(self.class, stay.site, hold_ns);
+        self.get_out(sim, role);
+        let stays = &sim.tasks.get(sim.cpu().current.get()).stays;
+        stays.set(stays.get() - 1);
+    }
+
+    /// Turns the writer into a reader, and lets in the readers that wait right behind it.
+    pub(crate) fn downgrade(&self, sim: &Inner) {
+        let request = self.request(sim);
+        self.bring(sim, &request);
+        self.writer.set(NOBODY);
+        self.readers.set(1);
+        self.admit(sim);
+    }
+
+    /// Returns whether a task waits to write. Like a relaxed load, this is not an order point.
+    pub(crate) fn writer_waits(&self) -> bool {
+        let waiters = self.waiters.borrow();
+        let mut waiting = waiters.iter().rev().take_while(|it| it.start == UNKNOWN);
+        waiting.any(|it| it.role == Role::Writer)
+    }
+
+    /// Returns whether the tasks inside or admitted exclude a new one in `role`.
+    #[inline]
+    pub(crate) fn is_taken_for(&self, role: Role) -> bool {
+        self.writer.get() != NOBODY || role == Role::Writer && self.readers.get() > 0
+    }
+
+    /// Returns whether a task that comes now in `role` gets in at once.
+    fn admits(&self, role: Role) -> bool {
+        let waiters = self.waiters.borrow();
+        let waited_for = waiters.back().is_some_and(|last| last.start == UNKNOWN);
+        !waited_for && !self.is_taken_for(role)
+    }
+
+    /// Asks for the lock's line. CPUs with earlier keys go first until the request has arrived.
+    fn request(&self, sim: &Inner) -> Request {
+        let asked = time_of(sim.order());
+        let (line, this) = (self.line.get(), sim.this_cpu());
+        let own = line == this;
+        let line_ns = if own {
+            0
+        } else {
+            sim.count_line(line, this);
+            sim.prices
+                .transfer_home(line.index(), this.index(), self.home.index())
+        };
+        sim.clock.set(asked + line_ns / 2);
+        sim.order();
+        self.line.set(this);
+        Request {
+            asked,
+            own,
+            rest_ns: line_ns - line_ns / 2,
+        }
+    }
+
+    /// Waits until the line has arrived.
+    fn bring(&self, sim: &Inner, request: &Request) {
+        sim.clock.set(sim.clock.get() + request.rest_ns);
+    }
+
+    /// Takes the lock, which is free for `role`.
+    fn enter(&self, sim: &Inner, site: Site, role: Role, request: &Request) -> Stay {
+        self.fold(sim, role);
+        self.count_in(role, sim.cpu().current.get());
+        self.holder.set((sim.this_cpu(), site));
+        self.bring(sim, request);
+        let cost = if request.own {
+            sim.prices.lock_own()
+        } else {
+            u64::from(sim.prices.lock_remote_extra_ns)
+        };
+        sim.clock.set(sim.clock.get() + cost);
+        Self::begin(sim, site)
+    }
+
+    fn fold(&self, sim: &Inner, role: Role) {
+        let shared = if role == Role::Reader { SHARED } else { 0 };
+        let kind = LOCK | shared | self.class as u64;
+        sim.record.fold(sim.clock.get(), sim.cur.get(), kind);
+    }
+
+    fn count_in(&self, role: Role, task: u32) {
+        debug_assert!(!self.is_taken_for(role));
+        match role {
+            Role::Reader => self.readers.set(self.readers.get() + 1),
+            Role::Writer => self.writer.set(task),
+        }
+    }
+
+    /// Begins the stay of the running task, which was let in.
+    fn begin(sim: &Inner, site: Site) -> Stay {
+        let stays = &sim.tasks.get(sim.cpu().current.get()).stays;
+        stays.set(stays.get() + 1);
+        Stay {
+            site,
+            start: sim.clock.get(),
+        }
+    }
+
+    /// [`RwQueue::begin`] after a wait, which is recorded.
+    fn begin_late(
+        &self,
+        sim: &Inner,
+        (site, role): (Site, Role),
+        asked: u64,
+        blocker: (CpuId, Site),
+    ) -> Stay {
+        let stay = Self::begin(sim, site);
+        let wait = LongestWait {
+            wait: Nanos(stay.start - asked),
+            at: Nanos(asked),
+            cpu: sim.this_cpu(),
+            blocker: blocker.0,
+            blocker_site: blocker.1,
+        };
+        let access = match role {
+            Role::Reader => Access::Read,
+            Role::Writer => Access::Write,
+        };
+        sim.waited((self.class, site), access, wait, true);
+        stay
+    }
+
+    /// Queues until admitted. Returns the CPU and site that were let in last when the task came, or
+    /// `None` if it was killed.
+    #[inline(never)]
+    fn wait(
+        &self,
+        sim: &Inner,
+        site: Site,
+        role: Role,
+        killed: Killed<'_>,
+    ) -> Option<(CpuId, Site)> {
+        let (task, blocker) = (sim.cpu().current.get(), self.holder.get());
+        self.waiters.borrow_mut().push_back(Waiter {
+            role,
+            start: UNKNOWN,
+            cpu: sim.this_cpu(),
+            task,
+            site,
+            looks: killed.is_some(),
+        });
+        let is_killed = || {
+            killed.is_some_and(|killed| {
+                let is_killed = killed();
+                // The test may take time, so CPUs with earlier keys go first.
+                sim.order();
+                is_killed
+            })
+        };
+        // This ends when the tasks before have left, or when this task is killed.
+        while self.start_of(task) == UNKNOWN {
+            if is_killed() && self.withdraw(sim, task) {
+                return None;
+            }
+            // The task may have been admitted during the test.
+            if self.start_of(task) == UNKNOWN {
+                self.doze(sim, task, killed.is_some());
+            }
+        }
+        let start = self.start_of(task);
+        if sim.clock.get() < start {
+            // The task was awake to test when it was admitted.
+            sim.sleep_until(start);
+        }
+        self.remove(task);
+        if is_killed() {
+            self.get_out(sim, role);
+            return None;
+        }
+        self.fold(sim, role);
+        Some(blocker)
+    }
+
+    /// Sleeps until admitted, or for at most a tick if the waiter `looks`.
+    fn doze(&self, sim: &Inner, task: u32, looks: bool) {
+        if looks {
+            let tick_ns = sim.hz.nanos(Jiffies(1)).0;
+            sim.wake_at(task, sim.clock.get() + tick_ns);
+        }
+        sim.yield_to_next(sim.tasks.get(task));
+        sim.order();
+    }
+
+    /// Stops waiting, unless the task has been admitted by then. Returns whether it stopped.
+    fn withdraw(&self, sim: &Inner, task: u32) -> bool {
+        let request = self.request(sim);
+        self.bring(sim, &request);
+        if self.start_of(task) != UNKNOWN {
+            return false;
+        }
+        self.remove(task);
+        // This task may have been the writer that kept readers waiting.
+        self.admit(sim);
+        true
+    }
+
+    fn start_of(&self, task: u32) -> u64 {
+        let waiters = self.waiters.borrow();
+        let mine = waiters.iter().find(|it| it.task == task);
+        mine.expect("a CPU that waits is in the queue").start
+    }
+
+    fn remove(&self, task: u32) {
+        self.waiters.borrow_mut().retain(|it| it.task != task);
+    }
+
+    /// Leaves the lock, and admits the next waiters.
+    fn get_out(&self, sim: &Inner, role: Role) {
+        let request = self.request(sim);
+        self.bring(sim, &request);
+        match role {
+            Role::Reader => self.readers.set(self.readers.get() - 1),
+            Role::Writer => self.writer.set(NOBODY),
+        }
+        self.admit(sim);
+    }
+
+    /// Admits waiters from the front while they are compatible with the holders.
+    fn admit(&self, sim: &Inner) {
+        let (this, home) = (sim.this_cpu(), self.home.index());
+        let mut waiters = self.waiters.borrow_mut();
+        let admitted = waiters.partition_point(|it| it.start != UNKNOWN);
+        for next in waiters.iter_mut().skip(admitted) {
+            if self.is_taken_for(next.role) {
+                return;
+            }
+            self.count_in(next.role, next.task);
+            sim.count_line(this, next.cpu);
+            next.start = sim.clock.get()
+                + sim
+                    .prices
+                    .transfer_home(this.index(), next.cpu.index(), home)
+                + u64::from(sim.prices.lock_handover_extra_ns);
+            self.line.set(next.cpu);
+            self.holder.set((next.cpu, next.site));
+            // A waiter that wakes by itself, and is awake now, will see that it was admitted.
+            if !next.looks || sim.forget_sleeper(next.task) {
+                sim.wake_at(next.task, next.start);
+            }
+        }
+    }
+}

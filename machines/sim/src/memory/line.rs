@@ -1,0 +1,179 @@
+//! A simulated cache line, and the integers in it.
+//!
+//! A writer fetches the line from its owner, and writers wait for each other: a hot line is a
+//! queue. Readers share the line until the next write. A `Relaxed` load is not an order point: it
+//! returns the value that the host has computed so far, and pays only for fetching the line.
+
+use std::cell::{Cell, OnceCell};
+use std::fmt;
+use std::sync::atomic::Ordering;
+
+use plimsoll_mm::machine::{LINE_WORDS, Line};
+use plimsoll_mm::units::CpuId;
+
+use crate::engine::record::WORD;
+use crate::engine::state::{Inner, Sim};
+use crate::engine::tree::time_of;
+
+/// The CPUs that have a line.
+pub(crate) struct LineState {
+    /// The CPU that wrote the line last.
+    owner: Cell<usize>,
+    /// The time at which the line arrives where it is going.
+    busy_until: Cell<u64>,
+    /// The CPU that read the line last since then, if not the owner.
+    reader: Cell<Option<usize>>,
+    /// A bit for each CPU that has a copy besides the owner; made at the first read.
+    sharers: OnceCell<Box<[Cell<u64>]>>,
+}
+
+impl LineState {
+    pub(crate) fn new() -> Self {
+        Self {
+            owner: Cell::new(0),
+            busy_until: Cell::new(0),
+            reader: Cell::new(None),
+            sharers: OnceCell::new(),
+        }
+    }
+
+    /// Fetches the line for writing, in turn.
+    #[inline(always)]
+    pub(crate) fn own(&self, sim: &Inner) {
+        let mine = sim.order();
+        if sim.outside.get() {
+            return;
+        }
+        let index = sim.cur.get();
+        sim.record.fold(time_of(mine), index, WORD);
+        // Copies elsewhere are called back. If this CPU owns the line, that takes as long as the
+        // way to the last reader, otherwise as long as the way to the owner.
+        let from = match (self.owner.get(), self.reader.take()) {
+            (owner, Some(reader)) if owner == index => reader,
+            (owner, _) => owner,
+        };
+        let cost = if from == index {
+            sim.prices.word_own()
+        } else {
+            sim.fetch(from, index)
+        };
+        let done = sim.clock.get().max(self.busy_until.get()) + cost;
+        sim.clock.set(done);
+        self.busy_until.set(done);
+        self.owner.set(index);
+        if let Some(sharers) = self.sharers.get() {
+            sharers.iter().for_each(|word| word.set(0));
+        }
+    }
+
+    /// Accounts for a load, before its value is read.
+    #[inline]
+    pub(crate) fn read(&self, sim: &Inner, order: Ordering) {
+        if order != Ordering::Relaxed || sim.options.strict {
+            sim.order();
+        }
+        self.share(sim);
+    }
+
+    /// Fetches the line for reading.
+    fn share(&self, sim: &Inner) {
+        let index = sim.cur.get();
+        if sim.outside.get() || self.owner.get() == index {
+            return;
+        }
+        let sharers = self.sharers.get_or_init(|| {
+            (0..sim.cpus.len().div_ceil(64))
+                .map(|_| Cell::new(0))
+                .collect()
+        });
+        let (word, bit) = (&sharers[index / 64], 1 << (index % 64));
+        if word.get() & bit == 0 {
+            word.set(word.get() | bit);
+            self.reader.set(Some(index));
+            let start = sim.clock.get().max(self.busy_until.get());
+            sim.clock.set(start + sim.fetch(self.owner.get(), index));
+        }
+    }
+}
+
+impl Inner {
+    /// Counts a line that moves, and returns the price in nanoseconds.
+    #[inline]
+    fn fetch(&self, from: usize, to: usize) -> u64 {
+        let distance = self.prices.distance(from, to);
+        self.record.line_moved(distance);
+        u64::from(self.prices.transfer_ns[distance as usize])
+    }
+
+    /// Counts the line of a lock if the line moves.
+    pub(crate) fn count_line(&self, from: CpuId, to: CpuId) {
+        if from == to {
+            return; // The lock passes between two tasks of one CPU.
+        }
+        let distance = self.prices.distance(from.index(), to.index());
+        self.record.line_moved(distance);
+    }
+}
+
+/// Shared integers in one cache line, in virtual time.
+pub struct SimLine {
+    values: [Cell<i64>; LINE_WORDS],
+    line: LineState,
+}
+
+impl SimLine {
+    pub(crate) fn new() -> Self {
+        Self {
+            values: [const { Cell::new(0) }; LINE_WORDS],
+            line: LineState::new(),
+        }
+    }
+}
+
+impl Line<Sim> for SimLine {
+    #[inline]
+    fn load(&self, sim: &Sim, word: usize, order: Ordering) -> i64 {
+        self.line.read(&sim.0, order);
+        self.values[word].get()
+    }
+
+    #[inline]
+    fn store(&self, sim: &Sim, word: usize, value: i64, _order: Ordering) {
+        self.line.own(&sim.0);
+        self.values[word].set(value);
+    }
+
+    #[inline]
+    fn add(&self, sim: &Sim, word: usize, delta: i64, _order: Ordering) -> i64 {
+        self.line.own(&sim.0);
+        let value = &self.values[word];
+        value.set(value.get().wrapping_add(delta));
+        value.get()
+    }
+
+    #[inline]
+    fn compare_exchange(
+        &self,
+        sim: &Sim,
+        word: usize,
+        old: i64,
+        new: i64,
+        _order: Ordering,
+    ) -> Result<i64, i64> {
+        self.line.own(&sim.0);
+        let value = &self.values[word];
+        if value.get() == old {
+            Ok(value.replace(new))
+        } else {
+            Err(value.get())
+        }
+    }
+}
+
+impl fmt::Debug for SimLine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("SimLine")
+            .field(&self.values.each_ref().map(Cell::get))
+            .finish()
+    }
+}

@@ -1,0 +1,131 @@
+//! Stackful coroutines that can be left from deep inside a call.
+//!
+//! A [`Fiber`] is resumed only by the scheduler loop, and left by code that runs on it. This is the
+//! only file of the crate with unsafe code: corosensei lends the way out of a coroutine to its
+//! entry function only, but here every machine operation that has to wait needs it. Locks: none,
+//! one host thread.
+
+#![expect(
+    unsafe_code,
+    reason = "the way out of a coroutine is reached through a stored pointer"
+)]
+
+use std::cell::{Cell, RefCell};
+use std::ptr;
+
+use corosensei::stack::{DefaultStack, Stack, StackPointer};
+use corosensei::{Coroutine, CoroutineResult, Yielder};
+
+use crate::tasks::stacks::{NoStack, Room};
+
+/// Stacks start at one of this many offsets, so that their hot ends do not share cache sets.
+const COLOURS: usize = 32;
+const COLOUR_BYTES: usize = 64;
+
+/// A coroutine, and the way out of it.
+pub(crate) struct Fiber {
+    coroutine: RefCell<Coroutine<(), (), (), Coloured>>,
+    /// Set by the coroutine when it is first resumed, valid until it ends.
+    exit: Cell<*const Yielder<(), ()>>,
+}
+
+impl Fiber {
+    /// A coroutine that runs `body` on a stack of `stack_bytes`. `body` must call
+    /// [`Fiber::enter`] of this fiber first.
+    pub(crate) fn new(
+        stack_bytes: usize,
+        colour: usize,
+        body: impl FnOnce(&Yielder<(), ()>) + 'static,
+    ) -> Self {
+        let stack = Coloured::new(stack_bytes, colour);
+        let coroutine = Coroutine::with_stack(stack, move |exit: &Yielder<(), ()>, ()| body(exit));
+        Self {
+            coroutine: RefCell::new(coroutine),
+            exit: Cell::new(ptr::null()),
+        }
+    }
+
+    /// Stores the way out; called from inside the coroutine.
+    pub(crate) fn enter(&self, exit: &Yielder<(), ()>) {
+        self.exit.set(exit);
+    }
+
+    /// Runs the coroutine until it suspends or ends.
+    #[inline(always)]
+    pub(crate) fn resume(&self) {
+        match self.coroutine.borrow_mut().resume(()) {
+            CoroutineResult::Yield(()) => {}
+            CoroutineResult::Return(()) => self.exit.set(ptr::null()),
+        }
+    }
+
+    /// Leaves the coroutine, from inside, until it is resumed.
+    #[inline(always)]
+    pub(crate) fn suspend(&self) {
+        let exit = self.exit.get();
+        assert!(!exit.is_null(), "only an entered fiber suspends");
+        // The scheduler loop borrows the coroutine exactly while it runs, and never runs two.
+        assert!(
+            self.coroutine.try_borrow().is_err(),
+            "a fiber suspends itself only"
+        );
+        // SAFETY: `exit` lives on the coroutine's stack from `enter` until the coroutine ends, when
+        // it is set to null. The two assertions above establish that this call is in between.
+        let exit = unsafe { &*exit };
+        exit.suspend(());
+    }
+
+    /// Ends the coroutine where it stands, and drops all that is on its stack.
+    pub(crate) fn end(&self) {
+        self.coroutine.borrow_mut().force_unwind();
+        self.exit.set(ptr::null());
+    }
+}
+
+/// A stack whose first frame is shifted by a few cache lines.
+struct Coloured {
+    stack: DefaultStack,
+    base: StackPointer,
+    _room: Room,
+}
+
+impl Coloured {
+    fn new(bytes: usize, colour: usize) -> Self {
+        let room = Room::take();
+        let stack = DefaultStack::new(bytes).unwrap_or_else(|_refused| NoStack::refused().raise());
+        let base = stack.base().get() - colour % COLOURS * COLOUR_BYTES;
+        let base = StackPointer::new(base).expect("a stack is not at address zero");
+        Self {
+            stack,
+            base,
+            _room: room,
+        }
+    }
+}
+
+// SAFETY: memory and guard page are those of `DefaultStack`; the base moves down by at most
+// 1984 bytes of the at least 16 KiB there are, in steps that keep its alignment.
+unsafe impl Stack for Coloured {
+    #[inline]
+    fn base(&self) -> StackPointer {
+        self.base
+    }
+
+    #[inline]
+    fn limit(&self) -> StackPointer {
+        self.stack.limit()
+    }
+
+    #[cfg(windows)]
+    fn teb_fields(&self) -> corosensei::stack::StackTebFields {
+        self.stack.teb_fields()
+    }
+
+    #[cfg(windows)]
+    fn update_teb_fields(&mut self, stack_limit: usize, guaranteed_stack_bytes: usize) {
+        self.stack
+            .update_teb_fields(stack_limit, guaranteed_stack_bytes);
+    }
+}
+
+const _: () = assert!(COLOUR_BYTES.is_multiple_of(corosensei::stack::STACK_ALIGNMENT));

@@ -1,0 +1,8 @@
+//! Tasks: coroutines and their stacks, waits, deferred jobs, and ticks.
+
+pub(crate) mod coroutine;
+pub(crate) mod job;
+pub(crate) mod stacks;
+pub(crate) mod task;
+pub(crate) mod tick;
+pub(crate) mod wait;

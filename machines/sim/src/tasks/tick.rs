@@ -1,0 +1,79 @@
+//! Ticks that come before they are counted.
+//!
+//! All CPUs tick at the same moment, and one of them, here CPU 0, counts the jiffy. A CPU that gets
+//! to its wheel before that still reads the last jiffy, finds nothing due, and fires a tick later.
+//! The early CPUs differ from tick to tick: mostly there are none, at times all but the one that
+//! counts. So each tick has a draw of its own: in twice the wanted share of the ticks some CPUs are
+//! early, and their number is spread evenly. A draw is a function of seed, tick and CPU, so it does
+//! not shift what the program or a fault draws.
+
+use plimsoll_mm::units::Jiffies;
+
+use crate::engine::random;
+use crate::engine::state::Inner;
+
+/// The CPU that counts the jiffies (Linux: `tick_do_timer_cpu`).
+const TIMEKEEPER: usize = 0;
+
+/// The most that [`SimOptions::late_ticks_percent`](crate::SimOptions::late_ticks_percent) may be.
+pub(crate) const PERCENT_MAX: u32 = 50;
+
+impl Inner {
+    /// Returns whether `cpu` gets to its wheel at `tick` before the tick is counted.
+    pub(crate) fn comes_before_its_count(&self, cpu: usize, tick: Jiffies) -> bool {
+        let (seed, percent) = (self.options.seed, self.options.late_ticks_percent);
+        percent > 0 && cpu != TIMEKEEPER && is_early(seed, percent, tick, cpu)
+    }
+}
+
+fn is_early(seed: u64, percent: u32, tick: Jiffies, cpu: usize) -> bool {
+    let draw = |lane: u64| random::of_tick(seed, tick.0, lane);
+    let is_disordered = draw(0) % 100 < 2 * u64::from(percent);
+    is_disordered && draw(2 + cpu as u64) < draw(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TICKS: u64 = 2000;
+    const CPUS: usize = 64;
+
+    /// For each tick, how many CPUs besides the one that counts are early.
+    fn early(seed: u64, percent: u32) -> Vec<usize> {
+        let at = |tick| {
+            let cpus = 1..CPUS;
+            cpus.filter(|&cpu| is_early(seed, percent, Jiffies(tick), cpu))
+                .count()
+        };
+        (0..TICKS).map(at).collect()
+    }
+
+    #[test]
+    fn the_share_of_late_firings_is_what_was_asked_for() {
+        for percent in [5, 20, PERCENT_MAX] {
+            let late: usize = early(1, percent).iter().sum();
+            let share = 100.0 * late as f64 / (TICKS * (CPUS as u64 - 1)) as f64;
+            let off = (share - f64::from(percent)).abs();
+            assert!(off < 2.0, "{share} % instead of {percent}");
+        }
+    }
+
+    /// In a recording of 64 CPUs 20 of 34 whole groups fired on their jiffy, 3 a jiffy late and 11
+    /// in two parts.
+    #[test]
+    fn most_ticks_have_no_early_cpu_and_some_have_nearly_all() {
+        let early = early(1, 20);
+        let on_time = early.iter().filter(|&&early| early == 0).count();
+        let whole = early.iter().filter(|&&early| early >= CPUS - 4).count();
+        assert!((1150..1300).contains(&on_time), "{on_time}");
+        assert!((20..100).contains(&whole), "{whole}");
+    }
+
+    #[test]
+    fn draws_differ_by_seed_and_by_tick() {
+        assert_ne!(early(1, 20), early(2, 20));
+        let early = early(3, 50);
+        assert!(early.windows(2).any(|pair| pair[0] != pair[1]));
+    }
+}

@@ -1,0 +1,67 @@
+//! Processes that use memory on a machine on which memory runs out.
+
+use std::sync::Arc;
+
+use plimsoll_mm::oom::{Kind, State};
+use plimsoll_mm::space::budget::Budget;
+use plimsoll_mm::space::{Access, Backing, FaultError, MapRequest, Place};
+use plimsoll_mm::units::Vpn;
+use plimsoll_sim::Sim;
+
+use super::OomWorld;
+use super::oom_world::{START, Space};
+
+/// The pages of a mapping: more than the machine of any of these tests has.
+const SPACE_PAGES: u64 = 1 << 14;
+
+/// Enrolls process `id`, which uses `pages` pages.
+pub(crate) fn process(sim: &Sim, world: &OomWorld, id: u32, pages: u64) {
+    let space = roomy(sim, world, None, pages);
+    world.enroll(sim, id, Kind::Process, &space);
+}
+
+/// Returns the ids of the processes that were told to die, in that order.
+pub(crate) fn killed(world: &OomWorld) -> Vec<u32> {
+    world.killer.signals().killed()
+}
+
+/// Makes an address space whose mapping is larger than memory, and of which `pages` pages are used.
+pub(crate) fn roomy(
+    sim: &Sim,
+    world: &OomWorld,
+    budget: Option<&Arc<Budget<Sim>>>,
+    pages: u64,
+) -> Space {
+    let space = world.space(sim, budget, None);
+    let request = MapRequest {
+        place: Place::Fixed(START),
+        pages: SPACE_PAGES,
+        backing: Backing::Anonymous { huge: false },
+    };
+    let memory = world.memory(sim);
+    space.map(memory, request).expect("nothing is there");
+    let used = space.populate(memory, START..Vpn(START.0 + pages));
+    used.expect("there is memory");
+    space
+}
+
+/// Runs process `id` on this CPU: it touches `pages` pages from its page `first` on, and stops and
+/// exits if it is killed. Returns the number of pages that it touched.
+pub(crate) fn grow(sim: &Sim, world: &OomWorld, id: u32, (first, pages): (u64, u64)) -> u64 {
+    let process = world.process(id);
+    let space = Arc::clone(process.space(sim).expect("it lives"));
+    world.becomes(sim, id);
+    let mut touched = 0;
+    while touched < pages && !process.is(sim, State::Killed) {
+        let page = Vpn(START.0 + first + touched);
+        match space.fault(world.memory(sim), page, Access::Write) {
+            Ok(_) => touched += 1,
+            Err(FaultError::Unstable(_) | FaultError::OutOfMemory(_)) => break,
+            Err(error) => panic!("there is memory once a process has died: {error}"),
+        }
+    }
+    if process.is(sim, State::Killed) {
+        world.exit(sim, &process);
+    }
+    touched
+}

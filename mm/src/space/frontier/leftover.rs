@@ -1,0 +1,104 @@
+//! The tables that a walker has claimed and not begun, where other walkers may take them.
+//!
+//! A rest is one word: the range of tables, and the other fields of the claim. Any walker,
+//! including the one that put the rest there, takes a table by making the range smaller in one
+//! step. So no table is taken twice. Equal words mean equal claims, so a word that changed and
+//! changed back in between does no harm.
+
+use core::sync::atomic::Ordering::Relaxed;
+
+use super::state::{AT_WORK_MAX, AT_WORK_SHIFT, END_BITS, END_MASK, EXITING};
+use super::{Claim, End};
+use crate::machine::{Machine, Word};
+
+/// A claim that may be taken from table by table; the file's header describes it.
+pub(super) struct Leftover<M: Machine>(M::Word);
+
+/// The word of a place without a rest.
+const NONE: i64 = 0;
+
+// Relaxed throughout: the word holds everything about the claim. The lock of a table orders the
+// work on that table, and leaving the frontier orders it for the finisher.
+impl<M: Machine> Leftover<M> {
+    /// Makes a place without a rest.
+    pub(super) fn none(machine: &M) -> Self {
+        Self(machine.word(NONE))
+    }
+
+    /// Puts `claim` here, unless there is a rest already. Returns whether it did.
+    pub(super) fn put(&self, machine: &M, claim: &Claim) -> bool {
+        if self.0.load(machine, Relaxed) != NONE {
+            return false;
+        }
+        let put = self
+            .0
+            .compare_exchange(machine, NONE, encode(claim), Relaxed);
+        put.is_ok()
+    }
+
+    /// Takes one table that was made, at an `end`, with everything before it. Also returns whether
+    /// tables are left in the rest.
+    pub(super) fn take(
+        &self,
+        machine: &M,
+        end: End,
+        beyond: impl Fn(u64) -> Option<u64>,
+    ) -> Option<(Claim, bool)> {
+        let mut word = self.0.load(machine, Relaxed);
+        loop {
+            let mut rest = decode(word)?;
+            let claim = rest.take_first(end, &beyond);
+            match self
+                .0
+                .compare_exchange(machine, word, encode(&rest), Relaxed)
+            {
+                Ok(_) => return Some((claim, !rest.tables.is_empty())),
+                Err(others) => word = others,
+            }
+        }
+    }
+
+    /// Returns the tables that are left, if there are any.
+    pub(super) fn left(&self, machine: &M) -> Option<Claim> {
+        decode(self.0.load(machine, Relaxed))
+    }
+}
+
+/// Encodes a claim in the bits that the frontier's word uses.
+fn encode(claim: &Claim) -> i64 {
+    if claim.tables.is_empty() {
+        return NONE;
+    }
+    let ends = claim.tables.start | claim.tables.end << END_BITS;
+    let exiting = if claim.exiting { EXITING } else { 0 };
+    (ends | claim.at_work << AT_WORK_SHIFT | exiting).cast_signed()
+}
+
+fn decode(word: i64) -> Option<Claim> {
+    let bits = word.cast_unsigned();
+    (word != NONE).then_some(Claim {
+        tables: bits & END_MASK..bits >> END_BITS & END_MASK,
+        exiting: bits & EXITING != 0,
+        at_work: bits >> AT_WORK_SHIFT & AT_WORK_MAX,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_claim_survives_its_bits() {
+        for tables in [0..1, 3..END_MASK, 7..8] {
+            for (at_work, exiting) in [(1, true), (127, false)] {
+                let claim = Claim {
+                    tables: tables.clone(),
+                    exiting,
+                    at_work,
+                };
+                assert_eq!(decode(encode(&claim)), Some(claim));
+            }
+        }
+        assert_eq!(decode(NONE), None);
+    }
+}
