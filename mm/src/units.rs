@@ -290,17 +290,17 @@ impl Hz {
     }
 }
 
-/// A number of items as 32 bits.
+/// Returns a number of items as 32 bits.
 ///
 /// # Panics
-/// If there are 2³² items or more. No collection of the manager has as many.
+/// If there are 2³² items or more, which no collection of the manager has.
 #[inline]
 #[track_caller]
 pub(crate) fn count_of(items: usize) -> u32 {
     u32::try_from(items).expect("fewer than 2³² items")
 }
 
-/// The number in a word that nothing but numbers of 32 bits is stored in.
+/// Returns the value of a word in which only numbers of 32 bits are stored.
 ///
 /// # Panics
 /// If the word holds another number.

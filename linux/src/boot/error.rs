@@ -27,7 +27,7 @@ pub enum Error {
     Program {
         /// The program and its arguments.
         command: String,
-        /// What it wrote on standard error.
+        /// The text that it wrote on standard error.
         said: String,
     },
     /// The guest said that something went wrong in it.
@@ -145,7 +145,11 @@ struct Kept<'a>(Option<&'a Path>);
 impl fmt::Display for Kept<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
-            Some(path) => write!(f, "; what it had sent is kept in {}", path.display()),
+            Some(path) => write!(
+                f,
+                "; the events that it had sent are kept in {}",
+                path.display()
+            ),
             None => Ok(()),
         }
     }

@@ -23,8 +23,8 @@ fn going_and_returning() {
     }
 }
 
-/// Runs the laws of a look during additions on one of [`counter::setups`]. Each is a test of its
-/// own, because together they take longest.
+/// Runs, on one of [`counter::setups`], the laws about reading a counter during additions. There is
+/// one test for each setup, because these laws take longest.
 fn looking_while_adding(setup: usize) {
     for law in counter::looking_while_adding(counter::setups()[setup]) {
         run_law(&law, CPUS);
@@ -81,5 +81,5 @@ fn growing_at_once() {
 fn one_addition_under_way() {
     run_law(&under_way::one_under_way(), CPUS);
     let forgotten = catch_unwind(|| run_law(&under_way::one_under_way_forgotten(), CPUS));
-    assert!(forgotten.is_err(), "what is under way counts");
+    assert!(forgotten.is_err(), "additions under way count");
 }

@@ -42,7 +42,8 @@ impl<M: Machine> Full<M> {
         assert!(precise <= max, "{precise} is above {max}");
     }
 
-    /// Asserts that the precise sum has what had arrived at the roots before it was taken.
+    /// Asserts that a precise sum includes all that had arrived at the roots before the sum was
+    /// taken.
     fn look_twice(&self, machine: &M) {
         let arrived = self.tree.min_max(machine, 0).min;
         let precise = self.tree.precise_sum(machine, 0);
@@ -63,7 +64,7 @@ fn law<M: Machine>(name: &'static str, look: fn(&M, &Full<M>)) -> Law<M, Full<M>
 #[must_use]
 pub fn one_under_way<M: Machine>() -> Law<M, Full<M>> {
     law(
-        "a tree is behind by its bound and what is under way, no more",
+        "a tree is behind by its bound and the additions under way, no more",
         |machine, full| full.look(machine, full.shape.in_flight(1)),
     )
 }
@@ -72,14 +73,14 @@ pub fn one_under_way<M: Machine>() -> Law<M, Full<M>> {
 #[must_use]
 pub fn one_under_way_forgotten<M: Machine>() -> Law<M, Full<M>> {
     law(
-        "a tree is behind by its bound, no more, whatever is under way",
+        "a tree is behind by its bound, no more, whatever additions are under way",
         |machine, full| full.look(machine, 0),
     )
 }
 
-/// A CPU adds for the first time while another CPU reads. This law holds only on machines that keep the
-/// order of stores and of loads: elsewhere the reader may see a carry at the root before it sees that
-/// the adding CPU has a cell.
+/// A CPU adds for the first time while another CPU reads. This law holds only on machines that keep
+/// the order of stores and of loads: elsewhere the reader may see a carry at the root before it
+/// sees that the adding CPU has a cell.
 #[must_use]
 pub fn first_addition<M: Machine>() -> Law<M, Full<M>> {
     Law {

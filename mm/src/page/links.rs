@@ -17,7 +17,7 @@ pub(super) const NONE: u32 = u32::MAX;
 const BLOCK_PAGES: u32 = Order::MAX.pages().0;
 const PAIRS: usize = (BLOCK_PAGES / 2) as usize;
 
-/// When the link records of a block are allocated.
+/// The time at which the link records of a block are allocated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Metadata {
     /// All at once when the zone is made, so that no memory is allocated later.

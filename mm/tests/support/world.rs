@@ -61,7 +61,7 @@ pub(crate) struct OomWorld {
     pub(crate) all: Mutex<Vec<Arc<Process<Plain>>>>,
     kept: OnceLock<Weak<Kept>>,
     oom: OnceLock<Weak<Oom>>,
-    /// Whether killed processes exit by themselves; otherwise only the reaper empties them.
+    /// True if killed processes exit by themselves; otherwise only the reaper empties them.
     pub(crate) die: AtomicBool,
 }
 
@@ -169,7 +169,7 @@ impl World {
         );
         let Ok(process) = process else {
             space.exit(memory).expect("it was not ended before");
-            let space = Arc::into_inner(space).expect("nobody else knows it");
+            let space = Arc::into_inner(space).expect("no other reference is left");
             assert_eq!(space.destroy(&self.machine), Ok(()));
             return None;
         };

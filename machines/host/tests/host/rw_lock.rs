@@ -1,4 +1,4 @@
-//! The lock that readers share on real threads.
+//! Tests the lock that readers share, on real threads.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
@@ -177,7 +177,7 @@ fn a_killed_writer_leaves_and_readers_behind_it_get_in() {
                 killed.store(true, Relaxed);
                 assert_eq!(behind.join().expect("a reader ends"), 0);
             });
-            assert!(!lock.writer_waits(host), "nobody is left in the queue");
+            assert!(!lock.writer_waits(host), "no thread is left in the queue");
         },
     );
 }

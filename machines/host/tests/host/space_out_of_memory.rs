@@ -209,7 +209,8 @@ fn emptying_needs_no_memory() {
             let memory = world.memory();
             assert_eq!(world.space.unmap(memory, Vpn(1500), 2000), Ok(()));
             let state = world.state();
-            // What is left of the huge page that was cut, and copies of the file's pages.
+            // The number of pages that are left of the cut huge page, and of copies of the file's
+            // pages.
             let (parts, copies) = (3584 - 3500, 40);
             assert_eq!(state.rss[1], 500 + parts + 512 + copies);
             assert_eq!(state.used, [state.rss[1]; 3]);
@@ -230,7 +231,7 @@ fn the_last_user_needs_no_memory() {
         let _entered = world.host.enter(CpuId(0));
         let taken = crowded(&world);
         let memory = world.memory();
-        world.space.exit(memory).expect("nobody ended it before");
+        world.space.exit(memory).expect("no thread ended it before");
         let state = world.state();
         let objects = state.file + state.shared;
         assert_eq!(state.handed_out, taken.len() as u64 + objects);

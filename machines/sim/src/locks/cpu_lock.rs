@@ -31,7 +31,7 @@ impl<T> SimCpuLock<T> {
     pub(crate) fn new(class: LockClass, owner: CpuId, value: T) -> Self {
         assert!(
             !class.sleeps(),
-            "a per-CPU lock is taken where nobody may sleep"
+            "a per-CPU lock is taken where a task may not sleep"
         );
         Self {
             owner_start: Cell::new(0),
@@ -40,7 +40,8 @@ impl<T> SimCpuLock<T> {
         }
     }
 
-    /// The owner's entry: no order point, and no price unless another CPU had the lock last.
+    /// Lets the owner enter. This is no order point, and costs time only if another CPU had the
+    /// lock last.
     #[inline(always)]
     fn enter_local(&self, sim: &Inner, site: Site) -> Option<Section> {
         let owner = self.queue.home;

@@ -74,7 +74,7 @@ pub(crate) struct Section {
 }
 
 impl Section {
-    /// Not a section: code outside a run looks at the value.
+    /// The value that stands for no section, while code outside a run looks at the locked value.
     pub(crate) const OUTSIDE: Self = Self {
         start: 0,
         epoch: u64::MAX - 1,
@@ -372,7 +372,7 @@ impl Queue {
         let first = waiters.front_mut()?;
         debug_assert!(
             first.start == UNKNOWN,
-            "who knows its start has started or is the holder"
+            "a CPU whose start is known has started or is the holder"
         );
         first.start = self.next_start(sim, from, first.cpu);
         Some((first.task, first.cpu.index(), first.start))

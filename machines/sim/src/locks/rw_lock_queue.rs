@@ -109,7 +109,7 @@ impl RwQueue {
         let task = sim.cpu().current.get();
         assert!(
             self.writer.get() != task,
-            "CPU {} takes a {} again that it writes",
+            "CPU {} takes a {} again that it holds as a writer",
             sim.this_cpu(),
             self.class.name()
         );
@@ -123,7 +123,7 @@ impl RwQueue {
         start.map(|blocker| self.begin_late(sim, (site, role), request.asked, blocker))
     }
 
-    /// Gets in if that takes no waiting.
+    /// Takes the lock if that takes no waiting.
     pub(crate) fn try_acquire(&self, sim: &Inner, site: Site, role: Role) -> Option<Stay> {
         let request = self.request(sim);
         if self.admits(role) {
@@ -339,7 +339,7 @@ impl RwQueue {
     fn start_of(&self, task: u32) -> u64 {
         let waiters = self.waiters.borrow();
         let mine = waiters.iter().find(|it| it.task == task);
-        mine.expect("who waits is in the queue").start
+        mine.expect("a CPU that waits is in the queue").start
     }
 
     fn remove(&self, task: u32) {

@@ -69,7 +69,7 @@ pub(crate) struct Calls {
     exits_after: Option<Nanos>,
     /// The processes that a task of the test runs: they notice the kill themselves, and exit.
     awake: RefCell<Vec<u32>>,
-    /// Whether the reaper runs in a task of its own; otherwise the test calls it.
+    /// True if the reaper runs in a task of its own; otherwise the test calls it.
     reaps: Cell<bool>,
     world: RefCell<Weak<OomWorld>>,
 }
@@ -418,7 +418,7 @@ impl OomWorld {
                 let space = process.space(sim).cloned();
                 if !process.is(sim, State::Left) && world.exit(sim, process) != Parted::Shared {
                     let ended = space.is_some_and(|space| space.has(sim, Flag::Ended));
-                    assert!(ended, "nobody uses it");
+                    assert!(ended, "no process uses it");
                 }
             }
             world.oom.owner().current.take();
