@@ -1,4 +1,4 @@
-//! What a mutant changes, as `cargo mutants --list --json` describes it.
+//! The change of a mutant, as `cargo mutants --list --json` describes it.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! The file that says what became of each mutant in the last run.
+//! The file with the fate of each mutant in the last run.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -15,7 +15,7 @@ const FILE: &str = "outcomes.txt";
 /// The word at the beginning of a survivor's outcome.
 const SURVIVED: &str = "survived";
 
-/// Writes what became of each mutant, with the number of its switch.
+/// Writes the fate of each mutant, with the number of its switch.
 pub(super) fn write(
     folder: &Path,
     all: &[(&Group, Mutant)],

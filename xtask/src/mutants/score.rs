@@ -33,7 +33,7 @@ pub(crate) struct Score {
 }
 
 impl Score {
-    /// Counts what became of mutants, all of which belong to `group`.
+    /// Counts the fates of mutants, all of which belong to `group`.
     pub(crate) fn add(
         &mut self,
         group: &str,

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::compile::{Error, Span};
 use crate::mutants::rewrite::{FnName, Region, RegionKind};
 
-/// What has to change before the next attempt.
+/// The changes to make before the next attempt.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Blame {
     /// Mutants whose own text is wrong: they do not compile.
@@ -22,7 +22,7 @@ impl Blame {
     }
 }
 
-/// Says what causes `errors`. Errors inside the text of one mutant are the surest sign, so if there
+/// Finds the causes of `errors`. Errors inside the text of one mutant are the surest sign, so if there
 /// are any, other errors may follow from them and wait for the next attempt.
 pub(super) fn blame(
     errors: &[Error],

@@ -1,4 +1,4 @@
-//! Runs cargo on the copy, and reads what it says.
+//! Runs cargo on the copy, and reads its messages.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -38,7 +38,7 @@ pub(super) struct Span {
     pub(super) is_primary: bool,
 }
 
-/// What cargo reports: errors, or else the programs that it built.
+/// Cargo's report: errors, or else the programs that it built.
 #[derive(Debug, Default)]
 pub(super) struct Outcome {
     pub(super) errors: Vec<Error>,
@@ -96,7 +96,8 @@ pub(super) fn all(tree: &Tree) -> Result<Outcome, String> {
 }
 
 /// Settings that build faster: code without debug information, and `host`, which is otherwise made
-/// to time steps of nanoseconds, as little optimised as the rest.
+/// to time steps of nanoseconds, as little optimised as the rest. Cargo keeps what is built with
+/// other settings apart, so an ordinary build meanwhile does not replace the test programs.
 const PROFILE: [&str; 4] = [
     "profile.dev.package.plimsoll-host.opt-level=1",
     "profile.dev.package.plimsoll-host.debug=0",

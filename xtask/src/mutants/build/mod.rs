@@ -19,7 +19,7 @@ pub(crate) use self::tree::FOLDER;
 /// The file of the crate `mm` that declares its modules.
 const LIBRARY: &str = "mm/src/lib.rs";
 
-/// How a mutant can be built.
+/// The way in which a mutant can be built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum How {
     /// Behind a switch, with all others.
@@ -37,7 +37,7 @@ pub(crate) struct Build {
     tree: Tree,
     /// The sources of `mm` without a change, by path.
     sources: BTreeMap<String, String>,
-    /// How each mutant that was tried can be built.
+    /// The way in which each mutant that was settled can be built.
     how: BTreeMap<usize, How>,
     /// Functions that must stay `const`.
     constants: BTreeSet<FnName>,

@@ -5,14 +5,14 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The folder of all that belongs to mutants, from the root of the repository.
+/// The folder of the copy and of the outcomes, from the root of the repository.
 pub(crate) const FOLDER: &str = "target/mutants";
 
 /// A copy of the files that git knows or would add.
 #[derive(Debug)]
 pub(crate) struct Tree {
     pub(crate) folder: PathBuf,
-    /// Where cargo builds the copy: beside the repository itself, because the crates that it
+    /// The folder in which cargo builds the copy: beside the repository itself, because the crates that it
     /// depends on are there already.
     pub(crate) target: PathBuf,
     /// Held while the copy is used.

@@ -21,7 +21,7 @@ const LIMITED: &str = r#"ulimit -c 0; ulimit -t "$1" && ulimit -v "$2" && shift 
 const TIMED: &str = r#"ulimit -c 0; ulimit -t "$1" && ulimit -v "$2" && shift 2
 "$@"; code=$?; times; exit $code"#;
 
-/// How long tests may run.
+/// The longest time that tests may run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     /// CPU time in whole seconds: it does not pass faster if other programs run.
@@ -30,7 +30,7 @@ pub(super) struct Limits {
     pub(super) wall: Duration,
 }
 
-/// How a run ended.
+/// The end of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum End {
     Passed,

@@ -1,4 +1,4 @@
-//! Runs the tests on mutants, and says what became of each.
+//! Runs the tests on mutants, and reports the fate of each.
 
 mod limited;
 mod progress;
@@ -17,7 +17,7 @@ use super::build::Program;
 use super::groups::Group;
 use super::rewrite::switch;
 
-/// What became of one mutant.
+/// The fate of one mutant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     /// A test failed: the name of its program and its path.
@@ -26,7 +26,7 @@ pub(crate) enum Fate {
     TimedOut(String),
     /// All tests passed, or none reaches the code.
     Survived {
-        /// How many tests ran.
+        /// The number of tests that ran.
         tests: usize,
     },
     /// It did not compile.

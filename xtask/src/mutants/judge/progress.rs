@@ -1,4 +1,4 @@
-//! How far a run is, on a terminal.
+//! Shows on a terminal how far a run is.
 
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write};

@@ -26,7 +26,7 @@ pub(crate) struct Name {
     pub(crate) path: String,
 }
 
-/// What is known about a test.
+/// A test with its price and its reach.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Measured {
     pub(crate) name: Name,

@@ -27,7 +27,7 @@ pub(crate) struct Region {
     pub(crate) kind: RegionKind,
 }
 
-/// What a [`Region`] holds.
+/// The contents of a [`Region`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RegionKind {
     /// The changed text of one mutant.

@@ -31,8 +31,8 @@ struct Writer<'f> {
     /// The next site to write.
     next: usize,
     written: Rewritten,
-    /// Where parts of the original text were copied to: their first byte in both texts, and their
-    /// length.
+    /// The parts of the original text that were copied: the first byte of each in both texts, and
+    /// its length.
     copies: Vec<(usize, usize, usize)>,
 }
 

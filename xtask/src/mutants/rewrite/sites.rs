@@ -15,7 +15,7 @@ use syn::{
 use super::{FnName, Numbered};
 use crate::mutants::change::{Change, Genre};
 
-/// What is to be rewritten, in the order of the text; of two that begin at one place, the outer
+/// The places to rewrite, in the order of the text; of two that begin at one place, the outer
 /// one comes first.
 #[derive(Default)]
 pub(super) struct Found {
@@ -33,7 +33,7 @@ pub(super) struct Site {
     pub(super) mutants: Vec<Version>,
 }
 
-/// How a place is rewritten.
+/// The form in which a place is rewritten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Form {
     /// A `const` is left out.

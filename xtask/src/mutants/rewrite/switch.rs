@@ -10,7 +10,7 @@ pub(crate) const REACHED: &str = "PLIMSOLL_MUTANTS_REACHED";
 /// The file of the module, in the folder of `lib.rs`.
 pub(crate) const FILE: &str = "mutant_switch.rs";
 
-/// What `lib.rs` gets at its end.
+/// The lines that `lib.rs` gets at its end.
 pub(crate) const DECLARATION: &str = "\nextern crate std as mutant_std;\nmod mutant_switch;\n";
 
 /// Returns the call that says whether a mutant is switched on.
