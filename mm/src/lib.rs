@@ -7,6 +7,9 @@
 //! Start at [`machine`] to port it, at [`vmstat::Manager`] or
 //! [`page::PageAllocator`] to embed it, and at
 //! [`design::Design`] to choose between the variants of a mechanism.
+//!
+//! The feature `laws`, which is off by default, adds the module `laws`: the contracts to test a
+//! machine against. Only the tests of a machine need it.
 #![no_std]
 #![forbid(unsafe_code)]
 #![warn(
@@ -21,6 +24,7 @@ pub mod counter;
 pub mod cpus;
 pub mod design;
 pub mod event;
+#[cfg(feature = "laws")]
 pub mod laws;
 pub mod machine;
 pub mod oom;

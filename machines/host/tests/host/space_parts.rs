@@ -6,7 +6,6 @@ use std::env;
 use std::process::Command;
 
 use plimsoll_host::Host;
-use plimsoll_host::law::run_law;
 use plimsoll_mm::laws;
 use plimsoll_mm::machine::Machine;
 use plimsoll_mm::page::watermark::Urgency;
@@ -18,6 +17,8 @@ use plimsoll_mm::space::vma_tree::NoMemory;
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{CpuId, Order, Pages, Pfn};
 use proptest::prelude::*;
+
+use crate::support::law::run_law;
 
 const ROUNDS: u32 = 2000;
 const PAGES: u32 = 1024;
