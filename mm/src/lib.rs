@@ -4,8 +4,7 @@
 //! the deferred work it runs on. The same code runs on real threads, on a simulated machine of
 //! hundreds of CPUs and under a model checker.
 //!
-//! Start at [`machine`] to port it, at [`vmstat::Manager`] or
-//! [`page::PageAllocator`] to embed it, and at
+//! Start at [`machine`] to port it, at [`Manager`] or [`page::PageAllocator`] to embed it, and at
 //! [`design::Design`] to choose between the variants of a mechanism.
 //!
 //! The feature `laws`, which is off by default, adds the module `laws`: the contracts to test a
@@ -27,6 +26,7 @@ pub mod event;
 #[cfg(feature = "laws")]
 pub mod laws;
 pub mod machine;
+mod manager;
 pub mod oom;
 pub mod page;
 mod room;
@@ -37,3 +37,5 @@ pub mod tunables;
 pub mod units;
 pub mod vmstat;
 pub mod wheel;
+
+pub use self::manager::Manager;

@@ -9,13 +9,13 @@
 use std::time::Instant;
 
 use plimsoll_host::Host;
+use plimsoll_mm::Manager;
 use plimsoll_mm::design::Design;
 use plimsoll_mm::page::{Config, Layout, Request};
 use plimsoll_mm::space::reap::Reaping;
 use plimsoll_mm::space::{Access, AddressSpace, Backing, MapRequest, Memory, Place, Spaces};
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{CpuId, Order, Pages, Pfn, Vpn};
-use plimsoll_mm::vmstat::Manager;
 
 use super::table;
 use crate::error::Error;

@@ -10,6 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use plimsoll_host::Host;
+use plimsoll_mm::Manager;
 use plimsoll_mm::design::Design;
 use plimsoll_mm::machine::Machine;
 use plimsoll_mm::oom::{How, Kind, Next, OomKiller, Patience, Process, Signals, State};
@@ -20,7 +21,6 @@ use plimsoll_mm::space::{
 };
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{Nanos, Pages, ProcessId, Vpn};
-use plimsoll_mm::vmstat::Manager;
 
 /// 256 MiB.
 const PAGES: Pages = Pages(1 << 16);

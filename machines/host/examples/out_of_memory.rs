@@ -11,6 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use plimsoll_host::Host;
+use plimsoll_mm::Manager;
 use plimsoll_mm::design::Design;
 use plimsoll_mm::oom::{
     Kind, Look, OomKiller, OutOfMemory, Owner, Patience, Process, Report, Rules, Signals, State,
@@ -21,7 +22,6 @@ use plimsoll_mm::space::{
 };
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{Nanos, Pages, ProcessId, Vpn};
-use plimsoll_mm::vmstat::Manager;
 
 /// 128 MiB.
 const PAGES: Pages = Pages(1 << 15);

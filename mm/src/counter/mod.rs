@@ -42,7 +42,7 @@ mod used;
 
 use core::cmp::Ordering;
 
-pub use self::accuracy::{Accuracy, Range};
+pub use self::accuracy::{Accuracy, Range, Reading};
 pub use self::any::{AnyCounters, Counting, Plan};
 pub use self::area::Area;
 pub use self::error::{InitError, ShapeError};

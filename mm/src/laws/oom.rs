@@ -11,6 +11,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use super::Law;
 use crate::design::Design;
 use crate::machine::{Machine, Word};
+use crate::manager::Manager;
 use crate::oom::{
     Kind, Look, Next, OomKiller, OutOfMemory, Owner, Patience, Process, Rules, Signals, State,
 };
@@ -18,7 +19,6 @@ use crate::page::{Config, Layout, Relief};
 use crate::space::budget::Budget;
 use crate::space::{AddressSpace, Backing, Flag, MapRequest, Memory, Place, Spaces};
 use crate::units::{Nanos, Pages, ProcessId, Vpn};
-use crate::vmstat::Manager;
 
 /// Memory of the machine; some of it is for page tables.
 const PAGES: Pages = Pages(64);

@@ -7,10 +7,11 @@ use core::fmt;
 use core::iter;
 
 use super::candidate::Candidates;
-use super::facts::{Facts, GroupId, Reading};
+use super::facts::{Facts, GroupId};
 use super::process::Process;
 use super::select::Slot;
-use crate::counter::{Counters, Range};
+use super::usages::sum_spaces;
+use crate::counter::{Counters, Range, Reading};
 use crate::machine::Machine;
 use crate::space::budget::Budget;
 use crate::space::rss::{Rss, RssKind};
@@ -140,7 +141,7 @@ impl<M: Machine> Candidates for Census<'_, M> {
     /// A candidate that exits during the sums is noticed by the look at the victim before it is
     /// returned.
     fn precise_many(&self, slots: &mut [Slot]) {
-        AddressSpace::add_usages(self.machine, slots, |candidate| self.space(candidate));
+        sum_spaces(self.machine, slots, |candidate| self.space(candidate));
     }
 
     fn batch_gain(&self) -> u32 {

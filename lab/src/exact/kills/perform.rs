@@ -5,19 +5,20 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use plimsoll_host::Host;
+use plimsoll_mm::Manager;
+use plimsoll_mm::counter::Reading;
 use plimsoll_mm::design::Design;
 use plimsoll_mm::event::Event;
 use plimsoll_mm::oom::{
     Candidates, Constraint, Facts, GroupId, Kind, Memory as Whose, OomKiller, Outcome, Patience,
-    Process, Reading, Scope, ScoreAdj, Selecting, Signals, Slot, Standing, State, TotalPages,
-    Trigger, Usage, Victim,
+    Process, Scope, ScoreAdj, Selecting, Signals, Slot, Standing, State, TotalPages, Trigger,
+    Usage, Victim,
 };
 use plimsoll_mm::page::{Config, Layout};
 use plimsoll_mm::space::budget::Budget;
 use plimsoll_mm::space::{AddressSpace, Memory, Spaces};
 use plimsoll_mm::topology::{NodeSet, Topology};
 use plimsoll_mm::units::{Nanos, NodeId, Pages, ProcessId};
-use plimsoll_mm::vmstat::Manager;
 
 use super::log::{Place, Shortage, Task};
 use super::population::{Member, Population};

@@ -8,6 +8,7 @@ use std::sync::{Arc, Barrier, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use plimsoll_host::Host;
+use plimsoll_mm::Manager;
 use plimsoll_mm::design::Design;
 use plimsoll_mm::event::Event;
 use plimsoll_mm::oom::release;
@@ -22,7 +23,6 @@ use plimsoll_mm::space::{
 };
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{CpuId, Nanos, Pages, Pfn, ProcessId, Vpn};
-use plimsoll_mm::vmstat::Manager;
 
 use super::Step;
 use super::mappings::Mapping;

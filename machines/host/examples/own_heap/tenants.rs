@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use plimsoll_host::Host;
 use plimsoll_host::arena::{Arena, HugePages};
+use plimsoll_mm::Manager;
 use plimsoll_mm::design::Design;
 use plimsoll_mm::oom::{
     How, Kind, Look, OomKiller, OutOfMemory, Owner, Patience, Process, Rules, Signals, State,
@@ -23,7 +24,6 @@ use plimsoll_mm::page::{Config, Layout};
 use plimsoll_mm::space::{Access, AddressSpace, Backing, Flag, MapRequest, Memory, Place, Spaces};
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{CpuId, Nanos, Pages, ProcessId, Vpn};
-use plimsoll_mm::vmstat::Manager;
 
 use crate::{CPUS, Random};
 

@@ -4,18 +4,18 @@
 use std::sync::Arc;
 
 use plimsoll_host::Host;
-use plimsoll_mm::counter::{Counting, Range};
+use plimsoll_mm::Manager;
+use plimsoll_mm::counter::{Counting, Range, Reading};
 use plimsoll_mm::design::Design;
 use plimsoll_mm::oom::{
-    Candidates, Census, Facts, Kind, OomKiller, Outcome, Patience, Process, Reading, Scope,
-    Selecting, Selection, Signals, Slot, TotalPages,
+    Candidates, Census, Facts, Kind, OomKiller, Outcome, Patience, Process, Scope, Selecting,
+    Selection, Signals, Slot, TotalPages,
 };
 use plimsoll_mm::page::{Config, Layout};
 use plimsoll_mm::space::rss::RssKind;
 use plimsoll_mm::space::{Access, AddressSpace, Backing, MapRequest, Memory, Place, Spaces};
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{CpuId, Nanos, Pages, ProcessId, Vpn};
-use plimsoll_mm::vmstat::Manager;
 
 const CPUS: u32 = 64;
 const SPACES: u64 = 90;

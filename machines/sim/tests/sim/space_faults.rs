@@ -5,6 +5,7 @@ use crate::support;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
+use plimsoll_mm::Manager;
 use plimsoll_mm::design::Design;
 use plimsoll_mm::event::Event;
 use plimsoll_mm::machine::Machine;
@@ -14,7 +15,6 @@ use plimsoll_mm::space::{
 };
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{CpuId, Nanos, Pages, Vpn};
-use plimsoll_mm::vmstat::Manager;
 use plimsoll_sim::{Sim, SimOptions};
 use support::small;
 
