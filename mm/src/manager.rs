@@ -22,7 +22,7 @@ use crate::event::{Changed, Event};
 use crate::machine::{Job, JobState, Machine, WhenIdle, Word};
 use crate::page::{Config, LayoutError, PageAllocator};
 use crate::site::Work;
-use crate::units::{CpuId, Pages, Pfn};
+use crate::units::{CpuId, Pages, Pfn, signed};
 use crate::vmstat::counters::{Counters, NodeItem, Step};
 use crate::vmstat::schedule::{self, Moment, Schedule};
 use crate::vmstat::shepherd::{Leftovers, Shepherd};
@@ -161,8 +161,8 @@ impl<M: Machine> Manager<M> {
         for run in pfns.chunk_by(|one, next| node(one) == node(next)) {
             let Some(node) = node(&run[0]) else { continue };
             let counters = &self.nodes[node.index().min(self.nodes.len() - 1)];
-            let count = i64::try_from(run.len()).unwrap_or(i64::MAX);
-            counters.add(machine, item as usize, each.saturating_mul(count));
+            let delta = each.saturating_mul(signed(run.len() as u64));
+            counters.add(machine, item as usize, delta);
         }
     }
 

@@ -230,9 +230,7 @@ pub fn thread_ns() -> u64 {
     thread_local!(static BEGIN: Instant = Instant::now());
     let told = fs::read_to_string("/proc/thread-self/schedstat").ok();
     let told = told.and_then(|line| line.split_whitespace().next()?.parse().ok());
-    told.unwrap_or_else(|| {
-        BEGIN.with(|begin| u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX))
-    })
+    told.unwrap_or_else(|| BEGIN.with(|begin| Nanos::from(begin.elapsed()).0))
 }
 
 fn resident() -> Option<u64> {

@@ -329,6 +329,8 @@ impl<M: Machine> OneSidedTree<M> {
             .shape
             .error_max()
             .saturating_sub(self.behind(machine).unsigned_abs());
+        // The levels above the cells may make the quotient larger than 32 bits. Then it bounds
+        // nothing, as `u32::MAX` does.
         u32::try_from(narrower / cell).unwrap_or(u32::MAX)
     }
 

@@ -127,6 +127,7 @@ impl<M: Machine> Candidates for Census<'_, M> {
         };
         let rss = space.rss();
         let estimate = rss.resident(machine) + rss.approximate(machine, RssKind::Swap);
+        // The clamp below makes a sum beyond 64 bits the largest of the range.
         let estimate = i64::try_from(estimate + space.table_pages(machine)).unwrap_or(i64::MAX);
         // The counters are read again after the range, so pages may have been added in between:
         // clamping leaves those out.
@@ -152,8 +153,7 @@ impl<M: Machine> Candidates for Census<'_, M> {
 
 /// The pages of a space's page tables, which are counted exactly.
 fn tables<M: Machine>(machine: &M, space: &AddressSpace<M>) -> Range {
-    let pages = i64::try_from(space.table_pages(machine)).unwrap_or(i64::MAX);
-    Range::exactly(pages)
+    Range::exactly(space.tables(machine))
 }
 
 /// The memory of one process as a report shows it: approximate sums, all in pages.

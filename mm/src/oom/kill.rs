@@ -25,7 +25,7 @@ use crate::space::budget::Budget;
 use crate::space::rss::BadRss;
 use crate::space::vma_tree::NoMemory;
 use crate::space::{AddressSpace, ExitError, Flag, Memory};
-use crate::units::{Nanos, ProcessId};
+use crate::units::{Nanos, ProcessId, total_in};
 
 /// The services that the owner of the processes provides to the OOM killer. All may be called on
 /// any CPU, with no lock of the manager held, and must not wait for memory.
@@ -99,13 +99,13 @@ impl<M: Machine, S: Signals<M>> OomKiller<M, S> {
     pub fn victims(&self, machine: &M) -> u64 {
         // Acquire pairs with the release in `exit`: a CPU that reads 0 victims sees the memory that
         // they gave back.
-        u64::try_from(self.victims.load(machine, Acquire)).unwrap_or(0)
+        total_in(self.victims.load(machine, Acquire))
     }
 
     /// Number of processes that were told to die (Linux: `oom_kill` of `/proc/vmstat`).
     pub fn kills(&self, machine: &M) -> u64 {
         // Relaxed: a statistic.
-        u64::try_from(self.kills.load(machine, Relaxed)).unwrap_or(0)
+        total_in(self.kills.load(machine, Relaxed))
     }
 
     /// Makes a process that uses `space`, or a kernel thread without one, and sets aside the room

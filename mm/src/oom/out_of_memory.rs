@@ -44,7 +44,7 @@ use crate::site::{LockClass, Site};
 use crate::space::budget::Budget;
 use crate::space::vma_tree::NoMemory;
 use crate::topology::NodeSet;
-use crate::units::Pages;
+use crate::units::{Pages, count_of};
 
 /// A function that looks at all processes of an [`Owner`].
 pub type Look<'l, M> = dyn FnMut(&[Arc<Process<M>>]) + 'l;
@@ -369,7 +369,7 @@ impl<M: Machine, S: Signals<M>, O: Owner<M>> OutOfMemory<M, S, O> {
         {
             return None;
         }
-        let current = u32::try_from(current?).ok()?;
+        let current = count_of(current?);
         let facts = census.facts(current)?;
         let standing = Standing::of(census, scope, &facts);
         matches!(standing, Standing::Counted(_) | Standing::Origin).then_some(current)

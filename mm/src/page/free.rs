@@ -17,7 +17,7 @@ use super::{FreeError, PageAllocator, tag};
 use crate::event::Event;
 use crate::machine::{CpuLock, LocalWord, Machine, Tags};
 use crate::site::{Site, Work};
-use crate::units::{CpuId, Order, Pfn, count_of};
+use crate::units::{CpuId, Order, Pfn, count_in, count_of};
 
 impl<M: Machine> PageAllocator<M> {
     /// Takes back a block (Linux: `__free_pages`).
@@ -202,7 +202,7 @@ impl<M: Machine> Zone<M> {
                 let mood = self.mood(machine);
                 let excess = self.push_run(pcp, rest, (order, forced), &mood, &mut pushed);
                 let left = excess.map(|(pages, list)| {
-                    let owed = u32::try_from(slot.owed.take(machine)).unwrap_or(0);
+                    let owed = count_in(slot.owed.take(machine));
                     let excess = Excess {
                         pages: pages + owed,
                         list,

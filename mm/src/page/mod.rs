@@ -67,7 +67,7 @@ use crate::machine::{LocalWord, Lock, Machine, Word};
 use crate::site::Site;
 pub use crate::topology::NODES_MAX;
 use crate::tunables::Tunables;
-use crate::units::{CpuId, Nanos, NodeId, Order, Pages, Pfn};
+use crate::units::{CpuId, Nanos, NodeId, Order, Pages, Pfn, count_in, signed, total_in};
 use crate::vmstat::counters::ZoneItem;
 
 /// Bytes of records per managed page: a tag of one byte, and half of the 8 bytes of links that a
@@ -246,7 +246,7 @@ impl<M: Machine> PageAllocator<M> {
     /// firing only.
     pub(crate) fn stat_interval(&self, machine: &M) -> Nanos {
         let ms = self.stat_interval_ms.load(machine, Relaxed);
-        Nanos::from_ms(u64::try_from(ms).unwrap_or(1))
+        Nanos::from_ms(total_in(ms))
     }
 
     /// A snapshot of every zone, in the order of the layout (Linux: `/proc/zoneinfo`,
@@ -257,7 +257,7 @@ impl<M: Machine> PageAllocator<M> {
 
     /// The number of pages on `cpu`'s lists in all zones, read without a lock.
     pub fn listed(&self, machine: &M, cpu: CpuId) -> Pages {
-        let of = |zone: &Zone<M>| u32::try_from(zone.slot(cpu).count.read(machine)).unwrap_or(0);
+        let of = |zone: &Zone<M>| count_in(zone.slot(cpu).count.read(machine));
         Pages(self.zones.iter().map(of).sum())
     }
 
@@ -339,8 +339,7 @@ impl<M: Machine> PageAllocator<M> {
             if let Some((zone, _)) = self.locate(first) {
                 let here = |pfn: &&Pfn| zone.page(**pfn).is_some();
                 run = rest.iter().take_while(here).count();
-                let pages = i64::try_from(run).unwrap_or(i64::MAX);
-                let delta = each.saturating_mul(pages);
+                let delta = each.saturating_mul(signed(run as u64));
                 zone.counters.add(machine, item as usize, delta);
             }
             rest = &rest[run..];
@@ -428,7 +427,7 @@ impl<M: Machine> Zone<M> {
             free,
             blocks,
             blocks_by_mobility,
-            listed: Pages(u32::try_from(listed).unwrap_or(0)),
+            listed: Pages(count_in(listed)),
             counted_free: self
                 .counters
                 .snapshot(machine, ZoneItem::FreePages as usize),

@@ -52,11 +52,12 @@ pub fn marks(
         Share::Movable => (of_zone / 1024).clamp(32, 128),
     };
     let distance = (part / 4).max(of_zone * scale / 10_000);
-    let pages = |count: u64| Pages(u32::try_from(count).unwrap_or(u32::MAX));
+    // If movable memory is many times as large as the rest, its share may exceed 32 bits. The mark is
+    // then above every zone, and no page may be taken.
     Watermarks {
-        min: pages(min),
-        low: pages(min + distance),
-        high: pages(min + 2 * distance),
+        min: Pages::at_most(min),
+        low: Pages::at_most(min + distance),
+        high: Pages::at_most(min + 2 * distance),
     }
 }
 

@@ -4,6 +4,7 @@
 use super::AddressSpace;
 use crate::counter::{Range, Reading};
 use crate::machine::Machine;
+use crate::units::signed;
 
 impl<M: Machine> AddressSpace<M> {
     /// Returns the number of its pages, resident, in swap and of page tables, as far as the
@@ -26,6 +27,6 @@ impl<M: Machine> AddressSpace<M> {
 
     /// Returns the number of pages of its page tables, as a part of a sum.
     pub(crate) fn tables(&self, machine: &M) -> i64 {
-        i64::try_from(self.table_pages(machine)).unwrap_or(i64::MAX)
+        signed(self.table_pages(machine))
     }
 }

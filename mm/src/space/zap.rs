@@ -11,7 +11,7 @@
 use core::ops::Range;
 
 use super::AddressSpace;
-use super::gather::{Gather, signed};
+use super::gather::Gather;
 use super::memory::Memory;
 use super::page_table::{Blank, ENTRIES, Entries, Entry, Page, PageKind, Spot, What};
 use super::rss::RssKind;
@@ -19,7 +19,7 @@ use super::swap::SwapSlot;
 use crate::event::{Event, Phase};
 use crate::machine::{Lock, Machine};
 use crate::site::{Site, Work};
-use crate::units::{Order, Pages, Pfn, Vpn};
+use crate::units::{Order, Pages, Pfn, Vpn, narrow, signed};
 
 /// The number of swap slots that go back together (Linux: a batch of the same swap area).
 const SLOTS_TOGETHER: usize = 64;
@@ -307,8 +307,8 @@ impl<M: Machine> Spot<'_, M> {
     pub(super) fn clip(&self, pages: &Range<Vpn>) -> Range<u32> {
         let start = self.start().0;
         let entry = |page: Vpn| {
-            let behind = u32::try_from(page.0.saturating_sub(start));
-            behind.unwrap_or(ENTRIES).min(ENTRIES)
+            let behind = page.0.saturating_sub(start);
+            narrow(behind.min(u64::from(ENTRIES)))
         };
         entry(pages.start)..entry(pages.end)
     }

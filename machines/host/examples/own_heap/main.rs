@@ -130,10 +130,7 @@ fn report(all: &Machinery, rounds: u64) {
         u64::from(free.0).abs_diff(all_pages - used) <= 4,
         "{free} free, {used} used"
     );
-    assert!(
-        Pages(u32::try_from(used).unwrap_or(0)) < Pages(2000),
-        "{used} pages of heap are left"
-    );
+    assert!(used < 2000, "{used} pages of heap are left");
     println!("at the end {free} of {PAGES} pages are free, {used} are the heap's");
     let places = all.spaces.plan().area().groups(host);
     assert_eq!(places, 0, "every tenant gave its counters back");
@@ -152,7 +149,7 @@ impl Random {
     }
 
     fn below(&mut self, end: usize) -> usize {
-        usize::try_from(self.next() >> 11).unwrap_or(0) % end
+        usize::try_from((self.next() >> 11) % end as u64).expect("below `end`")
     }
 }
 

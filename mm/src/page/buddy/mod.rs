@@ -324,5 +324,6 @@ impl Buddy {
 }
 
 fn order_at(index: usize) -> Order {
-    Order::new(u8::try_from(index).unwrap_or(u8::MAX)).expect("an index of the free lists")
+    let order = u8::try_from(index).ok().and_then(Order::new);
+    order.expect("an index of the free lists")
 }

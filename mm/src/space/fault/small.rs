@@ -11,13 +11,12 @@ use crate::page::AllocError;
 use crate::site::{Site, Work};
 use crate::space::error::FaultError;
 use crate::space::fault::Faulted;
-use crate::space::gather::signed;
 use crate::space::memory::Memory;
 use crate::space::page_table::{Entry, Page, PageKind, Spot, What};
 use crate::space::rss::RssKind;
 use crate::space::swap::SwapSlot;
 use crate::space::{AddressSpace, Flag};
-use crate::units::{Order, Pfn, Vpn, count_of};
+use crate::units::{Order, Pfn, Vpn, count_of, signed};
 use crate::vmstat::counters::{NodeItem, ZoneItem};
 
 /// The largest number of pages that are taken together and mapped under one hold of a lock.
