@@ -133,7 +133,7 @@ impl<M: Machine, S: Signals<M>> OomKiller<M, S> {
             "only threads of the kernel have no memory"
         );
         let room = self.reaper.reserve(machine)?;
-        Ok(Process::new(machine, (id, kind), space, room))
+        Ok(Process::new(machine, id, kind, space, room))
     }
 
     /// Kills `victim` and every process that has to die with it: all that use the same memory, and

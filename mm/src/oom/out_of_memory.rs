@@ -293,7 +293,7 @@ impl<M: Machine, S: Signals<M>, O: Owner<M>> OutOfMemory<M, S, O> {
         let census = Census::new(machine, all)
             .within(shortage.domain())
             .on_nodes(&nodes);
-        let position = |current| all.iter().position(|it| Arc::ptr_eq(it, current));
+        let position = |current| all.iter().position(|process| Arc::ptr_eq(process, current));
         let current = current.as_ref().and_then(position);
         let outcome = match self.requester(&census, &scope, current) {
             Some(current) => Ok(Chosen::Victim(current)),

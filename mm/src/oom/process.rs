@@ -68,7 +68,8 @@ pub enum Parted {
 impl<M: Machine> Process<M> {
     pub(super) fn new(
         machine: &M,
-        (id, kind): (ProcessId, Kind),
+        id: ProcessId,
+        kind: Kind,
         space: Option<Arc<AddressSpace<M>>>,
         room: Membership,
     ) -> Self {

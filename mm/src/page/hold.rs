@@ -39,7 +39,8 @@ impl<M: Machine> Zone<M> {
         &self,
         machine: &M,
         pcp: &mut Pcp,
-        (list, part): (usize, Part),
+        list: usize,
+        part: Part,
         what: Wanted,
         wanted: u32,
     ) -> Moved {

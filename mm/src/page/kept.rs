@@ -63,7 +63,7 @@ impl<M: Machine> Zone<M> {
         }
         let most = Pages(share.0.next_multiple_of(block.0));
         self.locked(machine, Site::Control, |buddy| {
-            buddy.keep(self.frames(), (page, order), most);
+            buddy.keep(self.frames(), page, order, most);
         });
     }
 

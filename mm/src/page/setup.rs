@@ -183,7 +183,7 @@ impl<M: Machine> PageAllocator<M> {
         };
         let min_free = Pages(narrow(min_free_kib / 4));
         for zone in &self.zones {
-            self.recompute_zone(machine, tunables, zone, (lowmem, min_free));
+            self.recompute_zone(machine, tunables, zone, lowmem, min_free);
         }
     }
 
@@ -192,7 +192,8 @@ impl<M: Machine> PageAllocator<M> {
         machine: &M,
         tunables: &Tunables,
         zone: &Zone<M>,
-        (lowmem, min_free): (Pages, Pages),
+        lowmem: Pages,
+        min_free: Pages,
     ) {
         let share = if zone.kind == ZoneKind::Movable {
             Share::Movable

@@ -18,7 +18,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use plimsoll_mm::machine::Machine;
-use plimsoll_mm::units::{CpuId, Pages};
+use plimsoll_mm::units::CpuId;
 use slab::{OwnHeap, Source};
 use tenants::{Machinery, PAGES, Tenant};
 
@@ -32,7 +32,7 @@ const REAPED: u64 = 1;
 const CPUS: u32 = 4;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let seconds = std::env::args().nth(1).map_or(Ok(0), |it| it.parse());
+    let seconds = std::env::args().nth(1).map_or(Ok(0), |text| text.parse());
     let seconds = seconds.map_err(|_| "usage: own_heap [SECONDS]")?;
     live(Duration::from_secs(seconds))
 }

@@ -240,7 +240,7 @@ impl Tenant {
         let listed = own.take();
         drop(own);
         let mut all = house.all.lock().expect("nobody panics");
-        let place = all.iter().position(|it| Arc::ptr_eq(it, &process));
+        let place = all.iter().position(|other| Arc::ptr_eq(other, &process));
         let in_house = place.map(|place| all.swap_remove(place));
         drop(all);
         // The last owner of the process gives its memory back; the reaper may be that owner.

@@ -43,7 +43,7 @@ impl Model {
     fn new(limits: &[(u64, usize)]) -> Self {
         let parent = |nth: usize| (nth > 0).then(|| limits[nth].1 % nth);
         Self {
-            limits: limits.iter().map(|it| it.0).collect(),
+            limits: limits.iter().map(|limit| limit.0).collect(),
             parents: (0..limits.len()).map(parent).collect(),
             used: vec![0; limits.len()],
         }
@@ -208,7 +208,8 @@ fn the_highest_group_within_the_domain_dies_together() {
                 let found = line[victim].dies_together(domain.map(|nth: usize| &line[nth]));
                 let top = domain.unwrap_or(0);
                 let expected = (top..=victim).find(|&nth| together[nth]);
-                let found = found.map(|it| line.iter().position(|each| Arc::ptr_eq(each, &it)));
+                let found =
+                    found.map(|found| line.iter().position(|each| Arc::ptr_eq(each, &found)));
                 assert_eq!(
                     found,
                     expected.map(Some),
@@ -219,7 +220,7 @@ fn the_highest_group_within_the_domain_dies_together() {
             assert!(elsewhere.is_none(), "it is not under that domain");
         }
         let alone = beside.dies_together(Some(&beside));
-        assert!(alone.is_some_and(|it| Arc::ptr_eq(&it, &beside)));
+        assert!(alone.is_some_and(|budget| Arc::ptr_eq(&budget, &beside)));
     }
 }
 

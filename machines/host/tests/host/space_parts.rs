@@ -70,7 +70,7 @@ proptest! {
         for op in ops {
             match op {
                 Op::Take => {
-                    let full = taken.iter().filter(|&&it| it).count() == slots as usize;
+                    let full = taken.iter().filter(|&&is_taken| is_taken).count() == slots as usize;
                     let slot = area.take(&host);
                     prop_assert_eq!(slot.is_none(), full);
                     if let Some(SwapSlot(slot)) = slot {
@@ -93,7 +93,7 @@ proptest! {
                     prop_assert_eq!(area.give_back(&host, &wanted), expected);
                 }
             }
-            let used = taken.iter().filter(|&&it| it).count();
+            let used = taken.iter().filter(|&&is_taken| is_taken).count();
             prop_assert_eq!(area.used(&host) as usize, used);
         }
     }

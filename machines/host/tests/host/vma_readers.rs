@@ -85,7 +85,7 @@ impl Seen {
         ] {
             let got = self.got(found);
             assert!(
-                got.is_none_or(|it| it == Some(there)),
+                got.is_none_or(|found| found == Some(there)),
                 "{got:?} for {there:?}"
             );
         }

@@ -162,7 +162,11 @@ fn no_cpu_gets_into_a_table_between_its_emptying_and_the_flush_for_a_full_gather
     let due = &flushes[..flushes.len() - 1];
     assert_eq!(due.len(), 2, "{flushes:?}");
     for flush in due {
-        let nth = u64::try_from(due.iter().position(|it| it == flush).expect("it is one"));
+        let nth = u64::try_from(
+            due.iter()
+                .position(|other| other == flush)
+                .expect("it is one"),
+        );
         let last = START.0 + (nth.expect("few") + 1) * 9698 - 1;
         let inside = looks
             .borrow()

@@ -93,7 +93,8 @@ fn mappings_that_are_being_changed_are_tried_again_a_tenth_of_a_second_later() {
         });
         world.small.sim.run();
         let events = world.events();
-        let count = |event: fn(&Event) -> bool| events.iter().filter(|it| event(&it.1)).count();
+        let count =
+            |event: fn(&Event) -> bool| events.iter().filter(|(_, seen)| event(seen)).count();
         let started = count(|event| matches!(event, Event::StartTaskReaping(_)));
         let skipped = count(|event| matches!(event, Event::SkipTaskReaping(_)));
         let finished = count(|event| matches!(event, Event::FinishTaskReaping(_)));
@@ -206,7 +207,14 @@ fn a_reaper_that_comes_while_tables_go_back_leaves_the_rest_to_the_exit() {
     world.at(2, start, move |sim, world| {
         let space = world.space_of(sim, 1);
         let begin = Event::Begin(Phase::FreeTables);
-        let goes_back = || world.small.seen.borrow().iter().any(|it| it.2 == begin);
+        let goes_back = || {
+            world
+                .small
+                .seen
+                .borrow()
+                .iter()
+                .any(|(_, _, seen)| *seen == begin)
+        };
         while !goes_back() {
             sim.sleep(Nanos(US));
         }

@@ -109,7 +109,7 @@ impl<M: Machine> AddressSpace<M> {
             }
         };
         batch.may_replace = may_replace;
-        let outcome = self.fill_table(memory, version, (spot, range, spares), &mut batch);
+        let outcome = self.fill_table(memory, version, spot, range, spares, &mut batch);
         self.settle_batch(memory, &batch);
         match (outcome, batch.short) {
             (Ok(Attempt::Done(_)), Some(error)) if batch.ran_dry => {
@@ -125,7 +125,9 @@ impl<M: Machine> AddressSpace<M> {
         &self,
         memory: Memory<'_, M>,
         version: u64,
-        (spot, range, spares): (Spot<'_, M>, Range<u32>, Option<Spares>),
+        spot: Spot<'_, M>,
+        range: Range<u32>,
+        spares: Option<Spares>,
         batch: &mut Batch,
     ) -> Result<Attempt, Unstable> {
         if let Some(spares) = spares

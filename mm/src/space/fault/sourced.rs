@@ -46,7 +46,7 @@ impl<M: Machine> AddressSpace<M> {
         let kind = MappingKind::of(&vma);
         match kind {
             MappingKind::Anonymous => {
-                return self.fault_huge_or_small(memory, (vma, version), page);
+                return self.fault_huge_or_small(memory, vma, version, page);
             }
             MappingKind::Reserved => return self.fault_reserved(memory, version, page),
             MappingKind::PrivateFile | MappingKind::Shared | MappingKind::Frames => {}

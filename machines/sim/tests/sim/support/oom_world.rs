@@ -175,23 +175,25 @@ impl OomWorld {
         exits_after: Option<Nanos>,
         patience: Patience,
     ) -> Rc<Self> {
-        Self::build(options, reaping, (exits_after, patience), None)
+        Self::build(options, reaping, exits_after, patience, None)
     }
 
     /// Makes a world with the memory of `pressure`, where the page allocator calls the OOM killer.
     pub(crate) fn pressed(
         options: SimOptions,
         reaping: Reaping,
-        end: (Option<Nanos>, Patience),
+        exits_after: Option<Nanos>,
+        patience: Patience,
         pressure: Pressure,
     ) -> Rc<Self> {
-        Self::build(options, reaping, end, Some(pressure))
+        Self::build(options, reaping, exits_after, patience, Some(pressure))
     }
 
     fn build(
         options: SimOptions,
         reaping: Reaping,
-        (exits_after, patience): (Option<Nanos>, Patience),
+        exits_after: Option<Nanos>,
+        patience: Patience,
         pressure: Option<Pressure>,
     ) -> Rc<Self> {
         let design = Design {

@@ -47,7 +47,7 @@ pub(crate) fn roomy(
 
 /// Runs process `id` on this CPU: it touches `pages` pages from its page `first` on, and stops and
 /// exits if it is killed. Returns the number of pages that it touched.
-pub(crate) fn grow(sim: &Sim, world: &OomWorld, id: u32, (first, pages): (u64, u64)) -> u64 {
+pub(crate) fn grow(sim: &Sim, world: &OomWorld, id: u32, first: u64, pages: u64) -> u64 {
     let process = world.process(id);
     let space = Arc::clone(process.space(sim).expect("it lives"));
     world.becomes(sim, id);
