@@ -141,7 +141,7 @@ impl<M: Machine> Area<M> {
 
     /// Returns the bytes of one group on all CPUs (Linux: the memory that `alloc_percpu` returns).
     #[must_use]
-    pub fn bytes_per_group(&self) -> usize {
+    pub(super) fn bytes_per_group(&self) -> usize {
         self.width * size_of::<M::LocalWord>() * self.cpus as usize
     }
 

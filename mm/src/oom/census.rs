@@ -52,7 +52,7 @@ impl<'p, M: Machine> Census<'p, M> {
 
     /// Restricts each process to the nodes that `nodes` returns for it.
     #[must_use]
-    pub fn on_nodes(self, nodes: &'p dyn Fn(&Process<M>) -> NodeSet) -> Self {
+    pub(super) fn on_nodes(self, nodes: &'p dyn Fn(&Process<M>) -> NodeSet) -> Self {
         Self { nodes, ..self }
     }
 

@@ -219,7 +219,7 @@ impl<M: Machine, S: Signals<M>, O: Owner<M>> OutOfMemory<M, S, O> {
 
     /// Makes room among the processes under `budget`, which is too full for `pages` more (Linux:
     /// `mem_cgroup_out_of_memory`). Never returns [`Relief::Allocated`].
-    pub fn relieve_group(&self, machine: &M, budget: &Arc<Budget<M>>, pages: u64) -> Relief {
+    pub(crate) fn relieve_group(&self, machine: &M, budget: &Arc<Budget<M>>, pages: u64) -> Relief {
         self.relieve_shortage(machine, &Shortage::Group(budget, pages))
     }
 

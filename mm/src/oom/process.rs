@@ -204,7 +204,7 @@ impl<M: Machine> Process<M> {
 
     /// Returns whether the memory of the process comes back without a kill: the process is dying,
     /// and so are those of `all` that use the same memory (Linux: `task_will_free_mem`).
-    pub fn will_free_memory<'p>(
+    pub(super) fn will_free_memory<'p>(
         &'p self,
         machine: &M,
         all: impl Iterator<Item = &'p Arc<Self>>,

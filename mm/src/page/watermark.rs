@@ -91,7 +91,7 @@ impl Urgency {
 
     /// The watermark `mark` as lowered for this urgency.
     #[must_use]
-    pub const fn lowered(self, mark: Pages) -> Pages {
+    const fn lowered(self, mark: Pages) -> Pages {
         let half = mark.0 - mark.0 / 2;
         match self {
             Self::Normal | Self::NoWait => mark,

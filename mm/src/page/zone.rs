@@ -3,6 +3,21 @@
 //! A page is in exactly one place: on a free list, on a pcp list, or handed out. Page numbers
 //! inside this module are relative to the zone's first page.
 //!
+//! This file has the zone's parts and its settings. What a zone does is in one file per operation,
+//! beside the methods of [`PageAllocator`](super::PageAllocator) that call it:
+//!
+//! | file | methods of [`Zone`] |
+//! |---|---|
+//! | `alloc.rs` | hand out a block from a page list or the zone; refill a list |
+//! | `bulk.rs` | hand out many single pages |
+//! | `free.rs` | take a block back to a page list or the zone; spill a list |
+//! | `drain.rs` | empty the page lists of a CPU; their periodic decay |
+//! | `hold.rs` | move pages between the free lists and a page list under one hold of the lock |
+//! | `supply.rs` | decide whether the zone may give a block |
+//! | `kept.rs` | keep blocks for atomic requests, and give them up |
+//! | `seed.rs` | begin in a given state |
+//! | `view.rs` | show the state |
+//!
 //! Locks: the zone lock is taken inside the pcp lock. Counters are changed after the zone lock is
 //! released.
 

@@ -23,7 +23,7 @@ impl RssKind {
     pub const ALL: [Self; 4] = [Self::File, Self::Anon, Self::Swap, Self::Shmem];
 
     /// The kinds of pages that occupy memory.
-    pub const RESIDENT: [Self; 3] = [Self::File, Self::Anon, Self::Shmem];
+    const RESIDENT: [Self; 3] = [Self::File, Self::Anon, Self::Shmem];
 
     /// Returns the Linux name.
     #[must_use]
