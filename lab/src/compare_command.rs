@@ -1,6 +1,6 @@
 //! Compares any designs on any machine under a workload that the user names.
 //!
-//! The catalog of experiments reproduces what was published; a contest answers the same questions
+//! The catalog of experiments reproduces what was published; this command answers the same questions
 //! for the user's own designs.
 
 use std::num::NonZeroUsize;
@@ -78,9 +78,9 @@ pub const WORKLOADS: [Workload; 4] = [
     },
 ];
 
-/// The user's choices for a contest.
+/// The user's choices for `plimsoll compare`.
 #[derive(Clone, Debug)]
-pub struct ContestOptions {
+pub struct CompareOptions {
     /// A workload's name.
     pub workload: String,
     /// A machine's name or a profile file.
@@ -105,7 +105,7 @@ pub struct ContestOptions {
 ///
 /// # Errors
 /// For an unknown workload, machine or design, or a bad profile.
-pub fn run(options: &ContestOptions, progress: &Progress) -> Result<(Report, Recordings), Error> {
+pub fn run(options: &CompareOptions, progress: &Progress) -> Result<(Report, Recordings), Error> {
     let workload = find(&options.workload)?;
     let profile = machines::load(&options.machine, options.card)?;
     let names: Vec<&str> = options.designs.iter().map(String::as_str).collect();

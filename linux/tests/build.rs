@@ -1,5 +1,5 @@
-//! Building a kernel, with shell scripts in the place of apt, tar, make and spatch: which steps run,
-//! what is kept, what an interruption leaves, and what each refusal says.
+//! Building a kernel, with shell scripts in the place of apt, tar, make and spatch: which steps
+//! run, what is kept, what an interruption leaves, and what each refusal says.
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
 use std::fs;
@@ -112,7 +112,7 @@ impl Bench {
                 .unwrap_or_default(),
             None => line.split(' ').next().unwrap_or_default(),
         });
-        // That the compiler is asked for a header is no step.
+        // A call of the compiler only asks for a header, so it is not a step of the build.
         names
             .filter(|name| *name != "gcc")
             .collect::<Vec<_>>()

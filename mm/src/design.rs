@@ -233,7 +233,8 @@ impl Design {
 /// The number of mechanisms that have variants.
 const MECHANISMS: usize = 6;
 
-/// Why a name is not that of a design. Each variant has the part of the name that is wrong.
+/// The reason why a name is not that of a design. Each variant has the part of the name that is
+/// wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BadName {
     /// No variant has this name.

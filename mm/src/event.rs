@@ -68,7 +68,7 @@ pub enum Event {
     },
     /// A vmstat refresh ran on this CPU (Linux: `refresh_cpu_vm_stats`).
     Refresh {
-        /// Whether the CPU's work is deferred again.
+        /// The result of the refresh, which decides whether the CPU's work is deferred again.
         changed: Changed,
         /// The number of pages that decay and remote-node drains gave back to zones.
         decayed: Pages,
@@ -175,7 +175,7 @@ impl Phase {
     }
 }
 
-/// Whether a refresh found work, so that the CPU's work is deferred again.
+/// The result of a refresh: whether it found work, so that the CPU's work is deferred again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Changed {
     /// The refresh folded and gave back nothing, so the CPU's work goes dormant.

@@ -168,7 +168,7 @@ pub trait Line<M> {
 ///
 /// Setting the value happens before every [`Once::get`] that returns it.
 pub trait Once<T>: Sized {
-    /// Makes one that is already set to `value`.
+    /// Makes a value that is already set to `value`.
     fn of(value: T) -> Self;
     /// The value, or `None` if it was not set yet.
     fn get(&self) -> Option<&T>;
@@ -342,7 +342,7 @@ pub enum Due {
     At(Nanos),
 }
 
-/// Whether a timer wakes an idle CPU.
+/// The effect of a timer on an idle CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WhenIdle {
     /// The timer wakes an idle CPU.

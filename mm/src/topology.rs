@@ -27,13 +27,13 @@ pub struct CpuPlace {
 pub enum Distance {
     /// The same CPU.
     Same,
-    /// SMT siblings.
+    /// Two CPUs of one core (SMT siblings).
     Core,
-    /// Same last-level cache.
+    /// Two CPUs of different cores with the same last-level cache.
     Llc,
-    /// Same socket, other last-level cache.
+    /// Two CPUs of one socket with different last-level caches.
     Socket,
-    /// Another socket.
+    /// Two CPUs of different sockets.
     Remote,
 }
 
@@ -47,8 +47,8 @@ impl Topology {
     /// A machine of these CPUs. The index in `places` is the CPU's number.
     ///
     /// # Panics
-    /// If [`Topology::try_new`] returns an error. Call that one with places that come from outside the
-    /// program.
+    /// If [`Topology::try_new`] returns an error. Call that one with places that come from outside
+    /// the program.
     #[must_use]
     pub fn new(places: Vec<CpuPlace>) -> Self {
         match Self::try_new(places) {
@@ -57,10 +57,10 @@ impl Topology {
         }
     }
 
-    /// A machine of these CPUs, as [`Topology::new`], but bad places are an error.
+    /// A machine of these CPUs, like [`Topology::new`], but returns an error for bad places.
     ///
     /// # Errors
-    /// [`TopologyError`] if `places` is empty, or if a CPU is on a node that cannot be.
+    /// [`TopologyError`] if `places` is empty, or if the node of a CPU is not below [`NODES_MAX`].
     pub fn try_new(places: Vec<CpuPlace>) -> Result<Self, TopologyError> {
         if places.is_empty() {
             return Err(TopologyError::NoCpu);
@@ -129,17 +129,17 @@ impl Topology {
     }
 }
 
-/// A set of nodes, out of the first 128.
+/// A set of nodes, whose numbers must be below 128.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodeSet(u128);
 
 impl NodeSet {
     /// No node.
     pub const NONE: Self = Self(0);
-    /// Every node there can be.
+    /// All nodes with numbers below 128.
     pub const ALL: Self = Self(u128::MAX);
 
-    /// This set and `node`; `None` if `node` is 128 or above.
+    /// This set with `node` added; `None` if `node` is 128 or above.
     #[must_use]
     pub const fn with(self, node: NodeId) -> Option<Self> {
         match 1_u128.checked_shl(node.0) {

@@ -306,17 +306,17 @@ impl Hz {
 // Conversions between integers. Those that assert are for numbers that are in range by
 // construction. A caller whose number may be out of range saturates, and says why that is right.
 
-/// A number of items as 32 bits.
+/// Returns a number of items as 32 bits.
 ///
 /// # Panics
-/// If there are 2³² items or more. No collection of the manager has as many.
+/// If there are 2³² items or more, which no collection of the manager has.
 #[inline]
 #[track_caller]
 pub(crate) fn count_of(items: usize) -> u32 {
     u32::try_from(items).expect("fewer than 2³² items")
 }
 
-/// The number in a word that nothing but numbers of 32 bits is stored in.
+/// Returns the value of a word in which only numbers of 32 bits are stored.
 ///
 /// # Panics
 /// If the word holds another number.
@@ -326,7 +326,7 @@ pub(crate) fn count_in(word: i64) -> u32 {
     u32::try_from(word).expect("a word that only counts are stored in")
 }
 
-/// The number in a word that is never negative.
+/// Returns the number in a word that is never negative.
 ///
 /// # Panics
 /// If the word is negative.
@@ -336,14 +336,14 @@ pub(crate) fn total_in(word: i64) -> u64 {
     u64::try_from(word).expect("a word that never falls below 0")
 }
 
-/// The number in a word, or 0 if that is negative: for sums of which a reader may see a subtraction
+/// Returns the number in a word, or 0 if that is negative: for sums of which a reader may see a subtraction
 /// before the addition that it follows.
 #[inline]
 pub(crate) const fn at_least_0(word: i64) -> u64 {
     if word < 0 { 0 } else { word.cast_unsigned() }
 }
 
-/// A number as a difference.
+/// Returns a number as a difference.
 ///
 /// # Panics
 /// If the number is 2⁶³ or more. No machine has as many pages, bytes or nanoseconds.
@@ -353,7 +353,7 @@ pub(crate) fn signed(number: u64) -> i64 {
     i64::try_from(number).expect("less than 2⁶³")
 }
 
-/// A number that a bound of its own keeps below 2³², as 32 bits.
+/// Returns a number that a bound of its own keeps below 2³², as 32 bits.
 ///
 /// # Panics
 /// If the number is 2³² or more.

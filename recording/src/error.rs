@@ -63,7 +63,7 @@ pub enum ReadError {
         file: String,
         /// The line, from 1.
         line: u64,
-        /// What should have been there.
+        /// The thing that was expected instead.
         expected: &'static str,
         /// The line, shortened.
         text: String,
@@ -74,7 +74,7 @@ pub enum ReadError {
         file: String,
         /// The line, from 1.
         line: u64,
-        /// How far the line's time is behind the latest time before it, in nanoseconds.
+        /// The time by which the line is earlier than the latest time before it, in nanoseconds.
         back_ns: u64,
     },
     /// The order of a block is above the largest that Linux has.

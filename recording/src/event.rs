@@ -93,7 +93,7 @@ pub enum What {
         mobility: u8,
         /// The migrate type of the free list it was found on.
         fallback: u8,
-        /// Whether the page block changed its type.
+        /// True if the page block changed its type.
         claimed: bool,
     },
     /// A bulk allocation returned (a probe at the end of `alloc_pages_bulk`).
@@ -167,7 +167,7 @@ pub enum What {
     RssStat {
         /// A hash that identifies the address space.
         mm: u32,
-        /// Whether the address space is the current task's own.
+        /// True if the address space is the current task's own.
         current: bool,
         /// The counter: 0 file, 1 anonymous, 2 swap entries, 3 shared memory.
         member: u32,

@@ -5,8 +5,9 @@
 /// all CPUs has to fit 64 bits.
 pub const LOST_MAX: u64 = 1 << 40;
 
-/// What was recorded, where, and how complete it is. Empty strings and zeros mean that the
-/// recording does not say; the text of `perf script` says none of it but the symbols.
+/// The facts about a recording: what was recorded, where, and how complete it is. Empty strings and
+/// zeros mean that the recording does not say; the text of `perf script` says none of it but the
+/// symbols.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Header {
     /// The kernel's release, as `uname -r` prints it.
@@ -29,7 +30,7 @@ pub struct Header {
     pub texts: Vec<(String, String)>,
     /// The tracepoints and probes that were on.
     pub recorded: Vec<String>,
-    /// What could not be recorded, one sentence each, with the reason and the remedy.
+    /// A sentence for each thing that could not be recorded, with the reason and the remedy.
     pub missing: Vec<String>,
     /// Functions of the kernel that events refer to.
     pub symbols: Vec<String>,

@@ -26,7 +26,7 @@ pub use symbols::{Kallsyms, Symbols};
 /// A recording in memory.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Recording {
-    /// What was recorded, where, and how complete it is.
+    /// The facts about the recording: what was recorded, where, and how complete it is.
     pub header: Header,
     /// All events in order of time; events of one CPU keep the order in which the kernel wrote
     /// them.

@@ -366,7 +366,7 @@ proptest! {
     fn no_bytes_make_it_panic(bytes in vec(any::<u8>(), 0..300), length in 0..300_u64) {
         let mut decoder = decoder();
         let _ = decoder.sub_buffer(0, &bytes, &mut Vec::new());
-        // The same as the data of a sub-buffer that says so.
+        // The same bytes again, as the data of a sub-buffer whose header gives `length`.
         let mut page = 5_u64.to_le_bytes().to_vec();
         page.extend(length.to_le_bytes());
         page.extend(&bytes);

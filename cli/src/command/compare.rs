@@ -1,6 +1,6 @@
 //! `plimsoll compare`: compares any designs under a workload that is chosen by name.
 
-use plimsoll_lab::compare_command::{self, ContestOptions};
+use plimsoll_lab::compare_command::{self, CompareOptions};
 use plimsoll_lab::run::progress::Progress;
 
 use crate::args::Compare;
@@ -13,7 +13,7 @@ const SEEDS: u64 = 8;
 pub(crate) fn run(args: Compare) -> anyhow::Result<()> {
     let jobs = args.runs.jobs();
     let shelf = Shelf::open(args.record)?;
-    let options = ContestOptions {
+    let options = CompareOptions {
         workload: args.workload,
         machine: args.machine,
         designs: std::iter::once(args.a).chain(args.b).collect(),
@@ -26,7 +26,7 @@ pub(crate) fn run(args: Compare) -> anyhow::Result<()> {
     };
     let mut sink = Sink::open(args.output)?;
     let progress = Progress::new();
-    let run = contest::run(&options, &progress);
+    let run = compare_command::run(&options, &progress);
     progress.finish();
     let (report, recordings) = run?;
     sink.write(&report)?;

@@ -1,8 +1,9 @@
-//! Exact replay: the operations of a recording once more, in recorded order, and each decision of
-//! Plimsoll compared with the kernel's.
+//! Exact replay: performs the operations of a recording again, in recorded order, and compares each
+//! decision of Plimsoll with the kernel's.
 //!
-//! A [`Judge`] takes one subject from a recording: page lists, timers, counters, kills. A recording
-//! that has nothing of a subject has no [`Judgement`] of it. [`judges`] lists them all.
+//! A [`Judge`] judges one subject of a recording, such as page lists, timers, counters or kills. It
+//! returns no [`Judgement`] if the recording has nothing of its subject. [`judges`] lists all
+//! judges.
 
 pub mod counters;
 pub mod kills;
@@ -20,34 +21,34 @@ use crate::error::Error;
 use crate::report::Table;
 use crate::run::progress::Progress;
 
-/// The result of one subject.
+/// The result of judging one subject.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Judgement {
-    /// What was compared, as a row of a table is called: `page lists`, `timer wheel`.
+    /// The name of the subject in a table's row, such as `page lists` or `timer wheel`.
     pub subject: String,
-    /// What one comparison is of: `moves`, `firings`, `readings`, `kills`.
+    /// The name of the things that are compared, such as `moves`, `firings`, `readings` or `kills`.
     pub unit: &'static str,
-    /// How many were compared.
+    /// The number of comparisons.
     pub compared: u64,
-    /// How many are identical.
+    /// The number of comparisons in which Plimsoll and the kernel agree.
     pub identical: u64,
-    /// How many were seen but depend on what the recording cannot tell, so that they are not
-    /// among those compared; a note says why.
+    /// The number of things that were seen but not compared, because they depend on something that
+    /// the recording does not tell; a note says on what.
     pub set_aside: u64,
-    /// The first difference with its surroundings, as lines of at most 80 characters.
+    /// The first difference and its surroundings, as lines of at most 80 characters.
     pub first_difference: Vec<String>,
-    /// Totals: per CPU, per kind.
+    /// Tables with totals, for example by CPU or by kind.
     pub tables: Vec<Table>,
-    /// What a reader must know to judge the figures, one sentence each.
+    /// Facts that a reader needs to interpret the figures, one sentence each.
     pub notes: Vec<String>,
 }
 
-/// One subject.
+/// A judge compares Plimsoll with the kernel in one subject.
 pub trait Judge {
-    /// Its name, as `--only` takes it.
+    /// The subject's name, which the option `--only` takes.
     fn name(&self) -> &'static str;
 
-    /// Compares everything of this subject, or `None` if the recording has nothing of it.
+    /// Compares all that the recording has of this subject; `None` if it has nothing.
     fn judge(&self, recording: &Recording) -> Option<Judgement>;
 }
 
@@ -56,13 +57,14 @@ pub trait Judge {
 pub struct ExactOptions {
     /// The recording, or `-` for standard input.
     pub file: String,
-    /// The only subject to judge, or all of them.
+    /// The name of the only subject to judge; `None` judges all of them.
     pub only: Option<String>,
-    /// The design to judge with, or that of the recorded kernel's version.
+    /// The name of the design to judge with; `None` takes that of the recorded kernel's version.
     pub design: Option<String>,
 }
 
-/// Every subject, in the order of the report.
+/// The judges of all subjects, in the order of the report. `design` replaces the design of the
+/// recorded kernel's version.
 #[must_use]
 pub fn judges(design: Option<designs::Named>) -> Vec<Box<dyn Judge>> {
     let design = design.map(|named| named.design);
@@ -82,13 +84,13 @@ pub fn judges(design: Option<designs::Named>) -> Vec<Box<dyn Judge>> {
     ]
 }
 
-/// Judges every subject of a recording, or the one that was asked for.
+/// Judges every subject of a recording, or only the one that `options.only` names.
 ///
 /// # Errors
 /// If the recording cannot be read, a name is unknown, or the recording has nothing that can be
 /// judged.
 pub fn run(options: &ExactOptions, progress: &Progress) -> Result<Outcome, Error> {
-    // Names first: a slip must not cost the time to read a recording.
+    // Names are checked first, so that a misspelt one does not cost the time to read a recording.
     let design = options.design.as_deref().map(designs::find).transpose()?;
     let judges = chosen(judges(design), options.only.as_deref())?;
     progress.start(format!("reading {}", options.file));

@@ -1,4 +1,4 @@
-//! What an exact replay found, as a person or another program reads it.
+//! The result of an exact replay, and its rendering for a terminal and as Markdown.
 
 use plimsoll_recording::Recording;
 
@@ -7,19 +7,20 @@ use crate::measure::metric::Unit;
 use crate::report::value::human;
 use crate::report::{Table, markdown, table};
 
-/// What an exact replay found.
+/// The result of an exact replay.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
-    /// What was replayed, in one line.
+    /// One line that names the file and the recorded kernel, with the numbers of CPUs and events.
     pub title: String,
-    /// One per subject.
+    /// The judgements, one for each subject that the recording has.
     pub judgements: Vec<Judgement>,
-    /// What the user should know about the recording; printed to standard error.
+    /// Warnings about the recording, which are printed to standard error.
     pub warnings: Vec<String>,
 }
 
 impl Outcome {
-    /// What `judgements` say of the recording in `file`.
+    /// The outcome of `judgements` on the recording in `file`, with a warning for each CPU that
+    /// lost events.
     pub(super) fn new(file: &str, recording: &Recording, judgements: Vec<Judgement>) -> Self {
         let header = &recording.header;
         let release = if header.release.is_empty() {
@@ -48,7 +49,7 @@ impl Outcome {
         }
     }
 
-    /// For a terminal of `width` columns.
+    /// Renders the outcome for a terminal of `width` columns.
     #[must_use]
     pub fn render(&self, width: usize) -> String {
         let mut text = format!("{}\n\n", self.title);
@@ -63,7 +64,7 @@ impl Outcome {
         text
     }
 
-    /// As Markdown.
+    /// Renders the outcome as Markdown.
     #[must_use]
     pub fn render_markdown(&self) -> String {
         let mut text = format!("## {}\n\n", self.title);
@@ -111,7 +112,8 @@ impl Outcome {
     }
 }
 
-/// `identical` of `compared` in percent; nothing short of all is shown as 100 %.
+/// The share of `identical` in `compared`, in percent. It is rounded down, so that it is 100 % only
+/// if all are identical.
 pub(super) fn share(identical: u64, compared: u64) -> String {
     if compared == 0 {
         return crate::report::value::NOTHING.to_owned();

@@ -1,15 +1,16 @@
-//! Watermark checks: whether a zone may give a block, by the numbers the kernel itself compared.
+//! Watermark checks: repeats the kernel's decisions whether a zone may give a block, with the
+//! numbers that the kernel compared.
 //!
-//! A load that fills memory writes down every call of `__zone_watermark_ok` that a probe has seen. The
-//! fast path calls it only where a zone does not clearly have plenty, so these are the decisions near the
-//! marks, and below them.
+//! A load that fills memory writes down every call of `__zone_watermark_ok` that a probe has
+//! recorded. The kernel's fast path calls this function only if a zone does not clearly have enough
+//! free pages, so the checks are those near the watermarks and below them.
 //!
 //! ```text
 //! check zone=1:Normal free=503 order=0 mark=503 reserve=0 flags=0x901 ok=0
 //! ```
 //!
-//! `reserve` is what the zone keeps from this class of request (`protection` of `/proc/zoneinfo`);
-//! `flags` are the kernel's `ALLOC_*` bits.
+//! `reserve` is the number of pages that the zone keeps from this class of request (`protection` of
+//! `/proc/zoneinfo`); `flags` are the kernel's `ALLOC_*` bits.
 
 use plimsoll_mm::page::watermark::{Urgency, allows};
 use plimsoll_mm::units::{Order, Pages};
@@ -20,14 +21,14 @@ use super::{Judge, Judgement};
 /// The name of the text of a recording that holds the checks.
 pub(crate) const TEXT: &str = "watermark checks";
 
-/// `ALLOC_OOM`, `ALLOC_NON_BLOCK`, `ALLOC_MIN_RESERVE`.
+/// Linux: `ALLOC_OOM`; the next two are `ALLOC_NON_BLOCK` and `ALLOC_MIN_RESERVE`.
 const OOM: u32 = 0x08;
 const NON_BLOCK: u32 = 0x10;
 const MIN_RESERVE: u32 = 0x20;
 const NON_BLOCK_AND_RESERVE: u32 = NON_BLOCK | MIN_RESERVE;
 const RESERVES: u32 = OOM | NON_BLOCK | MIN_RESERVE;
 
-/// Watermark checks.
+/// Compares the kernel's watermark checks with Plimsoll's.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Watermarks;
 
@@ -81,7 +82,7 @@ impl Check {
         let word = |name| words().find_map(|(known, value)| (known == name).then_some(value));
         let pages = |name| word(name)?.parse().ok().map(Pages);
         Some(Self {
-            // The counter can be below 0 for a moment.
+            // The kernel's approximate count of free pages can be negative for a moment.
             free: word("free")?.parse::<i64>().ok()?.max(0).unsigned_abs(),
             order: Order::new(word("order")?.parse().ok()?)?,
             mark: pages("mark")?,
@@ -101,7 +102,7 @@ impl Check {
                 judgement.compared += 1;
                 judgement.identical += 1;
             }
-            // The kernel looks for a block of that size as well.
+            // The kernel also checks that a block of this order is free, which is not recorded.
             Some(true) if self.order.pages().0 > 1 => judgement.set_aside += 1,
             None => judgement.set_aside += 1,
             Some(ours) => {
@@ -116,7 +117,7 @@ impl Check {
         }
     }
 
-    /// The rights of the request; `None` for a mix that Plimsoll has no word for.
+    /// The rights of the request; `None` for a combination that Plimsoll does not have.
     const fn urgency(&self) -> Option<Urgency> {
         match self.flags & RESERVES {
             0 => Some(Urgency::Normal),

@@ -1,12 +1,13 @@
-//! Running a recording again, on a machine of any size.
+//! Replays a recording on a simulated machine of any size.
 //!
-//! Every recorded CPU becomes a task on a simulated one that allocates and frees what was
-//! recorded, when it was recorded. Scaled up, several copies run side by side on CPUs of their
-//! own, each a little later than the one before. `plan`: who does what. `perform`: doing it.
+//! Each recorded CPU becomes a task on a simulated CPU, which allocates and frees the recorded
+//! blocks at the recorded times. If the replay is scaled, several copies run side by side, each on
+//! CPUs of its own and beginning at a slightly different time. `plan` says what each CPU does, and
+//! `perform` does it.
 //!
-//! If the recording tells what was on the lists, the replay begins with these lists, and with as much
-//! free memory; `warm` and `start` derive both with the code of exact replay. If it does not, lists are
-//! empty at first and all memory is free.
+//! If the recording tells what was on the per-CPU page lists, the replay begins with these lists
+//! and with the same amount of free memory; `warm` and `start` derive both with the code of exact
+//! replay. If it does not, the replay begins with empty lists and all memory free.
 
 mod perform;
 mod plan;
@@ -35,26 +36,26 @@ use crate::run::options::{Determinism, Effort, Options};
 use crate::run::progress::Progress;
 use crate::trace::Recording;
 
-/// What the user asked of a replay.
+/// The user's options of a replay.
 #[derive(Clone, Debug)]
 pub struct ReplayOptions {
     /// The recording, or `-` for standard input.
     pub file: String,
-    /// A machine's name or a profile file.
+    /// The name of a machine, or a profile file.
     pub machine: String,
-    /// How many times the recording runs side by side, each on CPUs of its own.
+    /// The number of copies of the recording that run side by side, each on CPUs of its own.
     pub scale: NonZeroU32,
-    /// The design compared against, or what Linux does.
+    /// The design to compare with; `None` takes `linux`.
     pub a: Option<String>,
-    /// The design in question, or none to look at A alone.
+    /// The design in question; `None` runs design A alone.
     pub b: Option<String>,
     /// The seeds to run, each on both designs.
     pub seeds: Vec<u64>,
-    /// How many cases run at once.
+    /// The number of cases that run at the same time.
     pub jobs: NonZeroUsize,
     /// The card of costs.
     pub card: Card,
-    /// Whether the run of the first seed is recorded, and how many events it may have.
+    /// The most events of a recording of the first seed's run; `None` records nothing.
     pub record: Option<usize>,
 }
 
@@ -64,7 +65,7 @@ pub struct ReplayOptions {
 /// For an unknown machine or design, a bad profile, a bad recording, or more copies than the
 /// machine has CPUs for.
 pub fn run(options: &ReplayOptions, progress: &Progress) -> Result<(Report, Recordings), Error> {
-    // Names first: a slip must not cost the time to read a recording.
+    // Names are checked first, so that a misspelt one does not cost the time to read a recording.
     let profile = machines::load(&options.machine, options.card)?;
     let a = options.a.as_deref().unwrap_or("linux");
     let names = [Some(a), options.b.as_deref()].into_iter().flatten();
@@ -160,7 +161,8 @@ fn check_scale(plan: &Plan, scale: NonZeroU32, profile: &Profile) -> Result<(), 
     )))
 }
 
-/// What moved between page lists and zones, beside what was recorded.
+/// A table of the pages that moved between page lists and zones, with the recorded number of
+/// `mm_page_pcpu_drain` events.
 fn lists(
     recording: &Recording,
     options: &ReplayOptions,
@@ -229,7 +231,7 @@ fn finding(
     text
 }
 
-/// From which state the replay began.
+/// A sentence on the state in which the replay began.
 fn beginning(options: &ReplayOptions, start: Start<'_>, performed: &[(&str, Performed)]) -> String {
     let state = match start {
         Start::Cold(why) => {

@@ -1,4 +1,4 @@
-//! Doing what a plan says, on a simulated machine.
+//! Performs a plan on a simulated machine.
 
 use std::cell::Cell;
 use std::ops::Range;
@@ -26,50 +26,52 @@ use crate::measure::locks;
 use crate::run::cases::Case;
 use crate::run::testbed::Testbed;
 
-/// Copies start within this time of each other.
+/// All copies start within this time.
 const STARTS_WITHIN: Nanos = Nanos::from_ms(10);
 
-/// A free waits so long for its allocation on another CPU before it is dropped.
+/// The time between two looks of a free that waits for its allocation on another CPU.
 const WAIT_STEP: Nanos = Nanos(1000);
+/// The number of looks after which such a free is dropped.
 const WAIT_STEPS_MAX: u32 = 10_000;
 
-/// The results of one run besides its sample.
+/// The results of one run, apart from its sample.
 #[derive(Clone, Debug)]
 pub(super) struct Performed {
     pub(super) stats: Stats,
     pub(super) holds: HoldLog,
-    /// Why the recorded state could not be set, if it was to be.
+    /// The reason why the recorded state could not be set, if that failed.
     pub(super) refused: Option<String>,
-    /// Pages on the lists of all CPUs at the start.
+    /// The number of pages on the lists of all CPUs at the start.
     pub(super) listed: u64,
-    /// Allocations that got nothing.
+    /// The number of allocations that failed.
     pub(super) failed: u64,
-    /// Frees that came long before their allocation.
+    /// The number of frees that were dropped because they found no block to free.
     pub(super) dropped: u64,
-    /// How far behind the recording the slowest CPU ended.
+    /// The time by which the slowest CPU ended later than in the recording.
     pub(super) lag: Nanos,
-    /// The run as a recording, if it was to be one.
+    /// The recording of this run, if one was asked for.
     pub(super) recording: Option<Recording>,
 }
 
-/// Where a plan is performed.
+/// The machine and the options with which a plan is performed.
 pub(super) struct Scene<'a> {
     pub(super) profile: &'a Profile,
-    /// How many copies run side by side.
+    /// The number of copies that run side by side.
     pub(super) scale: u32,
-    /// The recording's name.
+    /// The name of the recording's file.
     pub(super) file: &'a str,
     pub(super) start: Start<'a>,
-    /// How many events a recording of this run may have, if it is to be recorded.
+    /// The most events of a recording of this run; `None` records nothing.
     pub(super) record: Option<usize>,
 }
 
-/// What the CPUs of one copy share.
+/// The state that the CPUs of one copy share.
 struct Copy {
     mm: Rc<Manager<Sim>>,
-    /// The blocks that were in use before the recording began, if it tells their number.
+    /// The blocks that were in use before the recording began, if the recording tells the state
+    /// then.
     memory: Option<Rc<Memory>>,
-    /// The block of each slot, while it is allocated.
+    /// By slot: its block, while that is allocated.
     blocks: Vec<Cell<Option<(Pfn, Order)>>>,
     start: Nanos,
     tally: Rc<Tally>,
@@ -137,7 +139,8 @@ pub(super) fn run(plan: &Plan, scene: &Scene<'_>, case: &Case<Named>) -> (Sample
     (sample, performed)
 }
 
-/// The machine in the state that the recording tells, or with all memory free.
+/// The machine in the recorded state and the blocks in use there, or a machine with all memory
+/// free. The third part is the reason if the recorded state could not be set.
 fn begin(
     plan: &Plan,
     scene: &Scene<'_>,
@@ -177,7 +180,8 @@ impl Copy {
         let pages = self.mm.pages();
         let any = Request::new(ask.order).of_mobility(ask.mobility);
         let got = match &self.memory {
-            // The zone that the kernel took it from, and if that has come to an end, any.
+            // The block comes from the zone that the kernel took it from, or, if that zone has
+            // none, from any zone.
             Some(memory) => pages
                 .alloc(sim, memory.request(sim, ask).urgent(Urgency::NoWait))
                 .or_else(|_| pages.alloc(sim, any)),
@@ -199,7 +203,8 @@ impl Copy {
         for (at, slot) in slots.enumerate() {
             match pfns[..got].get(at) {
                 Some(&pfn) => self.blocks[slot as usize].set(Some((pfn, Order::ZERO))),
-                // As Linux' callers do for the rest.
+                // Linux' callers, too, allocate the pages that the bulk allocation did not get one
+                // by one.
                 None => self.alloc(sim, slot, ask),
             }
         }
@@ -241,8 +246,8 @@ impl Copy {
         }
     }
 
-    /// Takes the block of a slot. The CPU that allocates may be behind; it ends because each turn lets it
-    /// go first.
+    /// Takes the block of a slot, or `None` if the block is not allocated in time. The CPU that
+    /// allocates it may be behind; each sleep lets that CPU go on.
     fn wait_for(&self, sim: &Sim, slot: u32) -> Option<(Pfn, Order)> {
         for _turn in 0..WAIT_STEPS_MAX {
             if let Some(block) = self.blocks[slot as usize].take() {
@@ -254,7 +259,7 @@ impl Copy {
     }
 }
 
-/// Sleeps over long gaps and computes over short ones, as a program would.
+/// Waits until `at`: sleeps if that is far away and computes if it is near, as a program would.
 fn wait_until(sim: &Sim, at: Nanos) {
     const SHORT: Nanos = Nanos(20_000);
     let gap = at.since(sim.now());

@@ -1,7 +1,7 @@
-//! What each CPU of a recording does, with page frame numbers replaced by slots.
+//! The operations of each CPU of a recording, with page frame numbers replaced by slots.
 //!
-//! A slot is one block from its allocation to its free. Recorded frame numbers mean nothing on
-//! another machine; which free belongs to which allocation does.
+//! A slot stands for one block from its allocation to its free. A recorded frame number means
+//! nothing on another machine, but the slot still tells which free belongs to which allocation.
 
 use std::collections::BTreeMap;
 
@@ -10,45 +10,48 @@ use plimsoll_mm::units::Order;
 
 use crate::trace::{Event, Recording};
 
-/// What each CPU does, and when.
+/// The steps of each CPU, with their times.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Plan {
     /// The recorded numbers of the CPUs that take part.
     pub(super) ids: Vec<u32>,
-    /// By CPU that takes part, in order of time.
+    /// The steps of each CPU in `ids`, in order of time.
     pub(super) streams: Vec<Vec<Step>>,
-    /// Blocks that were allocated.
+    /// The number of slots.
     pub(super) slots: u32,
     pub(super) allocs: u64,
     pub(super) frees: u64,
-    /// Frees of blocks that were not allocated in the recording. Without the state of before there is
-    /// nothing to replay for them.
+    /// The number of frees of blocks that were not allocated in the recording. If the state before
+    /// the recording is not known, these frees are left out.
     pub(super) unmatched: u64,
 }
 
-/// One allocation or free.
+/// One operation of a CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Step {
-    /// Since the first event of the recording.
+    /// Nanoseconds since the beginning of the plan.
     pub(super) at_ns: u64,
+    /// The slot of the block; the first slot of [`What::Bulk`], and unused by [`What::FreeOld`].
     pub(super) slot: u32,
     pub(super) what: What,
 }
 
+/// What a step does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum What {
+    /// Allocates a block for the slot.
     Alloc(ZoneRequest),
-    /// Single pages at once, for this slot and those after it.
+    /// Allocates this number of single pages at once, for the slot and the ones after it.
     Bulk(ZoneRequest, u32),
-    /// The block of the slot goes back, onto the list of this type if it is known.
+    /// Frees the slot's block, to the page list of this type if the type is known.
     Free(Option<Mobility>),
-    /// A block that was in use before the recording goes back; it has no slot.
+    /// Frees a block that was in use before the recording and has no slot.
     FreeOld(ZoneRequest),
-    /// The block of the slot becomes blocks of this order, for the slots from this one on.
+    /// Splits the slot's block into blocks of this order, for the slots from this number on.
     Split(Order, u32),
 }
 
-/// Which block is asked for.
+/// A request for a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ZoneRequest {
     /// The recorded zone, if it is known.
@@ -58,7 +61,7 @@ pub(super) struct ZoneRequest {
 }
 
 impl ZoneRequest {
-    /// Of a recording that tells no more than the order.
+    /// The request for a block of which the recording tells only the order.
     pub(super) const fn of(order: Order) -> Self {
         Self {
             zone: None,
@@ -69,7 +72,7 @@ impl ZoneRequest {
 }
 
 impl Plan {
-    /// Of a recording that does not tell what was on the lists.
+    /// The plan of a recording that does not tell what was on the page lists.
     pub(super) fn of(recording: &Recording) -> Self {
         let start = recording.records.first().map_or(0, |record| record.time_ns);
         let mut live: BTreeMap<u64, u32> = BTreeMap::new();
@@ -84,7 +87,8 @@ impl Plan {
                     let slot = plan.slots;
                     plan.slots += 1;
                     plan.allocs += 1;
-                    // A free that perf lost: the block goes back before it is handed out again.
+                    // The recording has lost a free of this block, so the replay frees the block
+                    // before it allocates it again.
                     if let Some(lost) = live.insert(pfn, slot) {
                         step(lost, What::Free(None));
                     }
@@ -104,7 +108,7 @@ impl Plan {
         plan
     }
 
-    /// How many CPUs took part.
+    /// The number of CPUs that take part.
     pub(super) fn cpus(&self) -> u32 {
         u32::try_from(self.streams.len()).unwrap_or(u32::MAX)
     }

@@ -1,4 +1,4 @@
-//! The state in which a replay begins: all memory free, or as the recording tells it.
+//! The state in which a replay begins: the recorded one, or all memory free.
 
 use std::cell::RefCell;
 
@@ -18,18 +18,18 @@ use crate::run::testbed::Testbed;
 /// The state in which a replay begins.
 #[derive(Clone, Copy)]
 pub(super) enum Start<'a> {
-    /// Empty lists and free zones, and why.
+    /// Page lists are empty and all memory is free, for this reason.
     Cold(Why),
-    /// The recorded state of zones and lists.
+    /// Zones and page lists are as they were on the recorded machine.
     Recorded(&'a State),
 }
 
-/// Why a replay begins with empty lists.
+/// The reason why a replay begins with empty lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Why {
-    /// There is no `/proc/zoneinfo`.
+    /// The recording has no `/proc/zoneinfo` of its beginning.
     NoZoneinfo,
-    /// There is one, but refills are not recorded, so it is not known which list is how long.
+    /// The recording has one but no refills, so the length of each list is not known.
     NoRefills,
 }
 
@@ -42,15 +42,15 @@ impl Why {
     }
 }
 
-/// The memory of a simulated machine that has begun.
+/// The memory of a simulated machine that begins in the recorded state.
 pub(super) struct Memory {
-    /// By node, the index of its first zone.
+    /// By node: the index of its first zone.
     first: Vec<u32>,
-    /// By zone, what is in use since before.
+    /// By zone: the blocks that have been in use since before the recording.
     stock: Vec<RefCell<Stock>>,
 }
 
-/// How many recorded CPUs each node has to run: `cpus` streams, `scale` times.
+/// By node: the number of its CPUs that take part, if `scale` copies of `cpus` CPUs do.
 fn shares(topology: &Topology, cpus: u32, scale: u32) -> Vec<u32> {
     let mut shares = vec![0; topology.nodes() as usize];
     for cpu in 0..cpus * scale {
@@ -60,7 +60,7 @@ fn shares(topology: &Topology, cpus: u32, scale: u32) -> Vec<u32> {
     shares
 }
 
-/// The part of `pages` that `share` of `cpus` CPUs bring.
+/// The part of `pages` that belongs to `share` of `cpus` CPUs, rounded down.
 fn part(pages: u64, share: u32, cpus: u32) -> u64 {
     pages * u64::from(share) / u64::from(cpus.max(1))
 }
@@ -78,8 +78,8 @@ fn marks_of(marks: Watermarks, share: u32, cpus: u32) -> Watermarks {
 }
 
 impl Memory {
-    /// Every zone of the recording on every node whose CPUs run something: each CPU brings its part of
-    /// the zone.
+    /// The zones to lay out: each recorded zone on each node that has CPUs which take part. Each
+    /// such CPU brings its part of the recorded zone to its node.
     pub(super) fn areas(state: &State, topology: &Topology, cpus: u32, scale: u32) -> Vec<Area> {
         let shares = shares(topology, cpus, scale);
         let nodes = (0..)
@@ -96,8 +96,11 @@ impl Memory {
         nodes.flat_map(of_node).collect()
     }
 
-    /// Gives the zones and lists of `room`, which was laid out as [`Memory::areas`] says, the recorded
-    /// state. `cpus` are the recorded numbers of the CPUs that take part.
+    /// Sets the zones and page lists of `testbed` to the recorded state. `testbed` has the zones of
+    /// [`Memory::areas`], and `cpus` are the recorded numbers of the CPUs that take part.
+    ///
+    /// # Errors
+    /// The reason why the state could not be set.
     pub(super) fn begin(
         testbed: &Testbed,
         state: &State,
@@ -130,7 +133,7 @@ impl Memory {
         Ok(memory)
     }
 
-    /// Puts on the lists of `cpu` what is on those of the `recorded` one.
+    /// Fills the page lists of `cpu` like those of the recorded CPU with the number `recorded`.
     fn seed_lists(
         &self,
         testbed: &Testbed,
@@ -153,7 +156,7 @@ impl Memory {
         Ok(())
     }
 
-    /// The request for `ask` by a task on this CPU: from the zone that stands for the recorded one.
+    /// The request for `ask` on the current CPU, from the zone that stands for the recorded zone.
     pub(super) fn request(&self, sim: &Sim, ask: ZoneRequest) -> Request {
         let request = Request::new(ask.order).of_mobility(ask.mobility);
         match ask.zone {
@@ -162,7 +165,8 @@ impl Memory {
         }
     }
 
-    /// A block that is in use since before, from the zone that stands for the recorded one.
+    /// Takes a block that has been in use since before the recording, from the zone that stands for
+    /// the recorded one; `None` if there is none left.
     pub(super) fn take_old(&self, mm: &Manager<Sim>, sim: &Sim, ask: ZoneRequest) -> Option<Pfn> {
         let zone = self.zone(sim, sim.this_cpu(), ask.zone?);
         let mut stock = self.stock[zone as usize].borrow_mut();

@@ -1,5 +1,6 @@
-//! What each CPU does from the moment on at which `/proc/zoneinfo` was read: the operations that exact
-//! replay derives, bulk allocations and frees of older blocks among them.
+//! The plan of a recording whose page lists are known. It begins when `/proc/zoneinfo` was read,
+//! and has the operations that exact replay derives, such as bulk allocations and frees of older
+//! blocks.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -12,7 +13,7 @@ use crate::exact::pages::memory::{mobility_of, order_of};
 use crate::exact::pages::op::{Action, Op};
 use crate::exact::pages::{History, State};
 
-/// The plan of a recording whose lists are known; `events` are all of its events.
+/// The plan of a recording whose page lists are known; `events` are all events of the recording.
 pub(super) fn plan(history: &History, events: &[Event]) -> Plan {
     let mut planner = Planner::new(&history.state);
     for op in &history.ops {
@@ -32,7 +33,7 @@ struct Planner {
 }
 
 impl Planner {
-    /// CPUs whose lists are known take part, even if they do nothing.
+    /// A plan without steps. CPUs whose lists are known take part even if they do nothing.
     fn new(state: &State) -> Self {
         let lists = state.zones.iter().flat_map(|zone| (0..).zip(&zone.lists));
         let online = lists.filter(|(_, lists)| lists.is_some());
@@ -65,7 +66,7 @@ impl Planner {
             Action::FreeDirect { zone, order, pfn } => {
                 self.free(at, ask(zone, order, 1), pfn, false);
             }
-            // The simulated kernel decides these for itself.
+            // The simulated memory manager decides by itself when to do these.
             Action::Refresh
             | Action::Drain { .. }
             | Action::Online(_)
@@ -83,7 +84,8 @@ impl Planner {
             self.plan.slots += 1;
             self.plan.allocs += 1;
             if let Some((lost, _)) = self.live.insert(pfn, (slot, ask.order)) {
-                // Its free was not seen: the block goes back before it is handed out again.
+                // The recording has no free of this block, so the replay frees it before it is
+                // allocated again.
                 self.step(at, lost, What::Free(None));
             }
         }
@@ -116,7 +118,8 @@ impl Planner {
         }
     }
 
-    /// A block was split since it was allocated; its other parts are freed by themselves.
+    /// Splits a block that the kernel split after its allocation. Its parts are freed one by one;
+    /// the return value is the slot of the first part, which begins at `pfn`.
     fn split(&mut self, at: (u32, u64), of: (u32, Order), order: Order, pfn: u64) -> u32 {
         let (slot, whole) = of;
         let first = self.plan.slots;
@@ -155,7 +158,7 @@ mod tests {
 
     use super::*;
 
-    /// One operation after another on CPU 3, a microsecond apart, the first at 5 µs.
+    /// The plan of `actions`, one every microsecond on CPU 3, the first at 5 µs.
     fn planned(actions: Vec<Action>) -> Plan {
         let event = |at: usize| Event {
             time_ns: 5_000 + 1_000 * at as u64,

@@ -10,7 +10,8 @@ use super::Error;
 use super::qemu::QEMU;
 use crate::package::{self, cache};
 
-/// It must be linked statically, because the guest has no libraries except those of this program.
+/// The name of BusyBox, which must be linked statically, because the guest has no libraries except
+/// those of this program.
 const BUSYBOX: &str = "busybox";
 
 /// A requirement for booting a kernel, and its state.
@@ -25,12 +26,12 @@ pub struct Finding {
 /// The state of a requirement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
-    /// It is present; the text says where it is, or which version.
+    /// The requirement is met; the text gives a version, a path or an amount.
     There(String),
-    /// It is absent, but some loads work without it; the text says which do not.
+    /// The requirement is not met, but some loads work without it; the text says which do not.
     Optional(String),
-    /// It is absent, and nothing works without it; the text says what to do if no package provides
-    /// it.
+    /// The requirement is not met, and nothing works without it; the text says what to do if no
+    /// package meets it.
     Missing(String),
 }
 

@@ -27,7 +27,7 @@ pub enum Error {
     Program {
         /// The program and its arguments.
         command: String,
-        /// What it wrote on standard error.
+        /// The text that it wrote on standard error.
         said: String,
     },
     /// The guest said that something went wrong in it.

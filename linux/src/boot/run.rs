@@ -187,8 +187,8 @@ struct Drafts {
     initramfs: PathBuf,
     console: PathBuf,
     said: PathBuf,
-    /// In the folder of the output, so that a full file system is noticed before the end, and the
-    /// recording needs only to be renamed.
+    /// The data received so far. This file is in the folder of the output, so that a full file
+    /// system is noticed before the end, and the recording needs only to be renamed.
     received: NamedTempFile,
     _folder: TempDir,
 }

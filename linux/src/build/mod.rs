@@ -55,7 +55,7 @@ enum Checks {
     On,
 }
 
-/// What to build: a kernel series, its configuration and its patches.
+/// The kernel to build: its series, its configuration and its patches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recipe {
     series: String,

@@ -18,9 +18,9 @@ pub(crate) struct Plan {
     pub(crate) work: Work,
     /// The names of the kernel modules in the initramfs, each after those that it needs.
     pub(crate) modules: Vec<String>,
-    /// Whether changes of resident pages are recorded.
+    /// True if changes of resident pages are recorded.
     pub(crate) rss: bool,
-    /// Whether ends of zone-lock holds are recorded.
+    /// True if ends of zone-lock holds are recorded.
     pub(crate) holds: bool,
     /// Size of each CPU's ring buffer, in MiB.
     pub(crate) buffer_mib: NonZeroU32,

@@ -53,7 +53,7 @@ pub enum RecordError {
     },
     /// The kernel describes its events in a way that is not known; the text says what is unknown.
     Formats(String),
-    /// The system refused something else.
+    /// The system refused an operation that no other variant covers.
     System {
         /// The attempted operation.
         what: &'static str,

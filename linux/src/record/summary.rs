@@ -75,7 +75,7 @@ pub struct Summary {
     /// The number of ring buffer pages that could not be decoded to their end, and the first error;
     /// `None` if all could.
     pub damaged: Option<(u64, String)>,
-    /// What could not be recorded, and why.
+    /// A sentence for each thing that could not be recorded, with the reason.
     pub missing: Vec<String>,
     /// The command and its exit status; `None` if there was none or the recording ended before it.
     pub command: Option<(String, ExitStatus)>,

@@ -64,7 +64,7 @@ impl Tracefs {
         &self.root
     }
 
-    /// Reads the text of one of its files.
+    /// Reads a file of tracefs; `file` is its path below the mount point.
     pub(crate) fn read(&self, file: &str) -> io::Result<String> {
         super::read(&self.root.join(file))
     }

@@ -32,12 +32,13 @@ pub(crate) struct Shared {
     pub(crate) observer: Option<Box<Observer>>,
     /// The deferred jobs: one [`JobQueue`] per CPU.
     pub(crate) job_queues: Box<[JobQueue]>,
-    /// True while worker threads run the jobs of the job_queues.
+    /// True while worker threads run the jobs of the queues.
     pub(crate) served: AtomicBool,
 }
 
 impl Host {
-    /// This computer as Linux describes it, or, without a description, that many equal CPUs.
+    /// This computer as Linux describes it. If there is no description, a machine of equal CPUs, as
+    /// many as this computer has.
     ///
     /// To learn why there is no description, call [`topology::read`].
     #[must_use]
@@ -51,7 +52,8 @@ impl Host {
         Self::build(topology, None)
     }
 
-    /// [`Host::with_topology`] with an `observer` that is passed every event with its CPU and time.
+    /// Makes a machine like [`Host::with_topology`], and passes each event, with its CPU and time,
+    /// to `observer`.
     ///
     /// The observer runs where the event happens, mostly with locks held: the page lists of this
     /// CPU (`Pcp`), a zone, a page table. So it must be short, and must not call the manager: if it
@@ -92,8 +94,8 @@ impl Host {
         Entered::new(self.0.id, cpu)
     }
 
-    /// [`Host::enter`], and pins the thread to one real CPU meanwhile: to `cpu` itself if the
-    /// thread may run there, otherwise to one of the CPUs on which it may.
+    /// Does what [`Host::enter`] does, and pins the thread to one real CPU meanwhile: to `cpu`
+    /// itself if the thread may run there, otherwise to one of the CPUs on which it may.
     ///
     /// # Errors
     /// If the thread cannot be pinned; it then plays no CPU.

@@ -55,10 +55,10 @@ impl JobQueue {
     }
 
     /// Waits for the next job whose time has come, and marks it running until the returned value is
-    /// dropped. Returns `None` once the job_queue closes. Only one worker at a time may call this.
+    /// dropped. Returns `None` once the queue closes. Only one worker at a time may call this.
     pub(crate) fn next(&self, now: impl Fn() -> Nanos) -> Option<Running<'_>> {
         let mut table = self.table();
-        // This ends when a job is due or the job_queue closes; both wake the worker.
+        // This ends when a job is due or the queue closes; both wake the worker.
         loop {
             if table.closing {
                 return None;

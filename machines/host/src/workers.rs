@@ -31,7 +31,7 @@ impl Host {
         &self,
         handler: impl Fn(&Self, Job) + Send + Sync + 'static,
     ) -> Result<Workers, StartError> {
-        // Acquire pairs with the Release in `Workers::finish`, so that the job_queues are open again.
+        // Acquire pairs with the Release in `Workers::finish`, so that the job queues are open again.
         if self.shared().served.swap(true, Acquire) {
             return Err(StartError::Started);
         }
@@ -84,7 +84,7 @@ impl fmt::Display for Panicked {
     }
 }
 
-/// Runs the jobs of `cpu` until its job_queue closes, also after a handler has panicked.
+/// Runs the jobs of `cpu` until its job queue closes, also after a handler has panicked.
 fn serve(host: &Host, cpu: CpuId, handler: &Handler, panics: &Mutex<Panics>) {
     let _entered = host
         .enter_pinned(cpu)
@@ -133,7 +133,7 @@ impl Workers {
         let mut threads = self.threads.drain(..);
         for job_queue in job_queues {
             match threads.next() {
-                // A handler that drops its own workers cannot wait for itself. Its job_queue stays
+                // A handler that drops its own workers cannot wait for itself. Its job queue stays
                 // closed, so its thread ends once the handler returns.
                 Some(own) if own.thread().id() == thread::current().id() => served = true,
                 Some(thread) => {

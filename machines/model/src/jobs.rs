@@ -8,7 +8,7 @@ use plimsoll_mm::units::CpuId;
 pub struct Deferral {
     /// The time at which the job is to run.
     pub due: Due,
-    /// Whether the job wakes an idle CPU.
+    /// The effect of the job's timer on an idle CPU.
     pub idle: WhenIdle,
 }
 

@@ -57,7 +57,7 @@ macro_rules! checked_machine {
                 }
             }
 
-            /// The same machine seen from `cpu`.
+            /// This machine, seen from `cpu`.
             #[must_use]
             pub fn on(&self, cpu: CpuId) -> Self {
                 Self {

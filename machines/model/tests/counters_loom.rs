@@ -23,8 +23,8 @@ fn going_and_returning() {
     }
 }
 
-/// Runs the laws of a look during additions on one of [`counter::setups`]. Each is a test of its
-/// own, because together they take longest.
+/// Runs, on one of [`counter::setups`], the laws about reading a counter during additions. There is
+/// one test for each setup, because these laws take longest.
 fn looking_while_adding(setup: usize) {
     for law in counter::looking_while_adding(counter::setups()[setup]) {
         run_law(&law, CPUS);

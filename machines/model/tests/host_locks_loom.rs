@@ -1,4 +1,4 @@
-//! The locks of `host` under loom: the same files over loom's atomics, on weak memory.
+//! Checks the locks of `host` under loom: their files run over loom's atomics, on weak memory.
 
 #[path = "../../host/src/locks/fifo.rs"]
 mod fifo;
@@ -19,7 +19,7 @@ mod locks {
     pub(crate) use super::sync;
 }
 
-/// Threads and atomics for the laws.
+/// The threads and atomics that the laws use.
 mod checker {
     pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU32};
     pub(crate) use loom::sync::{Condvar, Mutex};
@@ -37,8 +37,9 @@ fn explore(preemptions: Option<usize>, run: impl Fn() + Send + Sync + 'static) {
     builder.check(run);
 }
 
-/// A thread that finds the flag busy has set it once more. Loom does not know that this write comes before the
-/// release, and lets the flag look busy for ever. So waiters give up here; under shuttle they wait.
+/// A thread that finds the flag busy has set it again by its swap. Loom does not know that this
+/// write comes before the release, and lets the flag look busy for ever. So waiters give up here;
+/// under shuttle they wait.
 #[test]
 fn a_flag_has_one_holder() {
     explore(None, || laws::impatient_waiters_are_alone::<Flag>(0));

@@ -15,7 +15,8 @@ thread_local! {
     static KEPT: RefCell<BTreeMap<u64, Rc<ZoneRequest>>> = const { RefCell::new(BTreeMap::new()) };
 }
 
-/// A key to a function that is kept on one thread.
+/// The last resort that the page allocator gets: the key of a closure in `KEPT`, and the thread on
+/// which that closure is kept.
 struct Kept {
     thread: ThreadId,
     key: u64,

@@ -1,4 +1,4 @@
-//! The statistics of a machine, and the events and waits that its observers hear of.
+//! The statistics of a machine, and the events and waits that are passed to its observers.
 
 use std::cell::Cell;
 
@@ -85,8 +85,8 @@ impl Sim {
     /// Hashes a slow-path event, and passes every event to observers that want it.
     #[inline]
     pub(crate) fn note(&self, event: Event) {
-        // A closure makes the event anew, so that a page's event is not stored if there is no
-        // observer.
+        // For events of single pages, a closure makes the event again, so that it is not stored if
+        // there is no observer.
         match event {
             Event::PageAlloc { pfn, order } => {
                 if self.0.hooks.pages_observed.get() {
@@ -124,7 +124,7 @@ impl Sim {
     #[inline(never)]
     fn tell(&self, event: impl FnOnce() -> Event) {
         let event = event();
-        // Taken out of the cell, so that an observer may look at the machine.
+        // The observers are taken out of their cell, so that an observer may use the machine.
         let mut observers = self.0.hooks.observers.take();
         let (cpu, at) = (cpu_id(self.0.cur.get()), Nanos(self.0.now()));
         for observer in &mut observers {

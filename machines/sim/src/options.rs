@@ -10,7 +10,8 @@ pub struct SimOptions {
     /// The lock model: how locks are simulated.
     pub lock_model: LockModel,
     /// If true, accesses that normally run ahead wait for their turn as well: owner accesses of
-    /// per-CPU locks, relaxed loads, per-CPU words, tags of pages. Slower, and free of causality slips.
+    /// per-CPU locks, relaxed loads, per-CPU words, tags of pages. Such a run is slower, and
+    /// causality never slips.
     pub strict: bool,
     /// The time that a task runs while other tasks want its CPU.
     pub slice: Nanos,

@@ -9,9 +9,9 @@ use core::ops::Add;
 /// The bounds of several counters add up to those of their sum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Accuracy {
-    /// By how much the approximate sum may be too small.
+    /// The amount by which the approximate sum may be too small.
     pub under: u64,
-    /// By how much the approximate sum may be too large.
+    /// The amount by which the approximate sum may be too large.
     pub over: u64,
 }
 

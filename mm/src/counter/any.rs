@@ -137,7 +137,7 @@ pub enum AnyCounters<M: Machine> {
     Flat(Flat<M>),
     /// The published tree.
     Tree(Tree<M>),
-    /// Our tree, which begins as one line.
+    /// Our tree, which counts in one shared line until it has grown.
     OneSided(OneSidedTree<M>),
 }
 

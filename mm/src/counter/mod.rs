@@ -67,10 +67,10 @@ pub trait Counters<M: Machine> {
     /// Never allocates: a caller may hold locks, and memory may be out.
     fn add(&self, machine: &M, counter: usize, delta: i64);
 
-    /// As [`Counters::add`], for callers that may allocate and therefore hold no spinlock. Also
-    /// makes the structure for additions by many CPUs, if that is due and there is memory. The sums
-    /// are also right for an owner that only ever calls [`Counters::add`], but its CPUs go on
-    /// sharing a line.
+    /// Does what [`Counters::add`] does, for callers that may allocate and therefore hold no
+    /// spinlock. Also makes the structure for additions by many CPUs, if that is due and there is
+    /// memory. The sums are also right for an owner that only ever calls [`Counters::add`], but its
+    /// CPUs go on sharing a line.
     #[inline]
     fn add_growing(&self, machine: &M, counter: usize, delta: i64) {
         self.add(machine, counter, delta);

@@ -58,7 +58,7 @@ pub struct OneSidedTree<M: Machine> {
     grown: M::Once<Grown<M>>,
 }
 
-/// Whether an addition may make the tree.
+/// The rule that allows an addition to make the tree, or not.
 #[derive(Clone, Copy)]
 enum Growth {
     Allowed,
@@ -123,13 +123,13 @@ impl<M: Machine> OneSidedTree<M> {
         Ok(())
     }
 
-    /// As [`OneSidedTree::init_many`], but makes the tree at once, in memory that the caller
-    /// supplies: for an owner that is known to run on many CPUs and whose additions must not
-    /// allocate.
+    /// Makes a group like [`OneSidedTree::init_many`], but with its tree, in memory that the caller
+    /// supplies. This is for an owner that is known to run on many CPUs and whose additions must
+    /// not allocate.
     ///
     /// # Errors
-    /// As [`OneSidedTree::init_many`]; if `items` has too few lines, before anything is written;
-    /// and if there is no memory.
+    /// Those of [`OneSidedTree::init_many`]; if `items` has too few lines, before anything is
+    /// written; and if there is no memory.
     pub fn init_many_grown(
         machine: &M,
         area: &Arc<Area<M>>,

@@ -219,8 +219,8 @@ impl<M: Machine> Counters<M> for Tree<M> {
         self.items.bytes() + self.area.bytes_per_group() + size_of::<M::Line>()
     }
 
-    /// As published, with the two sides of the accuracy swapped: with small batches on many CPUs a
-    /// counter may compare greater or less than its own value.
+    /// Compares as the published code does, which swaps the two sides of the accuracy. So with
+    /// small batches on many CPUs, a counter may compare greater or less than its own value.
     fn approximate_compare_value(&self, machine: &M, counter: usize, value: i64) -> Ordering {
         let Accuracy { under, over } = self.accuracy(machine, counter);
         let ahead = value.wrapping_sub(self.approximate_sum(machine, counter));

@@ -1,4 +1,4 @@
-//! What budgets promise while several CPUs charge them at once.
+//! The promises of budgets while several CPUs charge them at once.
 //!
 //! Two budgets stand under a third. Each body counts the pages it was charged with, and asserts
 //! that all bodies together are never beyond the root's limit.

@@ -42,7 +42,8 @@ impl<M: Machine> Full<M> {
         assert!(precise <= max, "{precise} is above {max}");
     }
 
-    /// Asserts that the precise sum has what had arrived at the roots before it was taken.
+    /// Asserts that a precise sum includes all that had arrived at the roots before the sum was
+    /// taken.
     fn look_twice(&self, machine: &M) {
         let arrived = self.tree.min_max(machine, 0).min;
         let precise = self.tree.precise_sum(machine, 0);
@@ -77,9 +78,9 @@ pub fn one_under_way_forgotten<M: Machine>() -> Law<M, Full<M>> {
     )
 }
 
-/// A CPU adds for the first time while another CPU reads. This law holds only on machines that keep the
-/// order of stores and of loads: elsewhere the reader may see a carry at the root before it sees that
-/// the adding CPU has a cell.
+/// A CPU adds for the first time while another CPU reads. This law holds only on machines that keep
+/// the order of stores and of loads: elsewhere the reader may see a carry at the root before it
+/// sees that the adding CPU has a cell.
 #[must_use]
 pub fn first_addition<M: Machine>() -> Law<M, Full<M>> {
     Law {

@@ -20,7 +20,7 @@ pub struct FewVmas<M: Machine> {
     editor: M::Lock<Editor>,
     /// 1 once an odd mapping has been added.
     added: M::Word,
-    /// How many numbers are in use: an odd number, so that the highest number is even.
+    /// The count of mapping numbers in use. It is odd, so that the highest number is even.
     numbers: u64,
 }
 

@@ -40,9 +40,9 @@ impl Facts {
 /// The kind of a candidate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A process that may be killed.
+    /// An ordinary process, which may be killed.
     Process,
-    /// The first process; without it there is no system (Linux: `is_global_init`).
+    /// The first process, without which there is no system (Linux: `is_global_init`).
     Init,
     /// A thread of the kernel, which has no memory of its own.
     KernelThread,
@@ -51,14 +51,14 @@ pub enum Kind {
 /// The owner and the state of the memory that a candidate uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Memory {
-    /// Its own, perhaps shared with processes that would be killed with it.
+    /// The candidate's own memory, perhaps shared with processes that would be killed with it.
     Own,
-    /// Its parent's, until the process starts a program (Linux: `in_vfork`).
+    /// The memory of its parent, until the process starts a program (Linux: `in_vfork`).
     Parents,
-    /// None any more: every thread has left the address space.
+    /// No memory any more, because every thread has left the address space.
     Gone,
-    /// Its own, but a kill would bring nothing more back: the memory was reaped, or the reaper gave
-    /// up on it (Linux: `MMF_OOM_SKIP`).
+    /// The candidate's own memory, but a kill would bring nothing more back: the memory was reaped,
+    /// or the reaper gave up on it (Linux: `MMF_OOM_SKIP`).
     Reaped,
 }
 

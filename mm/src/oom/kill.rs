@@ -251,8 +251,8 @@ impl<M: Machine, S: Signals<M>> OomKiller<M, S> {
             return;
         };
         if let Some(space) = process.last_space() {
-            // Other users of the space get at the reserves by this flag as well. In Linux they do
-            // not; here pages are charged to spaces.
+            // This flag also lets other processes that use the space take pages from the reserves.
+            // Linux does not let them; here pages are charged to spaces.
             space.raise(machine, Flag::Victim);
         }
         machine.emit(Event::MarkVictim(process.id()));

@@ -93,7 +93,7 @@ pub struct Stepped {
 pub enum Next {
     /// At this time, which may have passed already.
     At(Nanos),
-    /// Not before the next [`Signals::reap_at`](super::Signals::reap_at).
+    /// The reaper has nothing to do before the next [`Signals::reap_at`](super::Signals::reap_at).
     Idle,
 }
 

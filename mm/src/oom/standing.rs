@@ -1,4 +1,4 @@
-//! The standing of a candidate in a selection. `Standing::of` in `scope.rs` finds it out.
+//! The standing of a candidate in a selection, which `Standing::of` in `scope.rs` determines.
 
 use super::facts::ScoreAdj;
 
@@ -7,7 +7,7 @@ use super::facts::ScoreAdj;
 pub enum Standing {
     /// The candidate is passed over.
     Exempt,
-    /// The candidate is dying already: no other is chosen before it is gone.
+    /// The candidate is dying already, and no other candidate is chosen before it is gone.
     Dying,
     /// The candidate is chosen before all that are counted.
     Origin,

@@ -28,11 +28,12 @@ pub struct Tried {
     pub reclaimers: u32,
     /// The number of pages that the reclaimers reported as freed, over all rounds.
     pub reclaimed: Pages,
-    /// Why no process was killed for the allocation, or not for it again.
+    /// The reason why no process was killed for the allocation, or why none was killed for it
+    /// again.
     pub no_kill: NoKill,
 }
 
-/// Why no process was killed for an allocation, or why none was killed for it again.
+/// The reason why no process was killed for an allocation, or why none was killed for it again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum NoKill {
     /// There is no [`LastResort`](super::LastResort), or the request must not wait for one.
@@ -93,7 +94,7 @@ impl fmt::Display for AllocError {
 
 impl core::error::Error for AllocError {}
 
-/// Why a block was not freed or split. Nothing was changed.
+/// The reason why a block was not freed or split. Nothing was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FreeError {
     /// The frame is in no zone.

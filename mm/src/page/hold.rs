@@ -305,7 +305,7 @@ impl Part {
     }
 }
 
-/// How much one hold moved, in pages and in blocks.
+/// The amount that one hold moved, in pages and in blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Moved {
     pub(super) pages: u32,

@@ -13,10 +13,10 @@ use crate::machine::{Machine, Word};
 use crate::site::Site;
 use crate::units::{Order, Pages, count_in};
 
-/// Which kept blocks may be given up for a request.
+/// The kept blocks that may be given up for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kept {
-    /// Any but the last one of a zone.
+    /// All kept blocks of a zone but the last one.
     Few,
     /// All kept blocks.
     All,

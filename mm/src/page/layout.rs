@@ -79,7 +79,7 @@ impl ZoneLayout {
 pub struct Layout {
     /// Every zone.
     pub zones: Vec<ZoneLayout>,
-    /// When the records of pages are allocated.
+    /// The time at which the records of pages are allocated.
     pub metadata: Metadata,
 }
 
@@ -203,7 +203,7 @@ impl Layout {
     }
 }
 
-/// Why a layout cannot be managed. The number in a variant is the zone's index.
+/// The reason why a layout cannot be managed. The number in a variant is the zone's index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LayoutError {
     /// There is no zone.

@@ -17,7 +17,7 @@ pub(super) const NONE: u32 = u32::MAX;
 const BLOCK_PAGES: u32 = Order::MAX.pages().0;
 const PAIRS: usize = (BLOCK_PAGES / 2) as usize;
 
-/// When the link records of a block are allocated.
+/// The time at which the link records of a block are allocated.
 ///
 /// A managed page has 5 bytes of records: a tag of one byte, and half of the 8 bytes of links that
 /// its pair of pages shares. The links of 4 MiB blocks and the pointers to the links inside them are

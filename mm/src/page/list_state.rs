@@ -1,4 +1,4 @@
-//! The state of one CPU's lists, as it is read and set from outside.
+//! The state of one CPU's page lists, in the form in which callers read and set it.
 
 use alloc::vec::Vec;
 

@@ -109,7 +109,8 @@ pub struct Request {
 /// Stands for the node of the CPU that allocates.
 const LOCAL: u32 = u32::MAX;
 
-/// Added to the index of the only zone to ask. Larger than any node's number.
+/// The mark of a request for one zone alone, added to the zone's index. Larger than any node's
+/// number.
 const ONLY_ZONE: u32 = 1 << 31;
 
 /// Up to this many zones, a linear search is faster than a binary search.

@@ -117,7 +117,7 @@ pub(crate) struct Pcp {
     /// The number of vmstat intervals left until a batch of a remote node's lists is given back; 0
     /// if the countdown is not running.
     expire: u8,
-    /// Whether memory for the lists is set aside beforehand or added as they grow.
+    /// The time at which memory for the lists is allocated: beforehand, or as they grow.
     metadata: Metadata,
     lists: Lists,
 }
@@ -250,7 +250,7 @@ impl Pcp {
         self.count += order.pages().0;
     }
 
-    /// How many more blocks a list has room for, at most `blocks`.
+    /// The number of further blocks for which a list has room, at most `blocks`.
     pub(super) fn room(&mut self, list: usize, blocks: u32) -> u32 {
         let stack = &mut self.lists[list];
         let room = stack.capacity() - stack.len();
@@ -456,7 +456,7 @@ impl Pcp {
     }
 }
 
-/// Whether a batch from the lists of a remote node is due to be given back.
+/// The time at which a batch from the lists of a remote node is due to be given back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Expiry {
     /// The lists are empty or the countdown is not running.

@@ -23,7 +23,7 @@ use crate::units::{CpuId, Nanos, Order, Pfn};
 use crate::vmstat::counters::ZoneItem;
 use crate::vmstat::threshold;
 
-/// Why a state cannot be set. Nothing was changed unless the variant says so.
+/// The reason why a state cannot be set. Nothing was changed unless the variant says so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SeedError {
     /// There is no zone of that index.
@@ -193,7 +193,8 @@ impl<M: Machine> Zone<M> {
                     if order == Order::MAX {
                         whole.push(page);
                     } else {
-                        // The block is smaller because it is beside a hole; it counts as in use.
+                        // The block is smaller than the largest order, because a hole is next to
+                        // it. It counts as in use.
                         rest.push(Piece {
                             page,
                             order,

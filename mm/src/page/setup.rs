@@ -34,7 +34,8 @@ pub struct Config<M: Machine> {
     pub tunables: Tunables,
     /// The reclaimers, in the order in which they are asked.
     pub reclaimers: Vec<Box<dyn Reclaimer<M>>>,
-    /// Asked when the reclaimers free nothing more. Without it such an allocation fails.
+    /// The function that an allocation calls when the reclaimers free nothing more. Without one,
+    /// the allocation fails.
     pub last_resort: Option<Box<dyn LastResort<M>>>,
     /// A CPU's share of the last-level cache (Linux: `per_cpu_data_slice_size`). If it exceeds
     /// three batches, frees of several pages in a row empty the lists only once these have at least

@@ -25,7 +25,7 @@ pub fn min_free_kib(lowmem_kib: u64) -> u64 {
     (lowmem_kib * 16).isqrt().clamp(128, 262_144)
 }
 
-/// How a zone's min watermark is computed.
+/// The rule by which a zone's min watermark is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Share {
     /// The zone keeps its share of `min_free_kbytes` free.
@@ -64,20 +64,21 @@ pub fn marks(
 /// How far below a watermark a request may go.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Urgency {
-    /// Not at all.
+    /// The request stops at the watermark.
     #[default]
     Normal,
-    /// Not at all; and the request does not wait for lists to be drained or for reclaimers (Linux:
-    /// `GFP_NOWAIT`).
+    /// The request stops at the watermark, and does not wait for lists to be drained or for
+    /// reclaimers (Linux: `GFP_NOWAIT`).
     NoWait,
-    /// To half of the watermark (Linux: `__GFP_HIGH`).
+    /// The request may go down to half of the watermark (Linux: `__GFP_HIGH`).
     High,
-    /// To three eighths of the watermark; and the request cannot wait (Linux: `GFP_ATOMIC`).
+    /// The request may go down to three eighths of the watermark, and cannot wait (Linux:
+    /// `GFP_ATOMIC`).
     Atomic,
-    /// To half of the watermark, because the task is about to give all its memory back (Linux: an
-    /// OOM victim).
+    /// The request may go down to half of the watermark, because the task is about to give all its
+    /// memory back (Linux: an OOM victim).
     Victim,
-    /// To zero: the request ignores watermarks (Linux: `PF_MEMALLOC`).
+    /// The request ignores watermarks: it may go down to zero (Linux: `PF_MEMALLOC`).
     Reserve,
 }
 

@@ -377,7 +377,7 @@ impl ZoneRequest {
         }
     }
 
-    /// What to take from the free lists for this request.
+    /// The block to take from the free lists for this request.
     pub(super) fn wanted(&self) -> Wanted {
         Wanted {
             order: self.order,

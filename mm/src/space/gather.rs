@@ -54,7 +54,7 @@ pub(super) struct Gather<'m, M: Machine> {
     batches: [Pfn; BATCHES_MAX],
     /// The number of batches.
     batches_len: usize,
-    /// Whether translations may still lead to pages that were unmapped.
+    /// True if translations may still lead to pages that were unmapped.
     stale: bool,
 }
 

@@ -298,7 +298,7 @@ impl<M: Machine> AddressSpace<M> {
 struct Removal {
     /// The mappings with a source, and by how many pieces each changes.
     pieces: Vec<(Vma, i32)>,
-    /// By how much the number of mappings grows; below 0 if it shrinks.
+    /// The change of the number of mappings; negative if there are fewer afterwards.
     more: i32,
 }
 

@@ -14,7 +14,7 @@ use crate::units::{Pfn, Vpn, count_of};
 pub enum Backing<M: Machine> {
     /// Fresh memory of the address space's own (Linux: `MAP_ANONYMOUS | MAP_PRIVATE`).
     Anonymous {
-        /// Whether huge pages may be used (Linux: `MADV_HUGEPAGE`).
+        /// True if huge pages may be used (Linux: `MADV_HUGEPAGE`).
         huge: bool,
     },
     /// A file. A page that is written to is replaced by a private copy (Linux: `MAP_PRIVATE`).

@@ -7,8 +7,8 @@
 //! `vma_tree` and `mapping` say what is mapped, `page_table` where its pages are. `map`, `fault`
 //! and `swapping` are what a living process does. `zap` and `gather` take pages out. `exit`, `reap`
 //! and `frontier` empty a dying address space, by its last user and by helpers. `rss` and `usage`
-//! count pages, as resident and as what a kill would give back; `budget` limits them. `walk` looks at
-//! page tables. `object`, `swap`, `lru` and `memory` are what address spaces share.
+//! count pages, as resident and as what a kill would give back; `budget` limits them. `walk` looks
+//! at page tables. `object`, `swap`, `lru` and `memory` are what address spaces share.
 
 pub mod budget;
 mod error;
@@ -67,7 +67,7 @@ pub struct AddressSpace<M: Machine> {
     mappings: M::RwLock<Mappings<M>>,
     tree: VmaTree<M>,
     table: PageTable<M>,
-    /// Not 0 while a mapping replaces others whose pages are still in the page tables.
+    /// A flag: not 0 while a mapping replaces others whose pages are still in the page tables.
     replacing: M::Field,
     rss: Rss<M>,
     flags: M::Word,

@@ -63,8 +63,8 @@ impl<M: Machine> AddressSpace<M> {
         self.try_reap_after(memory, || ())
     }
 
-    /// [`AddressSpace::try_reap`], which also calls `starts` once it has the lock of the mappings
-    /// and finds that something may be left to empty.
+    /// Does what [`AddressSpace::try_reap`] does, and also calls `starts` once it has the lock of
+    /// the mappings and finds that something may be left to empty.
     pub(crate) fn try_reap_after(&self, memory: Memory<'_, M>, starts: impl FnOnce()) -> Reaped {
         let machine = memory.machine;
         machine.emit(Event::Begin(Phase::Reap));

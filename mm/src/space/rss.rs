@@ -68,8 +68,8 @@ impl<M: Machine> Rss<M> {
         self.0.add(machine, kind as usize, pages);
     }
 
-    /// As [`Rss::add`], for callers that hold no spinlock: if the counters are due to grow, and
-    /// there is memory, this call makes them grow.
+    /// Does what [`Rss::add`] does, for callers that hold no spinlock: if the counters are due to
+    /// grow, and there is memory, this call makes them grow.
     #[inline]
     pub fn add_growing(&self, machine: &M, kind: RssKind, pages: i64) {
         self.0.add_growing(machine, kind as usize, pages);

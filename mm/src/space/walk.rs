@@ -1,6 +1,6 @@
-//! Looking at what page tables have (Linux: `walk_page_range`, `/proc/PID/pagemap`).
+//! Reads the entries of page tables (Linux: `walk_page_range`, `/proc/PID/pagemap`).
 //!
-//! Locks: `Mmap` as a reader, then `PageTable`, of one table after the other.
+//! Locks: `Mmap` as a reader; inside it the `PageTable` of one table after the other.
 
 use core::ops::Range;
 
@@ -15,25 +15,27 @@ use crate::units::{Order, Pfn, Vpn};
 /// An entry of a page table that is not empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Walked {
-    /// Its first page.
+    /// The first page that the entry maps.
     pub page: Vpn,
-    /// How many pages it is: 0, or that of a huge page.
+    /// The order of its pages: 0, or that of a huge page.
     pub order: Order,
     /// The frame of the first page; `None` if the page is in swap.
     pub frame: Option<Pfn>,
-    /// The counter that its pages are in. Those of devices and of reserved huge pages are in none.
+    /// The counter that includes its pages; `None` for frames that no zone manages and for reserved
+    /// huge pages.
     pub counted: Option<RssKind>,
-    /// The mapping that all of it is in. `None` between the removal of a mapping and the moment when its
-    /// pages have left.
+    /// The kind of the mapping that contains all of its pages; `None` if the mapping was removed
+    /// and the pages have not left yet.
     pub mapping: Option<MappingKind>,
 }
 
 impl<M: Machine> AddressSpace<M> {
-    /// Tells `f` of every entry of the page tables that is not empty and overlaps `pages`, from the lowest
-    /// on.
+    /// Calls `f` for every entry of the page tables that is not empty and overlaps `pages`, from
+    /// the lowest on.
     ///
-    /// `f` is called with the lock of the entry's table held: it may take no lock. No mapping comes or
-    /// goes meanwhile, but pages do in tables where `f` has been, or has not been yet.
+    /// The lock of the entry's table is held during the call, so `f` may take no lock. No mapping
+    /// is added or removed during the walk, but other CPUs may fill and empty entries of the tables
+    /// that the walk has left or has not reached yet.
     pub fn walk(&self, machine: &M, pages: Range<Vpn>, mut f: impl FnMut(Walked)) {
         self.mappings.read(machine, Site::Control, |_| {
             let mut index = table_of(pages.start);
@@ -82,9 +84,9 @@ impl<M: Machine> AddressSpace<M> {
         }
     }
 
-    /// The kind of the mapping that all of `pages` is in.
+    /// The kind of the mapping that contains all of `pages`, if one does.
     fn mapped_around(&self, pages: &Range<Vpn>) -> Option<MappingKind> {
-        // Nobody changes the tree: the lock of the mappings is held.
+        // No CPU changes the tree, because the lock of the mappings is held.
         let vma = self.tree.find(pages.start).ok().flatten();
         let vma = vma.filter(|vma: &Vma| vma.end >= pages.end)?;
         Some(MappingKind::of(&vma))

@@ -24,10 +24,10 @@ use crate::units::{Order, Pages, Pfn, Vpn, narrow, signed};
 /// The number of swap slots that go back together (Linux: a batch of the same swap area).
 const SLOTS_TOGETHER: usize = 64;
 
-/// Whether other CPUs may be emptying the same table.
+/// The CPUs that may be emptying a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Whose {
-    /// Other CPUs may be emptying it.
+    /// Other CPUs may be emptying it, too.
     Anybodys,
     /// This walker has claimed it, so other CPUs leave it alone.
     Mine,
@@ -36,7 +36,7 @@ pub(super) enum Whose {
 /// The point at which emptying a table stopped.
 struct Stop {
     at: u32,
-    /// Whether the gather is full and has to be flushed first.
+    /// True if the gather is full and has to be flushed first.
     full: bool,
 }
 

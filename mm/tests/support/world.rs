@@ -61,7 +61,7 @@ pub(crate) struct OomWorld {
     pub(crate) all: Mutex<Vec<Arc<Process<Plain>>>>,
     kept: OnceLock<Weak<Kept>>,
     oom: OnceLock<Weak<Oom>>,
-    /// Whether killed processes exit by themselves; otherwise only the reaper empties them.
+    /// True if killed processes exit by themselves; otherwise only the reaper empties them.
     pub(crate) die: AtomicBool,
 }
 

@@ -21,7 +21,7 @@ pub(super) enum Role {
     Zone,
 }
 
-/// What an event says about its page, except which page it is.
+/// The facts that an event has about its page, except the page's number.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Deed {
     pub(super) role: Role,

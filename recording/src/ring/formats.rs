@@ -20,7 +20,7 @@ pub struct Formats {
 pub struct FormatError {
     /// The line that cannot be parsed.
     pub line: String,
-    /// What should have been there.
+    /// The thing that was expected instead.
     pub expected: &'static str,
 }
 

@@ -1,9 +1,9 @@
-//! What each of the kernel's events becomes in a recording, by its name and fields.
+//! The meaning of the kernel's events in a recording, by their names and fields.
 
 use super::fields::Record;
 use crate::event::{HOLD_ENDS, Symbol, What};
 
-/// What an event of the kernel becomes in a recording.
+/// The meaning of an event of the kernel in a recording.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Meaning {
     /// An event that a recording has; the function reads its fields. The decoder fills in functions

@@ -51,7 +51,7 @@ static GOOD: LazyLock<Vec<u8>> = LazyLock::new(|| {
     writer.finish(&last).expect("memory takes all").0
 });
 
-/// Every kind of event; `round` makes pages meet again.
+/// Events of every kind. Page frames follow from `round`, so that they recur.
 #[rustfmt::skip]
 fn whats(round: u64) -> Vec<What> {
     let (pfn, order, mobility, function) = (64 + round, 0, Some(1), Symbol(1));
@@ -158,7 +158,7 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Recording, ReadError> {
             }
             Ok(None) => break,
             Err(error) => {
-                // A caller may go on behind a damaged chunk, whatever it gets then.
+                // A caller may read on after a damaged chunk; the reader must not panic then.
                 let _ = reader.next_events();
                 let _ = reader.finish();
                 return Err(error);
@@ -246,8 +246,8 @@ fn apply(chunks: &mut Vec<Chunk>, edit: &Edit) {
     }
 }
 
-/// Mostly zeros, which every column takes, and numbers at which something changes: places of
-/// tables, ends of fields and signs.
+/// Numbers of which most are zeros, which every column accepts. The others are numbers near which
+/// something changes: places of tables, ends of fields and signs.
 fn number() -> impl Strategy<Value = u64> {
     let ends = vec![
         0xff,

@@ -8,8 +8,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 
-/// The events that have a meaning, in the order of their numbers from 1; one without; and the call
-/// chain.
+/// The names of the events, in the order of their numbers from 1: those that the reader knows, one
+/// that it does not know, and that of the call chain.
 const NAMES: [&str; 36] = [
     "mm_page_alloc",
     "mm_page_free",
@@ -49,7 +49,7 @@ const NAMES: [&str; 36] = [
     "kernel_stack",
 ];
 
-/// The fields of all events, each of four bytes unless it says more. No real event has them all.
+/// The fields that every event has here, of four bytes each. No real event has them all.
 const FIELDS: [&str; 13] = [
     "pfn",
     "order",
@@ -155,7 +155,8 @@ fn entry(most: u16) -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![8 => event, 1 => two_words, 1 => vec(any::<u8>(), 0..9)]
 }
 
-/// A sub-buffer that says how much it holds, or something else, and how many events were lost.
+/// A sub-buffer whose header has the number of its bytes, or a wrong one, and a number of lost
+/// events after its data.
 fn sub_buffer(most: u16) -> impl Strategy<Value = Vec<u8>> {
     let time_ns = prop_oneof![0..1000_u64, any::<u64>()];
     let flags =
@@ -178,8 +179,8 @@ fn sub_buffer(most: u16) -> impl Strategy<Value = Vec<u8>> {
     )
 }
 
-/// Decodes sub-buffers one after the other, and asserts that what comes out is no more than what
-/// went in.
+/// Decodes sub-buffers one after the other, and asserts that the events take no more memory than
+/// the sub-buffers allow.
 fn decode(decoder: &mut Decoder, sub_buffers: &[Vec<u8>]) {
     for (nth, bytes) in sub_buffers.iter().enumerate() {
         let mut events = Vec::new();
@@ -189,7 +190,8 @@ fn decode(decoder: &mut Decoder, sub_buffers: &[Vec<u8>]) {
             assert!(error.at <= bytes.len(), "{error}");
             assert_eq!(error.cpu, cpu);
         }
-        // An event takes at least eight bytes, a caller four, and a character three at most for one.
+        // An event takes at least eight bytes, and an address of a call chain at least four. One
+        // byte of text becomes at most three.
         assert!(events.len() <= bytes.len() / 8, "{}", events.len());
         let kept = |event: &Event| match &event.what {
             What::ContentionBegin { stack, .. } => stack.len() * 4,
@@ -208,7 +210,7 @@ fn decode(decoder: &mut Decoder, sub_buffers: &[Vec<u8>]) {
     }
 }
 
-/// Exchanges numbers, words and lines of a text of tracefs.
+/// Replaces parts of a text of tracefs: numbers, words and ends of lines.
 fn changed(text: &str, edits: &[(Index, &'static str)]) -> String {
     let mut parts: Vec<&str> = text.split_inclusive(['\t', ';', ':', '\n', ' ']).collect();
     for (at, to) in edits {
@@ -263,7 +265,7 @@ proptest! {
         first in 0..NAMES.len() - 1,
         sub_buffers in vec(sub_buffer(2), 1..4),
     ) {
-        // Two events, so that the edits meet fields that are read.
+        // There are only two events, so that many edits change fields that are read.
         let (events, page) = texts(&NAMES[first..first + 2]);
         decode(&mut decoder(&changed(&events, &of_events), &page), &sub_buffers);
         decode(&mut decoder(&events, &changed(&page, &of_page)), &sub_buffers);

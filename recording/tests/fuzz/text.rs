@@ -1,4 +1,4 @@
-//! The text of `perf script`: lines in which words and characters are exchanged.
+//! Reads the text of `perf script` with words and characters replaced at random.
 
 use std::io::Cursor;
 
@@ -7,7 +7,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 
-/// A line for each way in which the parser reads one.
+/// Good lines, one for each way in which the parser reads a line.
 const LINES: [&str; 16] = [
     "perf 500 [001] 4540.333288: kmem:mm_page_alloc: page=0x2238e1 pfn=0x2238e1 order=3 migratetype=0 gfp_flags=0xdc0",
     "Web Content 499/500 [000] 1.000001: kmem:mm_page_alloc: page=(nil) pfn=0x0 order=9 migratetype=-1 gfp_flags=GFP_KERNEL",
@@ -27,7 +27,7 @@ const LINES: [&str; 16] = [
     "# a comment",
 ];
 
-/// What a word or a character is exchanged for.
+/// The texts that replace a word or a part of it.
 const PIECES: [&str; 24] = [
     "",
     " ",
@@ -58,9 +58,9 @@ const PIECES: [&str; 24] = [
 /// One change of a line.
 #[derive(Clone, Debug)]
 enum Edit {
-    /// A word, with what separates it from the next one.
+    /// Replaces a word, and the blank after it.
     Word(Index, &'static str),
-    /// A part of a word, from `=` or `:` on.
+    /// Replaces a part of a word that ends at a blank or at one of `=:.[]`.
     Value(Index, &'static str),
     Byte(Index, u8),
     Cut(Index),
@@ -109,7 +109,7 @@ fn line() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-/// Asserts that a text is events, at most one for each line, or an error that can be shown.
+/// Asserts that reading gives events, at most one for each line, or an error that can be shown.
 fn assert_readable_or_refused(bytes: &[u8]) {
     let mut reader = text::Reader::new("f", Box::new(Cursor::new(bytes.to_vec())));
     let mut events = 0;

@@ -1,4 +1,4 @@
-//! Which suites judge which files: `xtask/mutants.toml`.
+//! The groups of `xtask/mutants.toml`: files, and the suites that judge their mutants.
 
 use std::fs;
 use std::path::Path;

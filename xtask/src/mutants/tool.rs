@@ -10,7 +10,7 @@ use super::groups::{Group, PROGRAMS};
 use super::options::Options;
 use super::sample::Mutant;
 
-/// What became of one mutant.
+/// The fate of one mutant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     /// A test failed or did not end.
@@ -45,7 +45,7 @@ pub(crate) fn list(root: &Path, group: &Group, options: &Options) -> Result<Vec<
     Ok(text.lines().map(str::to_owned).collect())
 }
 
-/// Tries `mutants`, all of `group`, and says what became of each that was reached.
+/// Tries `mutants`, all of `group`. Returns the fate of each that was reached.
 pub(crate) fn run(
     root: &Path,
     group: &Group,
@@ -135,7 +135,7 @@ fn escaped(name: &str) -> String {
     escaped
 }
 
-/// What the tool's `outcomes.json` says of each mutant.
+/// The fate of each mutant, by name, as the tool's `outcomes.json` gives it.
 fn fates(text: &str) -> Result<Vec<(String, Fate)>, String> {
     let report: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
     let outcomes = report["outcomes"].as_array();

@@ -1,9 +1,11 @@
-//! What the kernel added to a counter, as recorded, beside the additions that the log stands for.
+//! Compares the recorded additions to a counter with the additions that follow from the program's
+//! log.
 //!
-//! A probe on `percpu_counter_add_batch` tells each addition; `rss_stat` tells the precise sum after it,
-//! whose changes are the additions. The recording begins before the log does, so the log's additions are
-//! looked for as one run among the recorded ones. An addition of the log that the kernel made in two
-//! parts counts as one, and how many were is said.
+//! A probe on `percpu_counter_add_batch` records each addition. If there was no probe, `rss_stat`
+//! gives the precise sum after each addition, and the differences of these sums are the additions.
+//! The recording begins before the log does, so the log's additions are searched for as one run
+//! among the recorded ones. An addition of the log that the kernel made in two parts counts as
+//! equal, and a note gives the number of such additions.
 
 use std::collections::BTreeMap;
 
@@ -17,14 +19,15 @@ use super::{Judge, Judgement};
 /// The index of anonymous pages (Linux: `MM_ANONPAGES`).
 const ANON: u32 = 1;
 
-/// How many recorded additions the program may have made behind its log: it ends and gives all back.
+/// The most recorded additions that may follow the log's last one. There are some, because the
+/// program gives its memory back when it exits.
 const BEHIND_LOG_MAX: usize = 1 << 20;
 
-/// The additions to a counter of resident pages.
+/// Compares recorded additions to a counter of resident pages with those of the program's log.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Additions;
 
-/// From which CPU, and how much.
+/// The CPU that added, and the pages that it added.
 type Addition = (u32, i64);
 
 impl Judge for Additions {
@@ -69,7 +72,8 @@ impl Judge for Additions {
     }
 }
 
-/// The additions to the counter of anonymous pages that has most of them.
+/// The additions to the busiest counter that the probe recorded, or, without a probe, to the
+/// anonymous pages of the busiest address space.
 fn recorded(recording: &Recording) -> Option<Vec<Addition>> {
     let probed = probed(&recording.events);
     let told = || told(&recording.events, recording.header.page_bytes);
@@ -77,7 +81,7 @@ fn recorded(recording: &Recording) -> Option<Vec<Addition>> {
     longest(probed).or_else(|| longest(told()))
 }
 
-/// What the probe says, by counter.
+/// The additions that the probe recorded, by the counter's address.
 fn probed(events: &[Event]) -> BTreeMap<u64, Vec<Addition>> {
     let mut by_counter: BTreeMap<u64, Vec<Addition>> = BTreeMap::new();
     for event in events {
@@ -94,7 +98,7 @@ fn probed(events: &[Event]) -> BTreeMap<u64, Vec<Addition>> {
     by_counter
 }
 
-/// What follows from the sums, by address space.
+/// The additions to anonymous pages that follow from the sums of `rss_stat`, by address space.
 fn told(events: &[Event], page_bytes: u32) -> BTreeMap<u64, Vec<Addition>> {
     let page = i64::from(page_bytes.max(1));
     let mut by_space: BTreeMap<u64, (i64, Vec<Addition>)> = BTreeMap::new();
@@ -129,17 +133,19 @@ fn logged(run: &Run) -> Vec<Addition> {
     run.steps.iter().flat_map(additions).collect()
 }
 
-/// Where the log is among the recorded additions.
+/// The position of the log among the recorded additions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Found {
     begin: usize,
-    /// Behind the last recorded addition that is equal.
+    /// The index after the last recorded addition that equals one of the log.
     end: usize,
+    /// The number of the log's additions that were found, from the first on without a gap.
     equal: usize,
+    /// How many of these the kernel made in two parts.
     cut: usize,
 }
 
-/// The place at which most of the log's additions follow one another.
+/// The position from which the most additions of the log are found one after the other.
 fn best(recorded: &[Addition], wanted: &[Addition]) -> Found {
     let latest = recorded.len().saturating_sub(wanted.len());
     let begins = latest.saturating_sub(BEHIND_LOG_MAX)..recorded.len();
@@ -200,7 +206,7 @@ mod tests {
         let recorded = [(0, 1), (3, -200), (3, -312), (4, 1)];
         let found = best(&recorded, &[(0, 1), (3, -512), (4, 1)]);
         assert_eq!((found.equal, found.cut), (3, 1));
-        // Parts on two CPUs are no parts of one.
+        // Two additions on different CPUs are not parts of one.
         let found = best(&[(0, 1), (3, -200), (2, -312)], &[(0, 1), (3, -512)]);
         assert_eq!(found.equal, 1);
     }

@@ -1,7 +1,8 @@
-//! What other counters would have shown for the same additions.
+//! The errors of other counters under the additions of a program's log.
 //!
-//! Their readings differ from Linux's by nature, so nothing is compared here: only how far off each
-//! was. The machine has one socket and one cache, as an emulated one says it has.
+//! A tree counter reads differently from Linux's flat one by design, so its readings are not
+//! compared with Linux's; the table has the worst error of each counter. The machine here has one
+//! socket and one cache, as an emulated machine reports of itself.
 
 use plimsoll_mm::counter::Counting;
 
@@ -10,7 +11,7 @@ use super::replay::{Cuts, Replayed};
 use super::replay_on;
 use crate::report::Table;
 
-/// The worst error of each, beside what each promises.
+/// A table with the worst error of each counter, in pages, and the bound that it promises.
 pub(super) fn table(runs: &[Run], flat: &[Replayed]) -> Table {
     let row = |(run, flat): (&Run, &Replayed)| {
         let tree = replay_on(run, Counting::Tree, Cuts::Given(&flat.cuts));

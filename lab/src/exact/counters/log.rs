@@ -1,18 +1,19 @@
-//! The log of a program that hops over CPUs, a line each step:
+//! The log of a program that hops over CPUs, with one line for each step:
 //!
 //! ```text
 //! # kind CPUs size seed
-//! I cpu anon file shown               warm: all of anon was counted on this CPU
-//! I all anon file shown               warm: no CPU keeps a part that the reading does not show
-//! cpu +pages offset shown             touched one by one; offset of the first in its page table
+//! I cpu anon file shown               start: this CPU had counted all of anon
+//! I all anon file shown               start: all CPUs had folded, so the reading shows all anon
+//! cpu +pages offset shown             touched one by one; index of the first in its page table
 //! cpu -pages offset shown             unmapped
 //! P anon file shown smaps own statm   precise readings
 //! ```
 
-/// More CPUs than a kernel can have been built for, or more pages than a step can have, are a slip.
+/// The most CPUs and pages that a line may have. No kernel is built for more CPUs and no step has
+/// more pages, so a larger number is an error in the log.
 const CPUS_MAX: u32 = 4096;
 const PAGES_MAX: u64 = 1 << 24;
-/// Pages that a page table maps.
+/// The number of pages that one page table maps.
 pub(super) const TABLE_PAGES: u64 = 512;
 
 /// One program from its start to its end.
@@ -23,18 +24,21 @@ pub(super) struct Run {
     pub(super) size: u64,
     pub(super) warm: Option<Warm>,
     pub(super) steps: Vec<Step>,
-    /// Lines after the first that cannot be read: the state that they start from is not known.
+    /// The number of lines from the first unreadable one on. The state after an unreadable line is
+    /// not known, so no later line can be judged.
     pub(super) set_aside: u64,
-    /// The first line that makes no sense, from 1.
+    /// The number of the first unreadable line of this run; lines of the log are numbered from 1.
     bad_line: Option<usize>,
 }
 
-/// What was resident when the log began.
+/// The pages that were resident when the log began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Warm {
-    /// All of anon was counted on this CPU; `None` if the reading shows all of it.
+    /// The CPU that had counted all of `anon`; `None` if every CPU had folded its differential.
     pub(super) cpu: Option<u32>,
+    /// Anonymous pages.
     pub(super) anon: u64,
+    /// The cheap reading, in pages.
     pub(super) shown: u64,
 }
 
@@ -57,24 +61,25 @@ pub(super) enum Step {
 pub(super) struct Pages {
     pub(super) cpu: u32,
     pub(super) pages: u64,
-    /// Of the first in its page table.
+    /// The index of the first page in its page table, below [`TABLE_PAGES`].
     pub(super) offset: u64,
+    /// The cheap reading after the step, in pages.
     pub(super) shown: i64,
 }
 
 impl Run {
-    /// Its program, as a table calls it.
+    /// The name of the program in tables.
     pub(super) fn name(&self) -> String {
         format!("{} {}, {} CPUs", self.kind, self.size, self.cpus)
     }
 
-    /// Sets a line aside, and all behind it.
+    /// Sets aside an unreadable line, and all later lines of this run.
     fn stop_at(&mut self, number: usize) {
         self.bad_line.get_or_insert(number);
         self.set_aside += 1;
     }
 
-    /// Why some of its lines are set aside.
+    /// A note that says why lines of this run are set aside, if any are.
     pub(super) fn trouble(&self) -> Option<String> {
         let line = self.bad_line?;
         Some(format!(
@@ -85,7 +90,7 @@ impl Run {
     }
 }
 
-/// The runs of a log. Lines before the first are passed over.
+/// Reads the runs of a log. Lines before the first run are ignored.
 pub(super) fn parse(text: &str) -> Vec<Run> {
     let mut runs: Vec<Run> = Vec::new();
     for (number, line) in (1..).zip(text.lines()) {
@@ -140,7 +145,8 @@ fn take(run: &mut Run, words: &[&str]) -> Option<()> {
         }
         ["I", on, anon, _file, shown] => {
             let anon = pages(anon)?;
-            // More may have been folded in part, and the log does not say how much.
+            // The CPU may already have folded a part of a number that reaches the batch, and the
+            // log does not say how large that part was.
             let fits = anon < u64::from(cpus).saturating_mul(2).max(32);
             run.warm = Some(Warm {
                 cpu: Some(cpu(on)?),
@@ -148,7 +154,8 @@ fn take(run: &mut Run, words: &[&str]) -> Option<()> {
                 shown: pages(shown)?,
             });
         }
-        // What follows is relative to what was there when the log began.
+        // A step changes the pages that were resident before, so a step without a start is
+        // unreadable.
         _ if run.warm.is_none() => return None,
         ["P", anon, file, shown, smaps, own, ..] => run.steps.push(Step::Precise {
             anon: anon.parse().ok()?,

@@ -1,10 +1,12 @@
-//! Counters: what a process is shown of its resident pages, beside `flat`.
+//! Counters: compares the resident pages that the kernel shows to a process with Plimsoll's `flat`
+//! counter.
 //!
-//! A program that hops over all CPUs logs each step and what the kernel showed after it. The same
-//! additions go through the flat counter of `mm`, on as many CPUs; every reading must be equal.
+//! A program that hops over all CPUs logs each step and the kernel's reading after it. The judge
+//! performs the same additions on the flat counter of `mm`, on the same number of CPUs, and
+//! compares every reading.
 //!
-//! `log`: the program's log. `replay`: it once more, on a counter. `beside`: what the trees would have
-//! shown. `additions`: what the kernel added, as recorded, beside the log.
+//! `log` reads the program's log, and `replay` performs it on a counter. `beside` shows the errors
+//! that tree counters would have had. `additions` compares the recorded additions with the log.
 
 mod additions;
 mod beside;
@@ -22,10 +24,10 @@ use self::replay::{Cuts, Replay, Replayed};
 use super::{Judge, Judgement};
 use crate::report::Table;
 
-/// Names of the log among a recording's texts.
+/// The names that the log may have among a recording's texts.
 const LOGS: [&str; 2] = ["counter log", "hop"];
 
-/// The readings of resident pages.
+/// Compares readings of resident pages with those of the flat counter.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Readings;
 
@@ -47,8 +49,9 @@ impl Judge for Readings {
     }
 }
 
-/// Replays the runs of a recording's log on counters that `make` makes for each number of CPUs: to try
-/// another rule than Plimsoll's. `None` without a log.
+/// Replays each run of a recording's log on a counter that `make` builds for a host with the run's
+/// CPUs, so that a test can try a rule other than Plimsoll's. Returns `None` if the recording has
+/// no log.
 pub fn judge_with<C: Counters<Host>>(
     recording: &Recording,
     make: impl Fn(&Host) -> C,
@@ -63,7 +66,7 @@ pub fn judge_with<C: Counters<Host>>(
     Some(sum_up(&runs, &replayed))
 }
 
-/// The runs of the log; `None` without one, or without a single run in it.
+/// The runs of the log; `None` if there is no log or the log has no run.
 fn runs(header: &Header) -> Option<Vec<Run>> {
     let text = LOGS.iter().find_map(|name| header.text(name))?;
     let runs = log::parse(text);

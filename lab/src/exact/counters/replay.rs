@@ -1,10 +1,11 @@
-//! A log once more, on a counter of `mm`.
+//! Performs the steps of a log on a counter of `mm`.
 //!
-//! A page that is touched counts +1. An unmapping counts the pages of each page table together, and in
-//! two parts where the gather of pages to be freed is full. Linux also stops inside a page table if it
-//! has to reschedule, and counts what it has so far. No log says so. So where the reading after an
-//! unmapping differs, one cut more is tried at each of its pages; the first that gives the reading is
-//! taken, and counted.
+//! Each page that is touched is an addition of 1. An unmapping is one subtraction for each page
+//! table, or two where the gather of pages to be freed fills up within the table. Linux also stops
+//! within a page table if it has to reschedule, and then subtracts the pages that it has unmapped
+//! so far. The log does not say where this happened. So if the reading after an unmapping differs,
+//! the replay tries one more cut after each of its pages in turn, takes the first one that gives
+//! the reading, and counts it.
 
 use std::collections::BTreeMap;
 
@@ -14,47 +15,48 @@ use plimsoll_mm::units::CpuId;
 
 use super::log::{Pages, Run, Step, TABLE_PAGES};
 
-/// Pages that a gather holds before it has to be emptied: 7 on the stack and 19 pages of 509 (Linux:
-/// `MAX_GATHER_BATCH_COUNT`).
+/// The number of pages that a gather holds before it has to be emptied: 7 on the stack, and 509 in
+/// each of 19 pages (Linux: `MAX_GATHER_BATCH_COUNT`).
 const GATHER_PAGES: u64 = 7 + 19 * 509;
 
-/// The result of a run.
+/// The result of a run on one counter.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Replayed {
     pub(super) readings: u64,
     pub(super) equal: u64,
     pub(super) unmappings: u64,
-    /// Unmappings that were cut once more: which step, behind how many pages.
+    /// The unmappings that needed one more cut: the number of pages before the cut, by step.
     pub(super) cuts: BTreeMap<usize, u64>,
     pub(super) precise: u64,
     pub(super) precise_right: u64,
-    /// The most that Linux's reading was off.
+    /// The largest error of Linux's reading, in pages.
     pub(super) worst_recorded: u64,
-    /// The most that the counter's was off, not cut at 0.
+    /// The largest error of the counter's approximate sum, which may be negative, in pages.
     pub(super) worst: u64,
-    /// What the counter promised in the end.
+    /// The accuracy that the counter promises after the last step.
     pub(super) bound: Accuracy,
     pub(super) first_difference: Vec<String>,
 }
 
-/// Where unmappings are cut beside page tables.
+/// Where unmappings are cut in addition to page tables and full gathers.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Cuts<'a> {
-    /// Where the reading asks for it.
+    /// Where the recorded reading can only be explained by one more cut.
     AsRead,
-    /// At these steps, after the given numbers of pages.
+    /// At these steps, after these numbers of pages.
     Given(&'a BTreeMap<usize, u64>),
 }
 
-/// A run on one counter.
+/// A run that is being performed on one counter.
 pub(super) struct Replay<'a, C> {
     cuts: Cuts<'a>,
     host: &'a Host,
     counter: &'a C,
-    /// What each CPU keeps: what it has added less what of that the cheap reading shows.
+    /// By CPU: the pages that it has added and the approximate sum does not show yet.
     kept: Vec<i64>,
-    /// Pages shown beside the counted ones: those of files.
+    /// The pages that the reading shows and this counter does not count: those of files.
     beside: i64,
+    /// The exact number of anonymous pages.
     own: i64,
     seen: Replayed,
 }
@@ -80,7 +82,7 @@ impl<'a, C: Counters<Host>> Replay<'a, C> {
         replay
     }
 
-    /// The whole run, and every reading.
+    /// Performs all steps of the run, and compares every reading.
     pub(super) fn perform(mut self, run: &Run) -> Replayed {
         for (nth, step) in run.steps.iter().enumerate() {
             match step {
@@ -110,7 +112,7 @@ impl<'a, C: Counters<Host>> Replay<'a, C> {
         self.counter.approximate_sum(self.host, 0)
     }
 
-    /// What a process is shown: never less than nothing (Linux: `get_mm_counter`).
+    /// The reading that a process is shown; a negative sum counts as 0 (Linux: `get_mm_counter`).
     fn shown(&self) -> i64 {
         self.beside + self.approximate().max(0)
     }
@@ -127,7 +129,7 @@ impl<'a, C: Counters<Host>> Replay<'a, C> {
         (0..pages).for_each(|_| self.add(cpu, 1));
     }
 
-    /// Begins with `pages` of which no CPU keeps a part.
+    /// Begins with `pages` in the shared value, and nothing in any CPU's differential.
     fn begin_folded(&mut self, pages: u64) {
         self.own = pages.cast_signed();
         self.counter.set(self.host, 0, self.own);
@@ -139,7 +141,7 @@ impl<'a, C: Counters<Host>> Replay<'a, C> {
         }
     }
 
-    /// Unmaps, with one cut more if nothing else gives the reading.
+    /// Unmaps, with one more cut if the reading differs otherwise and some cut gives it.
     fn unmap_as_read(&mut self, nth: usize, pages: &Pages) {
         let before = (self.approximate(), self.kept.clone(), self.own);
         self.unmap(pages, None);
@@ -158,7 +160,8 @@ impl<'a, C: Counters<Host>> Replay<'a, C> {
         self.unmap(pages, None);
     }
 
-    /// Back to where the counter was: a part that a CPU kept is less than it passes on.
+    /// Brings the counter back to an earlier state. Adding each CPU's differential again folds
+    /// nothing, because a differential is smaller than the batch.
     fn restore(&mut self, (approximate, kept, own): &(i64, Vec<i64>, i64)) {
         self.counter.set(self.host, 0, *approximate);
         for (cpu, &part) in (0..).zip(kept) {
@@ -215,7 +218,9 @@ impl<'a, C: Counters<Host>> Replay<'a, C> {
     }
 }
 
-/// The additions of one unmapping: cut at page tables, where the gather is full, and at `cut`.
+/// The sizes of the subtractions of one unmapping, in pages. It is cut at the ends of page tables,
+/// where the gather is full, and after `cut` pages. `offset` is the first page's index in its
+/// table.
 pub(super) fn pieces(offset: u64, pages: u64, cut: Option<u64>) -> Vec<u64> {
     let mut pieces = Vec::new();
     let mut done = 0;

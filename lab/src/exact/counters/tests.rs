@@ -1,4 +1,4 @@
-//! The judge of counters on logs that are made up.
+//! Tests the judge of counters on logs that were written by hand.
 
 use super::log::{Pages, Step};
 use super::replay::pieces;
@@ -10,7 +10,8 @@ fn recording(log: &str) -> Recording {
     recording
 }
 
-/// 16 CPUs, so the batch is 32 and a part at most 31: 10 pages warm on CPU 0 and 5 of files.
+/// The start of a log of 16 CPUs, so the batch is 32 and a differential at most 31. CPU 0 has
+/// counted 10 anonymous pages and folded none, and the reading shows 5 pages of files.
 const START: &str = "# next 16 31 1\nI 0 10 5 5\n";
 
 fn judge(lines: &str) -> Judgement {
@@ -20,7 +21,7 @@ fn judge(lines: &str) -> Judgement {
 
 #[test]
 fn a_fold_is_where_linux_has_it() {
-    // 31 pages stay in CPU 1's part; the 32nd folds them all.
+    // CPU 1 keeps 31 pages in its differential; the 32nd addition folds them all.
     let judgement = judge("1 +31 0 5\n1 +1 31 37\n2 -31 0 37\nP 11 5 37 16 11 16\n");
     assert_eq!((judgement.compared, judgement.identical), (4, 4));
     assert_eq!(judgement.first_difference, [""; 0]);
@@ -42,7 +43,8 @@ fn an_unmapping_that_was_counted_in_two_parts_is_found_and_counted() {
     let whole = judge("1 +31 0 5\n1 -40 0 5\n3 +32 0 37\n");
     assert_eq!((whole.compared, whole.identical), (3, 3));
     assert!(whole.notes[0].starts_with("Of 1 unmappings, 0 match"));
-    // In one piece −40 would fold 60 pages. In two, the first 12 fold 32 of them, and 28 stay.
+    // CPU 2 already keeps −20. A single −40 would fold all 60; if the unmapping is cut after 12
+    // pages, the first part folds 32 and CPU 2 keeps the other 28.
     let parts = judge("1 +64 0 69\n2 -20 0 69\n2 -40 20 37\n2 -4 60 5\n");
     assert_eq!((parts.compared, parts.identical), (4, 4));
     assert!(
@@ -50,7 +52,7 @@ fn an_unmapping_that_was_counted_in_two_parts_is_found_and_counted() {
         "{:?}",
         parts.notes
     );
-    // No cut gives this reading, and what is behind it does not depend on what was tried.
+    // No cut gives this reading, and the attempts do not change the readings after it.
     let neither = judge("1 +64 0 69\n2 -20 0 69\n2 -40 20 50\n2 -4 60 9\n");
     assert_eq!((neither.compared, neither.identical), (4, 3));
     assert!(neither.notes[0].starts_with("Of 3 unmappings, 0 match"));
@@ -86,7 +88,7 @@ fn what_makes_no_sense_is_set_aside_with_all_behind_it() {
         );
         assert!(judgement.notes[2].starts_with("Line 4 of the log cannot be read"));
     }
-    // Without what was resident at the start, nothing can be said of what follows.
+    // A log that does not say how many pages were resident at its start cannot be judged.
     let judgement = Readings
         .judge(&recording("# next 16 31 1\n1 +31 0 5\n"))
         .expect("a run");
@@ -95,7 +97,8 @@ fn what_makes_no_sense_is_set_aside_with_all_behind_it() {
 
 #[test]
 fn a_log_may_begin_with_any_number_of_pages_if_no_cpu_keeps_a_part() {
-    // 500 pages are more than a part may hold; the 31 of CPU 1 are not shown until it has 32.
+    // 500 pages are more than a differential can hold, so they are all folded. The reading shows
+    // the pages of CPU 1 once there are 32 of them.
     let log = "# next 16 31 1\nI all 500 5 505\n1 +31 0 505\n1 +1 31 537\n0 -7 0 537\n";
     let judgement = Readings.judge(&recording(log)).expect("a run");
     assert_eq!((judgement.compared, judgement.identical), (3, 3));

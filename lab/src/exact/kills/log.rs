@@ -1,59 +1,62 @@
-//! What the kernel says in its log when memory is out: the table of processes it chose from, where
-//! memory was short, and the processes it told to die.
+//! Reads the kernel's log of each shortage: the table of processes that the kernel chose from,
+//! where memory was short, and the processes that were killed.
 //!
-//! The table is made of the same counters, read the same cheap way, as the points of the selection
-//! that has just been made.
+//! The kernel fills the table from the same counters as the points of the selection that it has
+//! just made, and reads them in the same cheap way.
 
 use plimsoll_recording::Recording;
 
 /// The name of the text of a recording that holds the kernel's log.
 pub(crate) const TEXT: &str = "kernel log";
 
-/// One shortage.
+/// A shortage of memory, as the kernel's log describes it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Shortage {
-    /// The process that asked for memory.
+    /// The id of the process whose allocation found the shortage.
     pub(super) asked_by: Option<u32>,
-    /// An operator asked for a kill; no memory was short.
+    /// True if an operator asked for the kill and no memory was short (SysRq).
     pub(super) by_operator: bool,
-    /// The process that asked was killed without a selection (`vm.oom_kill_allocating_task`).
+    /// True if the kernel killed the allocating process without a selection
+    /// (`vm.oom_kill_allocating_task`).
     pub(super) kills_who_asks: bool,
-    /// Pages of memory that are present, by node.
+    /// The nodes, each with its pages that are present.
     pub(super) present: Vec<(u32, u64)>,
-    /// Pages of memory of the machine, and those of them that the allocator does not have.
+    /// Pages of memory of the machine.
     pub(super) ram: u64,
+    /// Of these, the pages that the page allocator does not manage.
     pub(super) reserved: u64,
-    /// Pages of swap.
+    /// Pages of swap of the machine.
     pub(super) swap: u64,
-    /// Pages that the memory cgroup that ran out may have, in memory and in swap.
+    /// The limit of the memory cgroup that ran out, in pages of memory.
     pub(super) limit: Option<u64>,
+    /// The limit of that cgroup in pages of swap.
     pub(super) swap_limit: Option<u64>,
-    /// The processes the kernel chose from, in its order.
+    /// The processes that the kernel chose from, in the order of the table.
     pub(super) tasks: Vec<Task>,
     /// Where memory was short.
     pub(super) place: Place,
-    /// Whether the choice was read: what follows, up to the next shortage, is of something else, as
-    /// of an allocation that fails.
+    /// True once the line with the choice was read. Reports between it and the next shortage are
+    /// about something else, such as an allocation that failed.
     chosen: bool,
-    /// The process that was chosen, and all that were told to die with it, in order.
+    /// The ids of the chosen process and of all that were killed with it, in order.
     pub(super) killed: Vec<u32>,
 }
 
-/// Where memory was short (`constraint=`).
+/// The part of the machine in which memory was short (`constraint=`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) enum Place {
-    /// On every node.
+    /// The whole machine.
     #[default]
     Machine,
-    /// On these nodes, the only ones that the cpuset of the process that asked has.
+    /// These nodes, to which the cpuset of the allocating process is limited.
     Nodes(Vec<u32>),
-    /// On these nodes, the only ones that the memory policy of the process that asked has.
+    /// These nodes, to which the memory policy of the allocating process is limited.
     Policy(Vec<u32>),
-    /// In this memory cgroup.
+    /// The memory cgroup at this path.
     Group(String),
 }
 
-/// A row of the table.
+/// A row of the kernel's table: a process and its memory, in pages unless it says bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Task {
     pub(super) pid: u32,
@@ -63,7 +66,7 @@ pub(super) struct Task {
     pub(super) adj: i32,
 }
 
-/// The shortages of a recording that has the kernel's log, in order.
+/// The shortages of a recording, in order; none if it does not have the kernel's log.
 pub(super) fn shortages(recording: &Recording) -> Vec<Shortage> {
     recording.header.text(TEXT).map(parse).unwrap_or_default()
 }
@@ -83,14 +86,14 @@ fn parse(log: &str) -> Vec<Shortage> {
     all
 }
 
-/// A line without its time.
+/// A line of the log without its timestamp.
 fn message(line: &str) -> &str {
     let line = line.trim_start();
     let stamped = line
         .strip_prefix('[')
         .and_then(|rest| rest.split_once("] "));
     match stamped {
-        // A row of the table begins with a bracket as well, but has no point in it.
+        // A row of the table begins with a bracket too, but a process id has no decimal point.
         Some((time, message)) if time.contains('.') && time.trim().parse::<f64>().is_ok() => {
             message
         }
@@ -99,11 +102,11 @@ fn message(line: &str) -> &str {
 }
 
 impl Shortage {
-    /// Takes the facts of `line`; most lines have none that matter here.
+    /// Takes the facts of `line`; most lines have none that are used here.
     fn read(&mut self, line: &str) {
         if let Some(pid) = number(line, ": Killed process ") {
             self.kills_who_asks |= line.contains("(oom_kill_allocating_task)");
-            // A group that dies together has its first victim told twice.
+            // The kernel logs the first victim of a group that dies together twice.
             if !self.killed.contains(&pid) {
                 self.killed.push(pid);
             }
@@ -112,7 +115,7 @@ impl Shortage {
         }
     }
 
-    /// What comes before the choice.
+    /// Takes the facts of a line that comes before the choice.
     fn read_report(&mut self, line: &str) {
         if let Some(row) = Task::read(line) {
             self.tasks.push(row);
@@ -149,7 +152,8 @@ impl Shortage {
 }
 
 impl Task {
-    /// `[  169]     0   169   448   274    0    0   274    40960    0   -1000 name`
+    /// Reads a row such as
+    /// `[  169]     0   169   448   274    0    0   274    40960    0   -1000 name`.
     fn read(line: &str) -> Option<Self> {
         let (pid, row) = line.strip_prefix('[')?.split_once(']')?;
         let mut columns = row.split_whitespace().skip(3);
@@ -167,7 +171,8 @@ impl Task {
     }
 }
 
-/// Reads a choice such as `constraint=CONSTRAINT_CPUSET,nodemask=(null),cpuset=/n1,mems_allowed=1,global_oom,...`
+/// Reads a choice such as
+/// `constraint=CONSTRAINT_CPUSET,nodemask=(null),cpuset=/n1,mems_allowed=1,global_oom,...`.
 fn place(choice: &str) -> Place {
     let word = |name| after(choice, name).unwrap_or_default();
     match choice.split(',').next() {
@@ -184,7 +189,7 @@ fn place(choice: &str) -> Place {
     }
 }
 
-/// The numbers of `0-2,5,global_oom`: up to the first word that is no range.
+/// The numbers of a list such as `0-2,5,global_oom`, up to the first word that is not a range.
 pub(super) fn list(text: &str) -> Vec<u32> {
     let range = |part: &str| -> Option<(u32, u32)> {
         let (first, last) = part.split_once('-').unwrap_or((part, part));

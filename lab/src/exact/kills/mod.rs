@@ -1,8 +1,8 @@
-//! Kills when memory is out: the order of the victims, and the scores of all processes.
+//! Kills for want of memory: compares the order of the victims, and the scores of all processes.
 //!
-//! The kernel writes the table of processes it chose from to its log (`log.rs`); the load that made the
-//! processes has read them from `/proc` before (`population.rs`). The same selection and the same kill
-//! are made here (`perform.rs`).
+//! The kernel writes the table of processes that it chose from to its log (`log.rs`). The load that
+//! made these processes read their facts from `/proc` before memory ran out (`population.rs`). From
+//! both, `perform.rs` makes the selection and the kill again.
 
 pub(super) mod log;
 mod perform;
@@ -19,10 +19,10 @@ use self::population::Population;
 pub use self::scores::Scores;
 use super::{Judge, Judgement};
 
-/// The order of kills.
+/// Compares which processes are killed, and in which order.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Kills {
-    /// How a victim is selected; `None` is as the recorded kernel's version does.
+    /// The rule that selects a victim; `None` takes that of the recorded kernel's version.
     pub selecting: Option<Selecting>,
 }
 
@@ -59,8 +59,9 @@ impl Judge for Kills {
     }
 }
 
-/// The victims in the order of their events; and how many threads were marked that were dying already
-/// when they asked for memory, and that the log does not name.
+/// The victims in the order of their `mark_victim` events, and the number of threads that marked
+/// themselves and that the log does not name. A thread marks itself if it is already dying when it
+/// asks for memory.
 fn marked(recording: &Recording, logged: &[u32]) -> (Vec<u32>, usize) {
     let (mut marked, mut by_themselves) = (Vec::new(), 0);
     for event in &recording.events {
@@ -75,7 +76,8 @@ fn marked(recording: &Recording, logged: &[u32]) -> (Vec<u32>, usize) {
     (marked, by_themselves)
 }
 
-/// How the kernel of this release selects: by cheap looks before 6.18.
+/// The selection rule of the kernel of this release: by approximate sums before 6.18, and by
+/// precise sums from then on or if the release is unknown.
 fn selecting_of(release: &str) -> Selecting {
     let mut numbers = release
         .split(['.', '-', '+'])
@@ -119,7 +121,8 @@ impl Comparison {
         }
     }
 
-    /// The log and the events name the same victims, if both are there.
+    /// Notes it if the log and the events name different victims. Without a log, the victims of the
+    /// events are set aside.
     fn check_events(&mut self, logged: &[u32], marked: &[u32]) {
         if logged.is_empty() {
             self.set_aside += marked.len() as u64;
@@ -162,7 +165,7 @@ impl Comparison {
     }
 }
 
-/// The kernel's victims and Plimsoll's, with the points of the rows that were in question.
+/// Lines with the kernel's victims and Plimsoll's, and the five processes with the most points.
 fn difference(shortage: &Shortage, recorded: &Recorded<'_>, ours: &[u32]) -> Vec<String> {
     let mut lines = vec![
         format!("the kernel killed {:?}", shortage.killed),

@@ -1,5 +1,5 @@
-//! A recorded shortage once more: the selection among the recorded processes, and the kill with all
-//! that die of it.
+//! Performs a recorded shortage again: the selection among the recorded processes, and the kill
+//! with all processes that die with the victim.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,18 +23,19 @@ use plimsoll_mm::units::{Nanos, NodeId, Pages, ProcessId};
 use super::log::{Place, Shortage, Task};
 use super::population::{Member, Population};
 
-/// Memory of the machine that the kills are performed on. No page of it is used.
+/// The memory of the machine on which the kills are performed. No page of it is used.
 const ARENA: Pages = Pages(4096);
-/// The group of all processes that are not in the one that ran out.
+/// The group that stands for all processes outside the memory cgroup that ran out.
 const OUTSIDE: GroupId = GroupId(0);
+/// The group that stands for the memory cgroup that ran out.
 const INSIDE: GroupId = GroupId(1);
 
 /// The recorded processes as candidates.
 pub(super) struct Recorded<'r> {
     shortage: &'r Shortage,
     population: &'r Population,
-    /// Processes that were killed before and are still in the table: they were reaped, or the reaper
-    /// gave up on them, because no other process is chosen before that.
+    /// The processes that earlier shortages killed. If one is still in the table, it was reaped, or
+    /// the reaper gave up on it: the kernel chooses no other process before that.
     spent: &'r [u32],
 }
 
@@ -51,7 +52,8 @@ impl<'r> Recorded<'r> {
         }
     }
 
-    /// The processes that are marked as victims, in order; empty if none may be killed.
+    /// The ids of the processes that Plimsoll marks as victims, in order; empty if none may be
+    /// killed.
     pub(super) fn victims(&self, selecting: Selecting) -> Vec<u32> {
         let Some(scope) = self.scope() else {
             return Vec::new();
@@ -62,7 +64,7 @@ impl<'r> Recorded<'r> {
         chosen.map_or_else(Vec::new, |chosen| self.kill(chosen))
     }
 
-    /// The points of a row of the table, if it may be killed at all.
+    /// The points of a process of the table; `None` if it must not be killed.
     pub(super) fn points(&self, task: &Task) -> Option<i64> {
         let facts = self.facts_of(task)?;
         let total = self.scope()?.total;
@@ -104,7 +106,7 @@ impl<'r> Recorded<'r> {
         })
     }
 
-    /// The process that asked for memory, if it is killed without a selection.
+    /// The row of the allocating process, if it is to be killed without a selection.
     fn asking(&self, scope: &Scope) -> Option<u32> {
         let asked_by = self
             .shortage
@@ -205,14 +207,14 @@ impl<'r> Recorded<'r> {
             adj: ScoreAdj::new(task.adj).ok()?,
             is_victim: self.spent.contains(&task.pid),
             nodes: member.map_or(NodeSet::ALL, |member| self.nodes_of(member)),
-            // The table of a memory cgroup has its members alone.
+            // If a memory cgroup ran out, the kernel's table has its members only.
             group: if inside { INSIDE } else { OUTSIDE },
             ..Facts::PROCESS
         })
     }
 
-    /// The nodes that `member` may have memory on, as the kernel asks it: if a memory policy ran out of
-    /// memory, cpusets do not count.
+    /// The nodes on which `member` may have memory, for the kernel's selection: if the nodes of a
+    /// memory policy ran out, the kernel looks at memory policies and not at cpusets.
     fn nodes_of(&self, member: &Member) -> NodeSet {
         match (&self.shortage.place, &member.policy) {
             (Place::Policy(_), None) => NodeSet::ALL,
@@ -239,13 +241,14 @@ impl Candidates for Recorded<'_> {
         self.precise(candidate).map(Reading::exactly)
     }
 
-    /// The table has one number for each counter: what the kernel chose by.
+    /// The table has one reading of each counter, by which the kernel chose. It serves as the
+    /// approximate and as the precise sum.
     fn precise(&self, candidate: u32) -> Option<i64> {
         self.task(candidate).map(pages)
     }
 }
 
-/// What killing the process of a row brings back.
+/// The pages that a kill of the process would bring back.
 fn pages(task: &Task) -> i64 {
     let usage = Usage {
         resident_pages: task.resident,
@@ -261,7 +264,7 @@ fn node_set(nodes: &[u32]) -> NodeSet {
     })
 }
 
-/// Nobody is there to hear the signals.
+/// Ignores all signals, because no process runs here.
 struct Deaf;
 
 impl Signals<Host> for Deaf {
@@ -272,7 +275,7 @@ impl Signals<Host> for Deaf {
     fn reap_at(&self, _host: &Host, _at: Nanos) {}
 }
 
-/// One budget for each memory cgroup.
+/// The budgets that stand for memory cgroups, by path.
 struct Budgets<'h> {
     host: &'h Host,
     together: &'h [String],
@@ -289,7 +292,7 @@ impl<'h> Budgets<'h> {
         }
     }
 
-    /// That of the cgroup at `path`, below those above it.
+    /// The budget of the cgroup at `path`, below the budgets of the cgroups that contain it.
     fn of(&mut self, path: &str) -> Arc<Budget<Host>> {
         if let Some(known) = self.known.get(path) {
             return Arc::clone(known);

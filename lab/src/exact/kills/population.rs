@@ -1,5 +1,5 @@
-//! The processes of a recorded machine before its memory ran out, as the load that made them read
-//! them from `/proc`.
+//! The processes of a recorded machine before its memory ran out. The load that made them read
+//! their facts from `/proc`.
 //!
 //! ```text
 //! total ram_kib=308344 swap_kib=0
@@ -7,10 +7,12 @@
 //! process pid=171 kind=process adj=0 score=713 rss=5430 swap_kib=0 pte_kib=84 nodes=0 group=/web
 //! ```
 //!
-//! `rss` is field 24 of `/proc/PID/stat`, the cheap reading; `swap_kib` and `pte_kib` are `VmSwap` and
-//! `VmPTE` of `/proc/PID/status`; `nodes` is its `Mems_allowed_list`. `policy=0-1` names the nodes
-//! that its memory policy binds it to (`MPOL_BIND`), if it does; `shares=PID` names the process whose memory it uses, `vfork` says that it does so until it starts a program. Unknown words are
-//! left to later versions.
+//! `rss` is field 24 of `/proc/PID/stat`, the cheap reading; `swap_kib` and `pte_kib` are `VmSwap`
+//! and `VmPTE` of `/proc/PID/status`, and `nodes` is its `Mems_allowed_list`. Three words are
+//! optional: `policy=0-1` names the nodes to which a memory policy binds the process (`MPOL_BIND`),
+//! `shares=PID` names the process whose memory it uses, and `vfork` says that it uses its parent's
+//! memory only until it starts a program. Unknown words are ignored, so that later versions can add
+//! some.
 
 use plimsoll_mm::oom::Kind;
 use plimsoll_recording::Recording;
@@ -20,40 +22,43 @@ use super::log::list;
 /// The name of the text of a recording that holds the population.
 pub(crate) const TEXT: &str = "oom population";
 
-/// All of it.
+/// The processes, and the memory that they run in.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Population {
-    /// Pages of memory and of swap.
+    /// Pages of memory and of swap together.
     pub(super) total: u64,
     /// Pages of swap.
     pub(super) swap: u64,
-    /// Memory cgroups whose members die together (`memory.oom.group`).
+    /// The paths of the memory cgroups whose members die together (`memory.oom.group`).
     pub(super) together: Vec<String>,
     pub(super) members: Vec<Member>,
 }
 
-/// A process.
+/// The facts of one process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Member {
     pub(super) pid: u32,
     pub(super) kind: Kind,
     pub(super) adj: i32,
-    /// `/proc/PID/oom_score`.
+    /// The score that the kernel shows in `/proc/PID/oom_score`.
     pub(super) score: u64,
     pub(super) rss_pages: u64,
     pub(super) swap_kib: u64,
     pub(super) table_kib: u64,
-    /// The nodes of its cpuset.
+    /// The nodes that its cpuset allows.
     pub(super) nodes: Vec<u32>,
-    /// The nodes that its memory policy binds it to, if it does.
+    /// The nodes to which a memory policy binds it, if one does.
     pub(super) policy: Option<Vec<u32>>,
+    /// The path of its memory cgroup.
     pub(super) group: String,
+    /// The process whose memory it uses, if that is not its own.
     pub(super) shares: Option<u32>,
+    /// True if it uses its parent's memory until it starts a program.
     pub(super) vfork: bool,
 }
 
 impl Population {
-    /// That of `recording`, if it has one. Lines that cannot be read are counted beside.
+    /// The population of a recording and the number of unreadable lines; `None` if it has none.
     pub(super) fn of(recording: &Recording) -> Option<(Self, usize)> {
         recording.header.text(TEXT).map(Self::parse)
     }
@@ -84,7 +89,7 @@ impl Population {
         Some(())
     }
 
-    /// The process of this id.
+    /// The process with this id.
     pub(super) fn member(&self, pid: u32) -> Option<&Member> {
         self.members.iter().find(|member| member.pid == pid)
     }

@@ -1,4 +1,5 @@
-//! `/proc/PID/oom_score` of every process, computed from what `/proc` says of it.
+//! Compares `/proc/PID/oom_score` of every process with the score that Plimsoll computes from the
+//! other files in `/proc/PID`.
 
 use plimsoll_mm::oom::{Facts, Memory, ScoreAdj, TotalPages, Usage, badness, oom_score};
 use plimsoll_recording::Recording;
@@ -6,7 +7,7 @@ use plimsoll_recording::Recording;
 use super::population::{self, Member, Population};
 use crate::exact::{Judge, Judgement};
 
-/// Compares `/proc/PID/oom_score` with the points that Plimsoll computes.
+/// Compares `/proc/PID/oom_score` with the scores that Plimsoll computes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Scores;
 

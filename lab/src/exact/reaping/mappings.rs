@@ -1,11 +1,12 @@
-//! The mappings of a recorded victim, as its load read them from `/proc/PID/smaps` before the kill.
+//! The mappings of a recorded victim, which its load read from `/proc/PID/smaps` before the kill.
 //!
 //! ```text
 //! victim 169
 //! mapping 10000000000-10000080000 inode=0 flags=rd,wr,mr,mw,me,ac,sd
 //! ```
 //!
-//! Addresses are hexadecimal bytes; `flags` is the line `VmFlags`, its words joined by commas.
+//! Addresses are in hexadecimal and in bytes; `flags` has the words of the line `VmFlags`, joined
+//! by commas.
 
 use std::ops::Range;
 
@@ -17,14 +18,14 @@ pub(crate) const TEXT: &str = "oom mappings";
 
 const PAGE_SHIFT: u32 = 12;
 
-/// A mapping.
+/// A mapping: its pages and the kind of its backing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Mapping {
     pub(super) pages: Range<u64>,
     pub(super) kind: MappingKind,
 }
 
-/// The mappings of each victim that the recording knows, and how many lines could not be read.
+/// The mappings of each victim in the recording's text, and the number of unreadable lines.
 pub(super) fn of(recording: &Recording) -> (Vec<(u32, Vec<Mapping>)>, usize) {
     recording.header.text(TEXT).map(parse).unwrap_or_default()
 }
@@ -74,7 +75,7 @@ impl Mapping {
     }
 }
 
-/// Ranges one after the other, where one that begins at the end of the one before is joined to it: two
+/// Joins each range to the one before it if it begins where that one ends, because two neighbouring
 /// mappings that differ only in their permissions are one mapping in Plimsoll.
 pub(super) fn joined(ranges: impl IntoIterator<Item = Range<u64>>) -> Vec<Range<u64>> {
     let mut all: Vec<Range<u64>> = Vec::new();
@@ -87,7 +88,7 @@ pub(super) fn joined(ranges: impl IntoIterator<Item = Range<u64>>) -> Vec<Range<
     all
 }
 
-/// Pages of a range of bytes.
+/// The page numbers of a range of bytes, both ends rounded down.
 pub(super) const fn pages(start: u64, end: u64) -> Range<u64> {
     start >> PAGE_SHIFT..end >> PAGE_SHIFT
 }

@@ -1,5 +1,5 @@
-//! Reaping of victims that do not exit: the reaper's events, the ranges it empties and their order,
-//! and what `process_mrelease` empties and answers.
+//! Reaping of victims that do not exit: compares the reaper's events, the ranges that it empties
+//! and their order, and what `process_mrelease` empties and returns.
 
 pub(super) mod mappings;
 mod perform;
@@ -13,25 +13,25 @@ use plimsoll_recording::event::{Event, What};
 use self::mappings::{Mapping, joined, pages};
 use super::{Judge, Judgement};
 
-/// The name of the text that holds what `process_mrelease` answered: lines
+/// The name of the text that holds the results of `process_mrelease`, in lines
 /// `release CASE flags=N ERRNO`.
 pub(crate) const RELEASES: &str = "oom releases";
 
 /// Compares how the kernel's OOM reaper empties address spaces with how Plimsoll's does.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Reaping {
-    /// In which order ranges are emptied; `None` is as the recorded kernel's version does.
+    /// The order in which ranges are emptied; `None` takes that of the recorded kernel's version.
     pub reaping: Option<How>,
 }
 
-/// A step of the reaper.
+/// A recorded or performed step: an event about the victim, or a range that is emptied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Step {
     Mark,
     Wake,
     Skip,
     Start,
-    /// Pages that are emptied.
+    /// The pages of a range that is emptied.
     Range(Range<u64>),
     Finish,
 }
@@ -83,7 +83,8 @@ impl Judge for Reaping {
     }
 }
 
-/// In which order the kernel of this release reaps: upwards before 6.18.
+/// The order in which the kernel of this release reaps: ascending before 6.18, and descending
+/// mapping by mapping from then on or if the release is unknown.
 fn how_of(release: &str) -> How {
     let mut numbers = release
         .split(['.', '-', '+'])
@@ -94,7 +95,7 @@ fn how_of(release: &str) -> How {
     }
 }
 
-/// Victims that the reaper was woken for, in that order.
+/// The victims for which the reaper was woken, in the order of these events.
 fn reaped(recording: &Recording) -> Vec<u32> {
     let events = recording.events.iter();
     let woken = events.filter_map(|event| match event.what {
@@ -104,7 +105,8 @@ fn reaped(recording: &Recording) -> Vec<u32> {
     woken.collect()
 }
 
-/// What was recorded of `victim`; ranges are those that the reaper's own thread empties meanwhile.
+/// The recorded steps of `victim`. Its ranges are those that the reaper's thread empties between
+/// the start and the finish of an attempt.
 fn steps_of(recording: &Recording, victim: u32) -> Vec<Step> {
     let (mut steps, mut reaper) = (Vec::new(), None);
     for event in &recording.events {
@@ -129,7 +131,7 @@ fn steps_of(recording: &Recording, victim: u32) -> Vec<Step> {
     steps
 }
 
-/// The ranges of `steps`, joined, and all other steps in their order.
+/// Separates `steps` into all steps that are not ranges, in their order, and the ranges, joined.
 fn apart(steps: &[Step]) -> (Vec<Step>, Vec<Range<u64>>) {
     let ranges = steps.iter().filter_map(|step| match step {
         Step::Range(range) => Some(range.clone()),
@@ -149,7 +151,7 @@ struct Comparison {
 }
 
 impl Comparison {
-    /// Performs what the reaper did to a victim. Ranges are compared if its mappings are known.
+    /// Reaps a victim again and compares the steps. Ranges are compared if its mappings are known.
     fn reaper(&mut self, victim: u32, real: &[Step], mappings: Option<&[Mapping]>, how: How) {
         let before_start = real.iter().take_while(|step| **step != Step::Start);
         let busy = before_start.filter(|step| **step == Step::Skip).count();
@@ -162,8 +164,8 @@ impl Comparison {
         }
     }
 
-    /// Performs a release that lies between the marks `plimsoll: release PID` and `plimsoll:
-    /// released PID`.
+    /// Performs a release of a victim again and compares the ranges, if the recording has the marks
+    /// `plimsoll: release PID` and `plimsoll: released PID`.
     fn release(&mut self, recording: &Recording, victim: u32, mappings: &[Mapping], how: How) {
         let Some(real) = between_marks(&recording.events, victim) else {
             return;
@@ -209,8 +211,8 @@ impl Comparison {
     }
 }
 
-/// The ranges that the thread which wrote `plimsoll: release PID` emptied until `plimsoll: released
-/// PID`.
+/// The ranges that were emptied between the marks `plimsoll: release PID` and `plimsoll: released
+/// PID`, by the thread that wrote the first one; `None` without the first mark.
 fn between_marks(events: &[Event], victim: u32) -> Option<Vec<Range<u64>>> {
     let is =
         |event: &Event, text: &str| matches!(&event.what, What::Mark(mark) if mark.trim() == text);
@@ -227,7 +229,8 @@ fn between_marks(events: &[Event], victim: u32) -> Option<Vec<Range<u64>>> {
     Some(ranges.collect())
 }
 
-/// How long the reaper waited, in milliseconds: from the kill to its first look, and between looks.
+/// A note with the reaper's times, in milliseconds: from the kill to the wake-up of the reaper, and
+/// from each attempt to the next. `None` if no recorded wake-up follows a kill of its victim.
 fn times(recording: &Recording) -> Option<String> {
     let (mut delays, mut pauses) = (Vec::new(), Vec::new());
     for victim in reaped(recording) {

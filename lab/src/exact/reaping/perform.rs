@@ -1,5 +1,5 @@
-//! A recorded victim once more: an address space of the same mappings that the reaper empties, or
-//! that is released.
+//! Builds an address space with the mappings of a recorded victim, and lets Plimsoll's reaper empty
+//! it or releases it.
 
 use std::ops::Range;
 use std::sync::atomic::AtomicBool;
@@ -27,19 +27,22 @@ use plimsoll_mm::units::{CpuId, Nanos, Pages, Pfn, ProcessId, Vpn};
 use super::Step;
 use super::mappings::Mapping;
 
-/// Memory of the machine. No page of it is used but for page tables.
+/// The memory of the machine. Only page tables use pages of it.
 const ARENA: Pages = Pages(4096);
-/// Behind every mapping of a program: where mappings are changed while the reaper looks.
+/// A page above every mapping of a program. A thread replaces the mapping there while the reaper
+/// tries to take the lock of the mappings.
 const CHANGED: Vpn = Vpn((1 << 35) - 16);
 
-/// The reaper of Linux without its pauses, which are compared by the recorded times alone.
+/// Linux's reaper without its delay and pauses, which do not change what it does; a note gives the
+/// recorded ones.
 const PATIENCE: Patience = Patience {
     delay: Nanos(0),
     pause: Nanos(0),
     ..Patience::LINUX
 };
 
-/// What the reaper does to a victim whose mappings are being changed at its first `busy` attempts.
+/// Returns the steps of Plimsoll's reaper on a victim. Another thread is changing the victim's
+/// mappings during the first `busy` attempts.
 pub(super) fn reap(mappings: &[Mapping], victim: u32, reaping: Reaping, busy: usize) -> Vec<Step> {
     let witness = Arc::new(Witness::default());
     let host = host(&witness, victim);
@@ -67,7 +70,8 @@ pub(super) fn reap(mappings: &[Mapping], victim: u32, reaping: Reaping, busy: us
     witness.steps().clone()
 }
 
-/// What releasing the memory of a process that was told to die empties, and what comes of it.
+/// Releases the memory of a process that was told to die. Returns the ranges that were emptied, in
+/// order, and whether the release succeeded.
 pub(super) fn released(
     mappings: &[Mapping],
     victim: u32,
@@ -93,8 +97,8 @@ pub(super) fn released(
     (ranges.collect(), outcome.is_ok())
 }
 
-/// What releasing comes to in one of the cases that a load tries, as errno names it; `None` if the
-/// case is not known.
+/// Performs one of the cases of `process_mrelease` that a load tries. Returns the name of the
+/// errno, or `0` for success; `None` if the case is not known.
 pub(super) fn release_case(case: &str, flags: u32) -> Option<&'static str> {
     let witness = Arc::new(Witness::default());
     let host = host(&witness, 1);
@@ -156,7 +160,7 @@ fn errno(outcome: Result<Released, ReleaseError>) -> &'static str {
     }
 }
 
-/// Runs `f` while another thread holds the lock of the mappings alone.
+/// Runs `f` while another thread holds the lock of the mappings as a writer.
 fn while_changing(
     memory: Memory<'_, Host>,
     process: &Process<Host>,
@@ -178,7 +182,7 @@ fn while_changing(
     });
 }
 
-/// A shared mapping of one page: nothing that a reaper empties.
+/// A request for a shared mapping of one page, which the reaper does not empty.
 fn changed(host: &Host, place: Place) -> MapRequest<Host> {
     MapRequest {
         place,
@@ -262,12 +266,14 @@ fn spaces(host: &Host, reaping: Reaping) -> Spaces<Host> {
     Spaces::new(host, &design, 0).expect("a machine without swap needs no more than a heap")
 }
 
-/// The steps that were seen, and the gate at which the thread that changes mappings waits.
+/// The steps that were seen, and the barriers at which the thread that changes mappings waits.
 struct Witness {
     steps: Mutex<Vec<Step>>,
-    /// Whether the mappings are complete: only then ranges count.
+    /// True once the victim's mappings are complete. Ranges emptied before that are not recorded.
     armed: AtomicBool,
+    /// Passed once the thread that changes mappings holds the lock.
     entered: Barrier,
+    /// Passed once that thread may release the lock.
     opened: Barrier,
 }
 
@@ -288,14 +294,14 @@ impl Witness {
     }
 }
 
-/// Hears of every range that is about to be emptied.
+/// A notifier that records every range that is about to be emptied.
 struct Watch(Arc<Witness>);
 
 impl Notified<Host> for Watch {
     fn start(&self, _host: &Host, pages: &Range<Vpn>, may_wait: bool) -> Result<(), Refused> {
         let witness = &self.0;
-        // Relaxed: set and read by one thread but for the one that changes mappings, which is
-        // started after it was set.
+        // Relaxed: the thread that sets `armed` reads it, and so does the thread that changes
+        // mappings, which is started after `armed` was set.
         if !witness.armed.load(Relaxed) {
             return Ok(());
         }
@@ -314,7 +320,7 @@ impl Notified<Host> for Watch {
     fn release(&self, _host: &Host) {}
 }
 
-/// Nobody is there to hear the signals.
+/// Ignores all signals, because no process runs here.
 struct Deaf;
 
 impl Signals<Host> for Deaf {

@@ -1,8 +1,8 @@
-//! Which timer belongs to which work: the firings of a recording.
+//! Finds the firings of a recording: which timer belongs to which vmstat work.
 //!
-//! The vmstat work arms its own timer again at its end. So a timer that is armed on a CPU, by the
-//! thread that has begun the work there, and that lies inside the work's `struct delayed_work`, is
-//! that work's next firing.
+//! The vmstat work arms its own timer again before it ends. So a timer is the work's next firing if
+//! the thread that runs the work arms it on the work's CPU, and if it lies inside the work's
+//! `struct delayed_work`.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,31 +10,31 @@ use plimsoll_mm::units::Nanos;
 use plimsoll_recording::event::{Event, Symbol, What};
 use plimsoll_recording::{Header, Recording};
 
-/// Where in a `struct delayed_work` its timer may be, in bytes: behind the work, which has 32 in a
-/// kernel without lock debugging.
+/// The timer of a `struct delayed_work` lies less than this many bytes after its start. It follows
+/// the work, which takes 32 bytes in a kernel without lock debugging.
 const TIMER_WITHIN_BYTES: u64 = 256;
 
-/// Works whose timers are judged.
+/// The two works whose timers are judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
     Update,
     Shepherd,
 }
 
-/// A timer that a work armed, and what became of it.
+/// A timer that a work armed, and the jiffy at which it fired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Armed {
     pub(super) kind: Kind,
     pub(super) cpu: u32,
-    /// When it was armed.
+    /// The time at which it was armed.
     pub(super) time_ns: u64,
     /// The jiffy at which it was armed.
     pub(super) now: u64,
-    /// The jiffy it asks for.
+    /// The jiffy for which it was armed.
     pub(super) expires: u64,
-    /// The jiffy of the wheel, if the kernel prints it.
+    /// The jiffy at which the wheel is to fire it, if the kernel prints it.
     pub(super) bucket: Option<u64>,
-    /// The jiffy at which it fired.
+    /// The jiffy at which it fired, if it did during the recording.
     pub(super) fired: Option<u64>,
 }
 
@@ -42,11 +42,11 @@ pub(super) struct Armed {
 #[derive(Debug, Default)]
 pub(super) struct Chain {
     pub(super) armed: Vec<Armed>,
-    /// When a vmstat work started because its timer had fired, in order of time.
+    /// The times at which a vmstat work started because its timer had fired, in order.
     pub(super) starts: Vec<Nanos>,
-    /// When the recording began.
+    /// The time of the first event.
     pub(super) began: Nanos,
-    /// When it ended.
+    /// The time of the last event.
     pub(super) ended: Nanos,
 }
 
@@ -62,7 +62,7 @@ impl Kind {
 }
 
 impl Armed {
-    /// How many jiffies after that of the wheel it fired.
+    /// The number of jiffies from the one of the wheel to the one at which the timer fired.
     pub(super) fn late_jiffies(&self) -> Option<u64> {
         self.fired?.checked_sub(self.bucket?)
     }
@@ -89,8 +89,8 @@ impl Chain {
         chain
     }
 
-    /// The share of the vmstat work's firings that came a jiffy or more after the wheel's, in
-    /// percent.
+    /// The percentage of the vmstat work's timers that fired a jiffy or more after the jiffy of the
+    /// wheel.
     pub(super) fn late_percent(&self) -> u32 {
         let updates = self.armed.iter().filter(|it| it.kind == Kind::Update);
         let late: Vec<u64> = updates.filter_map(Armed::late_jiffies).collect();
@@ -102,7 +102,7 @@ impl Chain {
     }
 }
 
-/// The functions of the works, by their place among the header's symbols.
+/// The works, by the symbols that the header gives to their functions.
 fn kinds(header: &Header) -> HashMap<Symbol, Kind> {
     let kind = |name: &String| Kind::ALL.into_iter().find(|kind| kind.function() == name);
     let symbols = (0..).map(Symbol).zip(&header.symbols);
@@ -114,13 +114,13 @@ fn kinds(header: &Header) -> HashMap<Symbol, Kind> {
 struct Reader {
     kinds: HashMap<Symbol, Kind>,
     chain: Chain,
-    /// The work that runs on a CPU, with its thread.
+    /// By CPU: the kind of the work that runs there, its address, and its thread's id.
     running: HashMap<u32, (Kind, u64, u32)>,
-    /// Timers that have not fired, by address: which of `chain.armed`.
+    /// The timers that have not fired: indices into `chain.armed`, by the timer's address.
     pending: HashMap<u64, usize>,
-    /// The work that a timer belongs to.
+    /// The address of the work that a timer belongs to, by the timer's address.
     timers: HashMap<u64, u64>,
-    /// Works whose timer has fired and that have not started.
+    /// The addresses of works whose timers have fired and that have not started yet.
     fired: HashSet<u64>,
 }
 

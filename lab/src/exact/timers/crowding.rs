@@ -1,9 +1,10 @@
-//! How many CPUs start their vmstat work together: recorded, and on a simulated machine.
+//! Compares the number of CPUs that start their vmstat work together in a recording with that on a
+//! simulated machine.
 //!
-//! The simulated CPUs are always busy and always dirty, as those of a recording with `nohz=off` and
-//! a load on every CPU are. It runs as long as the recording and is looked at over the same span:
-//! once with ticks that are all counted in time, once with as large a share of late ones as the
-//! recording has.
+//! The simulated CPUs are always busy and always have differentials to fold, like those of a
+//! recording with `nohz=off` and a load on every CPU. The simulation runs as long as the recording,
+//! but for 30 seconds at most. It runs twice: without late ticks, and with the recording's share of
+//! late ticks.
 
 use plimsoll_mm::design::Design;
 use plimsoll_mm::machine::Machine;
@@ -18,22 +19,25 @@ use crate::report::Table;
 use crate::run::testbed::{Cause, Testbed, crowd, crowd_on_one_tick};
 use crate::workload::stress_vm::{Pause, StressVm};
 
-/// The machine whose prices the simulated CPUs have. When timers fire does not depend on them.
+/// The profile whose costs the simulated CPUs have. They do not affect the times at which timers
+/// fire.
 const PRICES: &str = "laptop-2";
 
-/// Until then firings are the shepherd's doing; half of a recording that is not twice as long.
+/// Firings before this time are left out, because the shepherd queues the first ones. For a
+/// recording of less than twice this length, the first half is left out.
 const SETTLED: Nanos = Nanos(5 * Nanos::SECOND.0);
 
-/// Longer recordings are looked at in full, but a simulated machine shows all it has in this time.
+/// The longest simulation. A longer recording is evaluated in full, but a simulated machine shows
+/// nothing new after this time.
 const SIMULATED_MAX: Nanos = Nanos(30 * Nanos::SECOND.0);
 
-/// More take too long to simulate beside a recording.
+/// The most CPUs that are simulated; more would take too long.
 const CPUS_MAX: u32 = 512;
 
 const WINDOWS_MS: [u64; 5] = [1, 4, 31, 32, 64];
 
-/// The largest crowds within a tick and within each window, beside simulated ones; `None` if no work
-/// started by its timer once things had settled.
+/// A table of the largest crowds within one tick and within each window, recorded and simulated;
+/// `None` if no work was started by its timer after the first [`SETTLED`].
 pub(super) fn table(hz: Hz, header: &Header, chain: &Chain) -> Option<Table> {
     let span = Nanos(chain.ended.0.saturating_sub(chain.began.0));
     let settled = Nanos(SETTLED.0.min(span.0 / 2));
@@ -88,7 +92,7 @@ fn row(name: String, starts: &[Nanos], hz: Hz) -> Vec<String> {
     row
 }
 
-/// When works start by their timers on a machine of `cpus` busy CPUs.
+/// The times at which works start by their timers on a simulated machine of `cpus` busy CPUs.
 pub(super) fn simulate(hz: Hz, cpus: u32, length: Nanos, late_ticks_percent: u32) -> Vec<Nanos> {
     let profile = Profile::load(PRICES, Card::Mid).expect("built in");
     let profile = Profile {
@@ -103,8 +107,8 @@ pub(super) fn simulate(hz: Hz, cpus: u32, length: Nanos, late_ticks_percent: u32
         ..SimOptions::default()
     };
     let testbed = Testbed::with_options(&profile, Design::LINUX, options);
-    // Never idle, and nearly always a number of pages mapped that differs from the last refresh's,
-    // so that the work finds something to do and arms its timer again.
+    // The CPUs are never idle. At nearly every refresh, the number of mapped pages differs from
+    // that at the last one, so the work finds differentials to fold and arms its timer again.
     let worker = StressVm {
         bytes: 32 * 4096,
         use_ns_per_page: 1_500_000,

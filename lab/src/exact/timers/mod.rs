@@ -1,8 +1,9 @@
-//! Timers: what the per-CPU vmstat work and the shepherd ask for, and where the kernel's wheel puts
-//! it, beside `round-jiffies` and the wheel of `mm`.
+//! Timers: compares the jiffies for which the per-CPU vmstat work and the shepherd arm their
+//! timers, and the jiffies at which the kernel's wheel fires them, with `round-jiffies` and the
+//! wheel of `mm`.
 //!
-//! `chain`: takes the firings from a recording. `crowding`: how late they came and how many CPUs
-//! started together, beside a simulated machine of as many CPUs.
+//! `chain` takes the firings from a recording. `crowding` compares the number of CPUs that start
+//! together with that on a simulated machine of the same number of CPUs.
 
 mod chain;
 mod crowding;
@@ -18,17 +19,19 @@ use self::chain::{Armed, Chain, Kind};
 use super::{Judge, Judgement};
 use crate::report::Table;
 
-/// Linux's rounding and Linux's wheel.
+/// Compares timers with a schedule and a wheel; [`Timers::OURS`] are those of Plimsoll.
 #[derive(Clone, Copy, Debug)]
 pub struct Timers<'a> {
-    /// What the vmstat work asks for; [`RoundJiffies`] in Linux.
+    /// The schedule that gives the jiffy for which the vmstat work arms its timer; [`RoundJiffies`]
+    /// in Linux.
     pub schedule: &'a dyn Schedule,
-    /// At which jiffy a wheel fires a timer that is armed at the first for the second.
+    /// A function of a wheel, the jiffy at which a timer is armed, and the jiffy for which it is
+    /// armed. It returns the jiffy at which the wheel fires the timer.
     pub fires_at: fn(Wheel, Jiffies, Jiffies) -> Jiffies,
 }
 
 impl Timers<'_> {
-    /// As Plimsoll has them.
+    /// Plimsoll's schedule and wheel, which follow Linux.
     pub const OURS: Timers<'static> = Timers {
         schedule: &RoundJiffies,
         fires_at: Wheel::fires_at,
@@ -52,7 +55,8 @@ impl Judge for Timers<'_> {
 }
 
 impl Timers<'_> {
-    /// The firings alone, without what they come to and what a simulated machine shows.
+    /// Compares the firings only, without the tables of lateness and of crowds. `None` if the
+    /// recording has no firings or does not have the kernel's HZ.
     #[must_use]
     pub fn firings(&self, recording: &Recording) -> Option<Judgement> {
         let (clock, chain) = taken(recording)?;
@@ -60,14 +64,15 @@ impl Timers<'_> {
     }
 }
 
-/// The firings of a recording; `None` if it has none, or does not say how often the kernel ticked.
+/// The clock and the firings of a recording; `None` if it has no firings or does not have the
+/// kernel's HZ.
 fn taken(recording: &Recording) -> Option<(Clock, Chain)> {
     let clock = Clock::of(&recording.header)?;
     let chain = Chain::of(recording);
     (!chain.armed.is_empty()).then_some((clock, chain))
 }
 
-/// What the recorded kernel's time is made of.
+/// The recorded kernel's HZ, its interval of vmstat work, and its number of CPUs.
 struct Clock {
     hz: Hz,
     interval: Nanos,
@@ -75,7 +80,7 @@ struct Clock {
 }
 
 impl Clock {
-    /// `None` if the recording does not say how often the kernel ticked.
+    /// The clock of a recording; `None` if its header does not have the kernel's HZ.
     fn of(header: &Header) -> Option<Self> {
         const DEFAULT_INTERVAL_S: u64 = 1;
         let asked = header.text("stat_interval");
@@ -88,7 +93,8 @@ impl Clock {
         })
     }
 
-    /// `None` for a jiffy that no kernel reaches.
+    /// The moment at which a timer was armed, as a schedule takes it; `None` for a jiffy that no
+    /// kernel reaches.
     fn moment(&self, armed: &Armed) -> Option<Moment> {
         const YEARS_MAX: u64 = 200;
         let ticks_max = YEARS_MAX * 365 * 24 * 3600 * u64::from(self.hz.get());
@@ -106,11 +112,11 @@ impl Clock {
     }
 }
 
-/// What Plimsoll says of one firing.
+/// Plimsoll's result for one firing.
 struct Verdict {
-    /// The jiffy that is asked for.
+    /// The jiffy for which the schedule arms the timer; `None` if it does not use the wheel.
     expires: Option<u64>,
-    /// The jiffy of the wheel for what the kernel asked for.
+    /// The jiffy at which the wheel fires a timer that is armed for the kernel's jiffy.
     bucket: u64,
 }
 
@@ -189,7 +195,7 @@ fn difference(armed: &Armed, verdict: &Verdict) -> Vec<String> {
     ]
 }
 
-/// How many jiffies after that of the wheel timers fired.
+/// A table of how many timers fired on the jiffy of the wheel, one jiffy later, and even later.
 fn lateness(chain: &Chain) -> Table {
     let row = |kind: Kind| {
         let armed = || chain.armed.iter().filter(|armed| armed.kind == kind);

@@ -1,4 +1,4 @@
-//! The judge of timers on recordings that are made up.
+//! Tests the judge of timers on recordings that were written by hand.
 
 use plimsoll_recording::event::{Event, Symbol, What};
 

@@ -129,7 +129,7 @@ pub(super) const CROWD: usize = 3;
 impl Scene {
     /// All scenes, in the order of the positions above.
     pub(super) fn all(effort: Effort) -> [Self; 4] {
-        let (sleepers, allocators, threads, room) = match effort {
+        let (sleepers, allocators, threads, free) = match effort {
             Effort::Full => (4000, 32, [8, 4], Pages(300_000)),
             Effort::Quick => (400, 12, [4, 2], Pages(60_000)),
         };
@@ -141,7 +141,7 @@ impl Scene {
         };
         let storm = |hogs: &[u32], ending| Storm {
             headcount: headcount(hogs),
-            room,
+            free,
             bursts: 64,
             ending,
         };
@@ -152,7 +152,7 @@ impl Scene {
                 pages: 1..=2048,
                 ..headcount(&[])
             },
-            room: Pages(room.0 / 10),
+            free: Pages(free.0 / 10),
             ..storm(&[], Ending::AtOnce)
         };
         [

@@ -39,7 +39,7 @@ pub(super) fn scenes(scenes: &[Scene]) -> Table {
             } else {
                 threads.join(" and ")
             },
-            human(f64::from(scene.storm.room.0) * 4096.0, Unit::Bytes),
+            human(f64::from(scene.storm.free.0) * 4096.0, Unit::Bytes),
         ]
     };
     Table {

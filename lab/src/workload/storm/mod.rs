@@ -5,12 +5,12 @@
 //! scripted: all else follows from the page allocator's own last resort. The run is over when every
 //! allocator has what it wanted or has died; then all processes leave, and each page must be back.
 //!
-//! `population`: the processes. `storm_machine`: a machine with these processes, what a kill makes them do,
+//! `population`: the processes. `world`: a machine with these processes, what a kill makes them do,
 //! and the reaper. `stalls`: what each stalled allocation waited for.
 
-mod machine;
 mod population;
 mod stalls;
+mod world;
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -25,11 +25,11 @@ use plimsoll_sim::Sim;
 use plimsoll_sim::profile::Profile;
 use rand::RngExt;
 
-pub use self::machine::Kill;
-use self::machine::StormMachine;
 pub use self::population::Headcount;
 use self::population::Role;
 pub use self::stalls::{Death, Part, Stall};
+pub use self::world::Kill;
+use self::world::StormWorld;
 use crate::run::testbed::Testbed;
 
 /// A machine that will be out of memory.
@@ -38,7 +38,7 @@ pub struct Storm {
     /// The number of processes of each kind.
     pub headcount: Headcount,
     /// The pages that can still be had when the storm begins.
-    pub testbed: Pages,
+    pub free: Pages,
     /// The number of bursts that each allocator wants.
     pub bursts: u32,
     /// The way in which hogs die that are told to.
@@ -93,33 +93,33 @@ impl Storm {
     #[must_use]
     pub fn run(&self, profile: &Profile, design: &Design, seed: u64) -> StormResult {
         let population = self.headcount.draw(profile.topology.cpus(), seed);
-        let storm_machine = StormMachine::new(profile, *design, (population, self.ending), seed);
-        let free_at_first = free_pages(&storm_machine.testbed);
-        settle(&storm_machine, self.bursts);
-        let taken = fill(&storm_machine.testbed, self.testbed);
-        storm_machine.watch();
-        self.start(&storm_machine);
-        storm_machine.testbed.sim.run();
-        self.end(storm_machine, free_at_first - taken)
+        let world = StormWorld::new(profile, *design, (population, self.ending), seed);
+        let free_at_first = free_pages(&world.testbed);
+        settle(&world, self.bursts);
+        let taken = fill(&world.testbed, self.free);
+        world.watch();
+        self.start(&world);
+        world.testbed.sim.run();
+        self.end(world, free_at_first - taken)
     }
 
     /// Starts all threads that run, and the threads of hogs that are stuck.
-    fn start(&self, storm_machine: &Rc<StormMachine>) {
-        let sim = &storm_machine.testbed.sim;
+    fn start(&self, world: &Rc<StormWorld>) {
+        let sim = &world.testbed.sim;
         let begin = sim.stats().now;
-        for (id, proc) in (0..).zip(&storm_machine.procs) {
+        for (id, proc) in (0..).zip(&world.procs) {
             for (thread, &cpu) in (0..).zip(&proc.spec.threads) {
-                let (storm_machine, bursts) = (Rc::clone(storm_machine), self.bursts);
+                let (world, bursts) = (Rc::clone(world), self.bursts);
                 let role = proc.spec.role;
                 sim.spawn(cpu, move |sim| {
                     sim.sleep_until(begin);
-                    storm_machine.becomes(sim, id);
+                    world.becomes(sim, id);
                     match role {
-                        Role::Hog => grow(sim, &storm_machine, id, thread),
-                        Role::Allocator => allocate(sim, &storm_machine, id, bursts),
+                        Role::Hog => grow(sim, &world, id, thread),
+                        Role::Allocator => allocate(sim, &world, id, bursts),
                         Role::Sleeper => unreachable!("sleepers have no thread that runs"),
                     }
-                    storm_machine.thread_ends(sim, id);
+                    world.thread_ends(sim, id);
                 });
             }
             let Ending::Stuck(answers) = self.ending else {
@@ -127,25 +127,22 @@ impl Storm {
             };
             if proc.spec.role == Role::Hog {
                 proc.threads.set(proc.threads.get() + 1);
-                let device = storm_machine.population().device;
-                let storm_machine = Rc::clone(storm_machine);
+                let device = world.population().device;
+                let world = Rc::clone(world);
                 sim.spawn(device, move |sim| {
                     sim.sleep_until(begin + answers);
-                    storm_machine.thread_ends(sim, id);
+                    world.thread_ends(sim, id);
                 });
             }
         }
     }
 
-    fn end(&self, storm_machine: Rc<StormMachine>, free_before: u64) -> StormResult {
-        let (notes, kills) = (
-            storm_machine.seen.notes.take(),
-            storm_machine.seen.kills.take(),
-        );
+    fn end(&self, world: Rc<StormWorld>, free_before: u64) -> StormResult {
+        let (notes, kills) = (world.seen.notes.take(), world.seen.kills.take());
         let deaths = stalls::deaths(&notes);
         let told = |id| deaths.iter().find(|death| death.process == id);
         let allocators: BTreeMap<CpuId, Option<u64>> = (0..)
-            .zip(&storm_machine.procs)
+            .zip(&world.procs)
             .filter(|(_, proc)| proc.spec.role == Role::Allocator)
             .map(|(id, proc)| (proc.spec.home, told(id).map(|death| death.told)))
             .collect();
@@ -158,7 +155,7 @@ impl Storm {
         let mut stalls = stalls::stalls(&notes, &deaths);
         // A stall that ended without the last resort needed no kill, so it is left out.
         stalls.retain(|stall| stall.asked > 0 && had_page(stall));
-        let testbed = storm_machine.end();
+        let testbed = world.end();
         assert_eq!(free_pages(&testbed), free_before, "a page is lost");
         let (stats, _) = testbed.finish();
         StormResult {
@@ -172,18 +169,18 @@ impl Storm {
 }
 
 /// Lets every process map what it may want, and touch what it has.
-fn settle(storm_machine: &Rc<StormMachine>, bursts: u32) {
-    let sim = &storm_machine.testbed.sim;
+fn settle(world: &Rc<StormWorld>, bursts: u32) {
+    let sim = &world.testbed.sim;
     let cpus = sim.topology().cpus() as usize;
     let mut by_cpu: Vec<Vec<(u32, Vpn, u64)>> = vec![Vec::new(); cpus];
-    for (id, proc) in (0..).zip(&storm_machine.procs) {
+    for (id, proc) in (0..).zip(&world.procs) {
         let mut at = START;
         for &(cpu, pages) in &proc.spec.touched {
             by_cpu[cpu.index()].push((id, at, pages));
             at.0 += pages;
         }
     }
-    let mapping = Rc::clone(storm_machine);
+    let mapping = Rc::clone(world);
     sim.spawn(CpuId(0), move |sim| {
         for proc in &mapping.procs {
             let spec = &proc.spec;
@@ -208,12 +205,12 @@ fn settle(storm_machine: &Rc<StormMachine>, bursts: u32) {
     });
     sim.run();
     for (cpu, touches) in (0..).map(CpuId).zip(by_cpu) {
-        let storm_machine = Rc::clone(storm_machine);
+        let world = Rc::clone(world);
         sim.spawn(cpu, move |sim| {
             for (id, start, pages) in touches {
-                let proc = &storm_machine.procs[id as usize];
+                let proc = &world.procs[id as usize];
                 let touched = start..Vpn(start.0 + pages);
-                let populated = proc.space.populate(storm_machine.memory(sim), touched);
+                let populated = proc.space.populate(world.memory(sim), touched);
                 populated.expect("there is memory yet");
                 proc.held.set(proc.held.get() + pages);
             }
@@ -223,24 +220,24 @@ fn settle(storm_machine: &Rc<StormMachine>, bursts: u32) {
 }
 
 /// The thread of a hog: touches page after page until the hog is told to die.
-fn grow(sim: &Sim, storm_machine: &StormMachine, id: u32, thread: u64) {
-    let proc = &storm_machine.procs[id as usize];
+fn grow(sim: &Sim, world: &StormWorld, id: u32, thread: u64) {
+    let proc = &world.procs[id as usize];
     let start = START.0 + thread * APART;
     for at in (start..start + APART / 2).step_by(usize::try_from(STEP).unwrap_or(1)) {
-        if storm_machine.is_killed(sim, id) {
+        if world.is_killed(sim, id) {
             return;
         }
         let step = Vpn(at)..Vpn(at + STEP);
-        match proc.space.populate(storm_machine.memory(sim), step) {
+        match proc.space.populate(world.memory(sim), step) {
             Ok(()) => proc.held.set(proc.held.get() + STEP),
-            Err(error) => return assert_dies(sim, storm_machine, id, &error),
+            Err(error) => return assert_dies(sim, world, id, &error),
         }
     }
 }
 
 /// The thread of an allocator: thinks, then touches a burst of pages, again and again.
-fn allocate(sim: &Sim, storm_machine: &StormMachine, id: u32, bursts: u32) {
-    let proc = &storm_machine.procs[id as usize];
+fn allocate(sim: &Sim, world: &StormWorld, id: u32, bursts: u32) {
+    let proc = &world.procs[id as usize];
     let mut page = START.0 + proc.spec.pages();
     for _ in 0..bursts {
         proc.sleeps.set(true);
@@ -248,15 +245,15 @@ fn allocate(sim: &Sim, storm_machine: &StormMachine, id: u32, bursts: u32) {
         sim.sleep(Nanos(think));
         proc.sleeps.set(false);
         for _ in 0..BURST {
-            if storm_machine.is_killed(sim, id) {
+            if world.is_killed(sim, id) {
                 return;
             }
             match proc
                 .space
-                .fault(storm_machine.memory(sim), Vpn(page), Access::Write)
+                .fault(world.memory(sim), Vpn(page), Access::Write)
             {
                 Ok(_) => proc.held.set(proc.held.get() + 1),
-                Err(error) => return assert_dies(sim, storm_machine, id, &error),
+                Err(error) => return assert_dies(sim, world, id, &error),
             }
             page += 1;
         }
@@ -264,8 +261,8 @@ fn allocate(sim: &Sim, storm_machine: &StormMachine, id: u32, bursts: u32) {
 }
 
 /// Checks that a process that is refused memory is to die.
-fn assert_dies(sim: &Sim, storm_machine: &StormMachine, id: u32, error: &FaultError) {
-    let is_dying = storm_machine.is_killed(sim, id);
+fn assert_dies(sim: &Sim, world: &StormWorld, id: u32, error: &FaultError) {
+    let is_dying = world.is_killed(sim, id);
     assert!(is_dying, "process {id} is refused memory: {error}");
 }
 
@@ -324,7 +321,7 @@ mod tests {
                 allocators: 3,
                 hogs: vec![2],
             },
-            testbed: Pages(20_000),
+            free: Pages(20_000),
             bursts: 40,
             ending,
         }
@@ -399,7 +396,7 @@ mod tests {
                 allocators: 32,
                 hogs: vec![8],
             },
-            testbed: Pages(50_000),
+            free: Pages(50_000),
             bursts: 30,
             ending: Ending::AtOnce,
         };
@@ -424,16 +421,15 @@ mod tests {
     fn a_page_that_is_not_given_back_is_found() {
         let storm = small(Ending::AtOnce);
         let population = storm.headcount.draw(8, 1);
-        let storm_machine =
-            StormMachine::new(&phone(), Design::OURS, (population, storm.ending), 1);
-        let free = free_pages(&storm_machine.testbed);
-        settle(&storm_machine, storm.bursts);
-        let lost = storm_machine
+        let world = StormWorld::new(&phone(), Design::OURS, (population, storm.ending), 1);
+        let free = free_pages(&world.testbed);
+        settle(&world, storm.bursts);
+        let lost = world
             .testbed
             .mm
             .pages()
-            .alloc(&storm_machine.testbed.sim, Request::new(Order::ZERO));
+            .alloc(&world.testbed.sim, Request::new(Order::ZERO));
         lost.expect("there is memory yet");
-        storm.end(storm_machine, free);
+        storm.end(world, free);
     }
 }

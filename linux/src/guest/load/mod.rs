@@ -39,7 +39,8 @@ pub struct Load {
     pub parameters: &'static [Parameter],
     /// The kernel modules that it needs.
     pub modules: &'static [&'static str],
-    /// Whether, by default, the per-CPU lists are brought into a known state before it begins.
+    /// True if, by default, the per-CPU lists are brought into a known state before the load
+    /// begins.
     pub settles: bool,
     run: fn(&Guest, &Values) -> io::Result<()>,
 }

@@ -3,8 +3,8 @@
 //! Only the first thread in the queue may go on; when it leaves, the next one is first. A waiter
 //! sleeps until it is woken, or for a tick if it may be killed.
 //!
-//! The queue takes no memory, because a waiter may be on its way to give memory back. So its length is
-//! limited; further threads look once a tick whether they can join.
+//! The queue allocates no memory, because a waiter may be about to give memory back. So its length
+//! is limited; a thread that finds it full looks once a tick whether it can join.
 
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering::Relaxed;
@@ -12,9 +12,9 @@ use std::time::Duration;
 
 use super::sync::{self, AtomicU32, Mutex, MutexGuard, Thread};
 
-/// How long a waiter that may be killed sleeps before it looks again: one tick.
+/// The time that a waiter which may be killed sleeps before it looks again: one tick.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(1);
-/// Waiters that are served in the order in which they came, at most.
+/// The most waiters that are served in the order in which they came.
 const WAITERS_MAX: usize = 16;
 
 /// The access that a thread waits for.
@@ -28,16 +28,17 @@ pub(crate) enum Purpose {
 #[derive(Default)]
 pub(crate) struct Fifo {
     waiters: Mutex<Waiters>,
-    /// The number of waiters, and below it of those that wait to write: copies to read without the mutex.
+    /// The number of waiters: a copy that can be read without the mutex.
     waiting: AtomicU32,
+    /// The number of waiters that wait to write: a copy that can be read without the mutex.
     writers: AtomicU32,
 }
 
 #[derive(Default)]
 struct Waiters {
-    /// In the order in which they came, from the first place on.
+    /// The waiters in the order in which they came; empty places are at the end.
     queue: [Option<Waiter>; WAITERS_MAX],
-    /// The number of the next thread that comes.
+    /// The number that the next thread gets which joins the queue.
     next: u64,
 }
 
@@ -47,25 +48,26 @@ struct Waiter {
     thread: Thread,
 }
 
-/// A place in the queue; given up when dropped.
+/// A thread's place in the queue. When it is dropped, the thread leaves the queue.
 pub(crate) struct Place<'a> {
     fifo: &'a Fifo,
     number: u64,
 }
 
 impl Fifo {
-    /// Whether no thread waits. The answer may be outdated at once: a thread that comes meanwhile comes at the
-    /// same moment as the caller.
+    /// Returns whether no thread waits. The answer may be outdated at once; a thread that joins
+    /// meanwhile counts as coming at the same moment as the caller.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        // Relaxed: nothing is read because of it; the lock behind orders.
+        // Relaxed: the caller reads no other memory because of the answer; the lock that it takes
+        // next orders.
         self.waiting.load(Relaxed) == 0
     }
 
-    /// Whether a thread waits to write.
+    /// Returns whether a thread waits to write.
     #[inline]
     pub(crate) fn writer_waits(&self) -> bool {
-        // Relaxed: a hint.
+        // Relaxed: the answer is only a hint.
         self.writers.load(Relaxed) > 0
     }
 
@@ -75,13 +77,15 @@ impl Fifo {
         place.expect("only a thread that may be killed gives up")
     }
 
-    /// Joins the queue, or gives up once `killed` if the queue is full.
+    /// Joins the queue. If the queue is full, waits for room, and gives up with `None` once
+    /// `killed` returns true.
     pub(crate) fn join_unless(
         &self,
         purpose: Purpose,
         killed: impl Fn() -> bool,
     ) -> Option<Place<'_>> {
-        // Ends when a waiter has left the queue. Threads that wait for that join in any order.
+        // The loop ends when a waiter has left the queue. Several threads that wait for room join
+        // in any order.
         loop {
             if let Some(number) = self.waiters().add(purpose, self) {
                 let fifo = self;
@@ -99,17 +103,19 @@ impl Fifo {
         waiters.remove(number);
         self.publish(&waiters);
         if let Some(first) = waiters.first() {
-            // For nothing if it was first before. One wake-up too many is looked through.
+            // If this thread was first already, it is woken needlessly, looks, and sleeps again.
             first.thread.unpark();
         }
     }
 
     fn waiters(&self) -> MutexGuard<'_, Waiters> {
-        // Nothing inside panics halfway.
+        // A poisoned mutex is used as it is, because no code panics halfway through a change.
         self.waiters.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Relaxed: written under the mutex, so each is current when it is released.
+    /// Updates the copies of the two numbers.
+    ///
+    /// Relaxed: they are written under the mutex, so they are current when the mutex is released.
     fn publish(&self, waiters: &Waiters) {
         let all = || waiters.queue.iter().flatten();
         let writers = all()
@@ -126,7 +132,7 @@ impl Waiters {
         self.queue[0].as_ref()
     }
 
-    /// Adds the calling thread, if there is room. Its number.
+    /// Adds the calling thread and returns its number; `None` if there is no room.
     fn add(&mut self, purpose: Purpose, fifo: &Fifo) -> Option<u64> {
         let free = self.queue.iter_mut().find(|place| place.is_none())?;
         let number = self.next;
@@ -153,7 +159,8 @@ impl Waiters {
 impl Place<'_> {
     /// Waits to be first.
     pub(crate) fn wait(&self) {
-        // Ends when all before have left. Being woken for another reason only means a look more.
+        // The loop ends when all earlier threads have left. A wake-up for another reason only costs
+        // one more look.
         while !self.is_first() {
             sync::park();
         }

@@ -1,7 +1,7 @@
 //! A flag that one CPU takes often and others seldom.
 //!
-//! The owner never waits, so there is no queue: a busy flag sends it on its slow path. Others
-//! wait without order; they are rare (drains, looking on).
+//! The owner never waits: if the flag is busy, it takes its slow path. Other CPUs take the flag
+//! seldom, to drain lists or to look at them, so they wait without a queue, in no order.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -26,9 +26,9 @@ impl RawLock for Flag {
             if let Some(set) = self.try_acquire() {
                 return set;
             }
-            // Relaxed: only decides when to try again; the swap in `try_acquire` orders. Ends
-            // when the holder lets go; an owner that takes it again and again can overtake, but
-            // it leaves a gap at each release.
+            // Relaxed: this load only decides when to try again; the swap in `try_acquire` orders.
+            // The loop ends when the holder releases the flag. An owner that takes the flag again
+            // and again can overtake this waiter, but each release leaves it a gap.
             while self.0.load(Relaxed) {
                 relax(looks);
                 looks = looks.saturating_add(1);

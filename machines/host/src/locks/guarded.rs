@@ -17,7 +17,7 @@ use super::ticket::Ticket;
 /// acquisition.
 ///
 /// # Safety
-/// [`Guarded`] relies on both.
+/// An implementation must have both properties, because [`Guarded`] relies on them.
 pub(crate) unsafe trait Excludes: RawLock {}
 
 // SAFETY: tickets are unique until 2³² waiters exist, and only the ticket being served holds;
@@ -46,7 +46,7 @@ impl<L: Excludes, T> Guarded<L, T> {
         }
     }
 
-    /// Waits for the lock by `relax`, then runs `f`.
+    /// Takes the lock, and runs `f`. Calls `relax` after each look at a busy lock.
     #[inline]
     pub(crate) fn with<R>(&self, relax: impl FnMut(u32), f: impl FnOnce(&mut T) -> R) -> R {
         let held = self.raw.acquire(relax);

@@ -1,15 +1,16 @@
-//! The locks of the host: [`TicketLock`] first come, first served; [`OwnerLock`] a flag;
-//! [`SharedLock`], which readers share.
+//! The locks of the host: [`TicketLock`], which serves waiters in the order in which they came;
+//! [`OwnerLock`], which is a flag; and [`SharedLock`], which readers share.
 //!
-//! The first two are a raw lock (`ticket`, `flag`) around a value (`guarded`). A raw lock (`raw`) knows how
-//! to wait and how to be released by dropping what its acquisition returned, so a panic in a closure
-//! releases it.
+//! The first two are a raw lock (`ticket`, `flag`) around a value (`guarded`). An acquisition of a
+//! raw lock (`raw`) returns a guard that releases the lock when it is dropped, so a closure that
+//! panics releases the lock too.
 //!
-//! The raw locks and the queue in front of a [`SharedLock`] (`fifo`) name atomics and threads through
-//! `sync` only, so that the model checkers run the same files over their own atomics.
+//! The raw locks and the queue in front of a [`SharedLock`] (`fifo`) take atomics and threads
+//! from `sync` only, so that the model checkers can run these files over their own atomics.
 //!
-//! Sleeping classes use the same ticket locks: after a bounded spin a waiter yields its CPU, which
-//! is all that sleeping would buy here. A thread that waits for a [`SharedLock`], perhaps for long, sleeps.
+//! Lock classes that sleep use the same ticket locks: after a bounded number of looks a waiter
+//! yields its CPU, which is all that sleeping would gain here. A thread that waits for a
+//! [`SharedLock`] may wait for long, so it does sleep.
 
 mod fifo;
 mod flag;
@@ -29,8 +30,8 @@ pub use shared::SharedLock;
 /// short hold and far less than a time slice.
 const SPINS_MAX: u32 = 200;
 
-/// How the host waits: spins first, then lets other threads run. With more threads than CPUs
-/// the holder may be one of those.
+/// Waits once for a busy lock, after `looks` looks at it: spins at first, later lets other threads
+/// run. If there are more threads than CPUs, the holder may be one of those threads.
 pub(crate) fn spin_then_yield(looks: u32) {
     if looks < SPINS_MAX {
         std::hint::spin_loop();

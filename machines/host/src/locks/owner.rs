@@ -10,7 +10,7 @@ use super::guarded::Guarded;
 use super::spin_then_yield;
 use crate::Host;
 
-/// Cheap for its owner, blocking for others, around a value.
+/// A lock around a value that is cheap for its owner; other threads wait for it.
 pub struct OwnerLock<T>(Guarded<Flag, T>);
 
 impl<T> OwnerLock<T> {

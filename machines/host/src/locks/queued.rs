@@ -10,7 +10,7 @@ use super::spin_then_yield;
 use super::ticket::Ticket;
 use crate::Host;
 
-/// First come, first served, around a value.
+/// A lock around a value that serves waiters in the order in which they came.
 pub struct TicketLock<T>(Guarded<Ticket, T>);
 
 impl<T> TicketLock<T> {
@@ -19,7 +19,7 @@ impl<T> TicketLock<T> {
         Self(Guarded::new(value))
     }
 
-    /// Waits for the lock by `relax`, which is not called if the lock is free, then runs `f`.
+    /// Takes the lock, and runs `f`. Calls `relax` after each look at a busy lock.
     #[inline]
     pub(crate) fn with_relax<R>(&self, relax: impl FnMut(u32), f: impl FnOnce(&mut T) -> R) -> R {
         self.0.with(relax, f)

@@ -2,13 +2,13 @@
 
 /// A lock without a value.
 pub(crate) trait RawLock: Default {
-    /// What releases the lock when dropped.
+    /// The guard of an acquisition, which releases the lock when it is dropped.
     type Held<'a>
     where
         Self: 'a;
 
-    /// Waits for the lock. `relax` is called before each further look at a lock that was busy,
-    /// with the number of looks so far; never for a lock that was free.
+    /// Takes the lock, and waits for it while it is busy. Each look that finds the lock busy is
+    /// followed by a call of `relax`, with the number of such looks before this one.
     fn acquire(&self, relax: impl FnMut(u32)) -> Self::Held<'_>;
 
     /// Takes the lock if it is free.

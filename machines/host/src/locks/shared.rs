@@ -1,12 +1,12 @@
-//! The lock that readers share: `parking_lot`'s behind a fifo.
+//! The lock that readers share: the lock of `parking_lot` behind a queue (`fifo`).
 //!
-//! `parking_lot`'s lock alone would not do: a writer that may be killed has to wait in slices, and
-//! loses its place after each. So a thread that does not get in at once queues, and only the first of the
-//! queue waits for the lock itself, in slices or not. No thread passes it: a thread that finds the queue
-//! in use joins it.
+//! The lock of `parking_lot` alone would not do: a writer that may be killed has to wait in slices
+//! of time, and would lose its place after each slice. So a thread that does not get the lock at
+//! once joins the queue, and only the first thread of the queue waits for the lock itself, in
+//! slices if it may be killed. A thread that finds a queue joins it, and so overtakes no waiter.
 //!
-//! So it is first come, first served, for readers and writers, killable or not. A thread that comes at
-//! the same time as the first of the queue may still get in before it.
+//! So readers and writers, killable or not, are served in the order in which they came. A thread
+//! that comes at the same moment as the first thread of the queue may still get in before it.
 
 use std::fmt;
 
@@ -17,7 +17,8 @@ use plimsoll_mm::site::Site;
 use super::fifo::{Fifo, LOOK_EVERY, Place, Purpose};
 use crate::Host;
 
-/// A lock that readers share and writers do not, first come, first served. Waiters sleep.
+/// A lock that readers share and writers do not. It serves waiters in the order in which they came,
+/// and waiters sleep.
 pub struct SharedLock<T> {
     fifo: Fifo,
     lock: RawRwLock<T>,
@@ -64,7 +65,7 @@ impl<T> SharedLock<T> {
         self.lock.write()
     }
 
-    /// One that gives up once `killed`.
+    /// Takes the lock as a reader that has to queue; `None` if `killed` returned true meanwhile.
     #[cold]
     fn reader_unless(&self, killed: impl Fn() -> bool) -> Option<RwLockReadGuard<'_, T>> {
         let place = self.fifo.join_unless(Purpose::Read, &killed)?;
@@ -72,7 +73,7 @@ impl<T> SharedLock<T> {
         in_slices(&place, killed, attempt)
     }
 
-    /// One that gives up once `killed`.
+    /// Takes the lock as a writer; `None` if `killed` returned true while it waited.
     fn writer_unless(&self, killed: impl Fn() -> bool) -> Option<RwLockWriteGuard<'_, T>> {
         self.try_writer().or_else(|| {
             let place = self.fifo.join_unless(Purpose::Write, &killed)?;
@@ -82,7 +83,8 @@ impl<T> SharedLock<T> {
     }
 }
 
-/// What `attempt` got from `place` on, if not `killed` by then.
+/// Waits to be first in the queue, then calls `attempt` until it returns a guard, and returns that.
+/// `None` if `killed` returned true meanwhile.
 fn in_slices<G>(
     place: &Place<'_>,
     killed: impl Fn() -> bool,
@@ -92,11 +94,12 @@ fn in_slices<G>(
         return None;
     }
     let mut got = None;
-    // Ends when those inside have left, as nobody else gets in, or when it is killed.
+    // The loop ends when the holders have left, because no other thread is let in before this one,
+    // or when this thread is killed.
     while got.is_none() && !killed() {
         got = attempt();
     }
-    // It may have been killed while it waited for this.
+    // The thread may have been killed while it waited for the guard.
     got.filter(|_| !killed())
 }
 

@@ -1,7 +1,7 @@
-//! The atomics, mutexes and threads of the raw locks, of the fifo and of the job_queue of jobs.
+//! The atomics, mutexes and threads of the raw locks, of the FIFO of waiters and of the job queue.
 //!
-//! They are named through this module only, so that the model checkers can run the same files over their own
-//! primitives (`machines/model/tests/host_locks_*.rs`).
+//! These files take them from this module only, so that the model checkers can run the same files
+//! over their own primitives (`machines/model/tests/host_locks_*.rs`).
 
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicU32};
 pub(crate) use std::sync::{Condvar, Mutex, MutexGuard};

@@ -1,8 +1,9 @@
 //! A ticket spinlock: waiters are served in the order they came.
 //!
-//! `next` is the next ticket to give out, `serving` the ticket whose holder owns the lock; the
-//! lock is free when they are equal. Both are in one cache line of their own: an uncontended
-//! acquisition moves that line and the value's, and waiters do not disturb the value's.
+//! `next` is the next ticket to give out, and `serving` is the ticket whose holder has the lock.
+//! The lock is free if they are equal. Both are in one cache line, which the value does not share.
+//! So an uncontended acquisition moves that line and the line of the value, and waiters do not
+//! disturb the line of the value.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -28,12 +29,12 @@ impl RawLock for Ticket {
 
     #[inline]
     fn acquire(&self, mut relax: impl FnMut(u32)) -> Turn<'_> {
-        // Relaxed: the ticket only sets the order of waiters; what the holder before wrote is
-        // seen through `serving`.
+        // Relaxed: the ticket only sets the order of waiters; the load of `serving` makes the
+        // writes of the holder before visible.
         let ticket = self.next.fetch_add(1, Relaxed);
         let mut looks = 0;
-        // Acquire pairs with the Release in `Turn::drop`. Ends when every earlier holder has let
-        // go, as each does when its closure returns or panics.
+        // Acquire pairs with the Release in `Turn::drop`. The loop ends when every earlier holder
+        // has released the lock, as each does when its closure returns or panics.
         while self.serving.load(Acquire) != ticket {
             relax(looks);
             looks = looks.saturating_add(1);
@@ -45,8 +46,8 @@ impl RawLock for Ticket {
     fn try_acquire(&self) -> Option<Turn<'_>> {
         // Acquire pairs with the Release in `Turn::drop`, which wrote this very value.
         let ticket = self.serving.load(Acquire);
-        // Relaxed: as in `acquire`. It succeeds only if nobody took a ticket since `ticket` was
-        // served last, so the lock is free and the load above was of its latest release.
+        // Relaxed: as in `acquire`. The exchange succeeds only if no thread has a ticket from
+        // `ticket` on, so the lock is free, and the load above read its latest release.
         let won = self
             .next
             .compare_exchange(ticket, ticket.wrapping_add(1), Relaxed, Relaxed);
@@ -57,7 +58,8 @@ impl RawLock for Ticket {
 impl Drop for Turn<'_> {
     #[inline]
     fn drop(&mut self) {
-        // Release pairs with the Acquire loads above: the next holder sees this one's writes.
+        // Release pairs with the Acquire loads above: the next holder sees the writes of this
+        // holder.
         self.lock
             .serving
             .store(self.ticket.wrapping_add(1), Release);

@@ -1,5 +1,5 @@
-//! When a zone counts as below its high watermark, and which zones kswapd makes keep short lists,
-//! as in Linux.
+//! Checks when a zone counts as below its high watermark, and which zones keep short lists because
+//! kswapd reclaims, as in Linux.
 //!
 //! The tests look at refills: as long as a zone is below its high watermark, no refill raises the
 //! number of pages that a CPU may keep.

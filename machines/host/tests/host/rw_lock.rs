@@ -1,4 +1,4 @@
-//! The lock that readers share on real threads.
+//! Tests the lock that readers share, on real threads.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;

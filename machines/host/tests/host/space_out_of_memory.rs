@@ -209,7 +209,8 @@ fn emptying_needs_no_memory() {
             let memory = world.memory();
             assert_eq!(world.space.unmap(memory, Vpn(1500), 2000), Ok(()));
             let state = world.state();
-            // What is left of the huge page that was cut, and copies of the file's pages.
+            // The number of pages that are left of the cut huge page, and of copies of the file's
+            // pages.
             let (parts, copies) = (3584 - 3500, 40);
             assert_eq!(state.rss[1], 500 + parts + 512 + copies);
             assert_eq!(state.used, [state.rss[1]; 3]);

@@ -33,9 +33,9 @@ impl Signals<Host> for Deaf {
     fn reap_at(&self, _host: &Host, _at: Nanos) {}
 }
 
-/// Touches neighbouring pages on several CPUs and swaps a few of them out. Then touches pages that lie
-/// far apart, so that each has a page table of its own. A process with fewer neighbouring pages has
-/// more tables: the first process has the fewest pages without tables, and the most with them.
+/// Touches neighbouring pages on several CPUs and swaps a few of them out. Then touches pages that
+/// lie far apart, so that each has a page table of its own. A process with fewer neighbouring pages
+/// has more tables: the first process has the fewest pages without tables, and the most with them.
 fn touch(space: &AddressSpace<Host>, memory: Memory<'_, Host>, nth: u64) {
     let map = |pages| {
         let request = MapRequest {
@@ -127,8 +127,8 @@ fn chosen(selection: &Selection) -> Option<u32> {
     }
 }
 
-/// The same processes with cheap readings that tell nothing, so that a selection has to sum all of
-/// them. It sums the last 16 processes one by one, and then the others together.
+/// The processes of a census, with cheap readings that tell nothing, so that a selection has to sum
+/// all of them. It sums the last 16 processes one by one, and then the others together.
 struct Blurred<'a>(&'a Census<'a, Host>);
 
 impl Candidates for Blurred<'_> {

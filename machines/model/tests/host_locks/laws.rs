@@ -1,8 +1,9 @@
-//! Laws of the locks of `host`, and of its job_queue of jobs. Each function is one run; a checker calls it once for
-//! each interleaving.
+//! Laws of the locks of `host`, and of its job queue (the deferred jobs of one CPU).
+//! Each function is one run; a checker calls it once for each interleaving.
 //!
-//! Values inside a lock are atomics that are loaded and stored relaxed. So if two threads are inside at once,
-//! or the second does not see what the first wrote, an addition is lost, and no unsafe code is needed.
+//! The values that a lock guards are atomics, which are loaded and stored relaxed. If two threads
+//! are inside the lock at once, or if the second holder does not see the writes of the first, an
+//! addition is lost. So the laws need no unsafe code.
 
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
@@ -24,11 +25,11 @@ fn add_one(sum: &AtomicU32) {
     sum.store(before + 1, Relaxed);
 }
 
-/// Rings after each release of a lock. Waiters of the lock sleep until then instead of spinning, because a
-/// checker would let two spinning threads take turns for ever.
+/// A bell that a thread rings after each release of a lock. Waiters of the lock sleep until it
+/// rings instead of spinning, because a checker would let two spinning threads take turns for ever.
 ///
-/// The bell orders memory too, which would hide an ordering that the lock lacks. So a waiter looks at the bell
-/// only after two looks at the lock.
+/// The bell orders memory too, which would hide an ordering that the lock lacks. So a waiter looks
+/// at the bell only after two looks at the lock.
 struct Bell {
     rings: Mutex<u32>,
     rung: Condvar,
@@ -61,13 +62,13 @@ impl Bell {
         *rings
     }
 
-    /// The way to wait for a lock.
+    /// Returns the function that a waiter of a lock calls after each look: it waits for the bell.
     fn relax(&self) -> impl FnMut(u32) {
         let mut heard = 0;
         move |looks| {
             heard = match looks {
                 0 => 0,
-                // A release after this look at the bell rings after it.
+                // A release that comes after this look at the bell also rings after it.
                 1 => self.heard(),
                 _ => self.wait_for_more_than(heard),
             };
@@ -86,10 +87,10 @@ fn join(thread: JoinHandle<()>) {
         .expect("a body that panics ends the whole model");
 }
 
-/// Why a thread left without the lock.
+/// The payload of the panic with which a thread gives up waiting for a lock.
 struct GaveUp;
 
-/// A lock and what it guards.
+/// A lock, and the sum that it guards.
 #[derive(Default)]
 struct Guarded<L> {
     lock: L,
@@ -110,7 +111,7 @@ impl<L: RawLock> Guarded<L> {
     fn wait_little_and_add(&self) {
         let give_up = |looks| {
             if looks >= 2 {
-                // A panic without a message.
+                // This panics without printing a message.
                 panic::resume_unwind(Box::new(GaveUp));
             }
         };
@@ -131,7 +132,8 @@ impl<L: RawLock> Guarded<L> {
     }
 }
 
-/// The main thread and `others` more take the lock `rounds` times each.
+/// Asserts that each holder is alone. The main thread and `others` more take the lock `rounds`
+/// times each.
 pub(crate) fn holders_are_alone<L: RawLock + Send + Sync + 'static>(others: u32, rounds: u32) {
     let guarded = Arc::new((Guarded::<L>::default(), rounds));
     let body: fn(&(Guarded<L>, u32)) = |(guarded, rounds)| {
@@ -144,8 +146,9 @@ pub(crate) fn holders_are_alone<L: RawLock + Send + Sync + 'static>(others: u32,
     assert_eq!(sum, (others + 1) * rounds, "no holder's addition is lost");
 }
 
-/// The main thread and `others` more wait for two looks only; one more thread only tries. The lock has to be one
-/// whose waiters may give up.
+/// Asserts that each holder is alone if waiters give up. The main thread and `others` more give up
+/// after two looks at a busy lock, and one more thread only tries. The lock must allow its waiters
+/// to give up.
 pub(crate) fn impatient_waiters_are_alone<L: RawLock + Send + Sync + 'static>(others: u32) {
     let guarded = Arc::new(Guarded::<L>::default());
     let waits = Guarded::wait_little_and_add;
@@ -159,7 +162,7 @@ pub(crate) fn impatient_waiters_are_alone<L: RawLock + Send + Sync + 'static>(ot
     assert!(won > 0, "the first one got in");
 }
 
-/// One thread waits, and two others only try.
+/// Asserts that each holder is alone if one thread waits for the lock and two others only try it.
 pub(crate) fn tries_are_alone_too<L: RawLock + Send + Sync + 'static>() {
     let guarded = Arc::new(Guarded::<L>::default());
     let threads = [(); 2].map(|()| spawn(&guarded, Guarded::try_and_add));
@@ -198,7 +201,8 @@ struct Queued {
 }
 
 impl Queued {
-    /// Waits in the queue as number `nth`. The lock is held when the thread comes.
+    /// Waits for the lock, which is held when the thread comes, and asserts that the thread is the
+    /// `nth` to get it.
     fn queue(&self, nth: u32) {
         let mut relax = self.released.relax();
         let held = self.lock.acquire(|looks| {
@@ -218,7 +222,8 @@ impl Queued {
     }
 }
 
-/// Two threads that take their tickets one after the other, while a third holds the lock.
+/// Asserts that two threads are served in the order in which they took their tickets. The main
+/// thread holds the lock meanwhile.
 pub(crate) fn tickets_are_served_in_order() {
     let queued = Arc::new(Queued::default());
     let held = queued.lock.acquire(|_| panic!("it is free"));
@@ -232,7 +237,7 @@ pub(crate) fn tickets_are_served_in_order() {
     assert_eq!(queued.served.load(Relaxed), 2, "no thread is lost");
 }
 
-/// A fifo, and a sum that the first in its queue adds to.
+/// A FIFO of waiters, and a sum to which the first thread in its queue adds.
 #[derive(Default)]
 struct Behind {
     fifo: Fifo,
@@ -249,7 +254,7 @@ impl Behind {
         add_one(&self.sum);
     }
 
-    /// The same for a waiter that may be killed. Returns whether it was first.
+    /// Does what [`Behind::pass`] does, as a waiter that may be killed. Returns whether it passed.
     fn pass_unless_killed(&self) -> bool {
         let killed = || self.killed.load(Relaxed);
         let Some(place) = self.fifo.join_unless(Purpose::Read, killed) else {
@@ -265,12 +270,12 @@ impl Behind {
     fn is_whole(&self) {
         assert!(self.fifo.is_empty(), "all have left");
         assert!(!self.fifo.writer_waits(), "writers have left as well");
-        // The next thread gets through.
+        // A further thread passes.
         self.fifo.join(Purpose::Read).wait();
     }
 }
 
-/// The main thread and `others` more pass.
+/// Asserts that each waiter passes alone. The main thread and `others` more pass.
 pub(crate) fn waiters_pass_alone(others: u32) {
     let behind = Arc::new(Behind::default());
     let threads: Vec<_> = (0..others).map(|_| spawn(&behind, Behind::pass)).collect();
@@ -280,7 +285,8 @@ pub(crate) fn waiters_pass_alone(others: u32) {
     behind.is_whole();
 }
 
-/// Two threads join one after the other, while the main thread is first.
+/// Asserts that two threads pass in the order in which they joined. The main thread is first in the
+/// queue until both have been started.
 pub(crate) fn waiters_pass_in_order() {
     let behind = Arc::new(Behind::default());
     let first = behind.fifo.join(Purpose::Read);
@@ -305,7 +311,8 @@ pub(crate) fn waiters_pass_in_order() {
     behind.is_whole();
 }
 
-/// One waiter is killed, or passes before that. Another waiter passes, and the main thread, which was first, leaves.
+/// Asserts that a killed waiter leaves the queue whole. One waiter is killed, or passes before
+/// that; another waiter passes; and the main thread, which was first, leaves.
 pub(crate) fn a_killed_waiter_leaves_the_queue_whole() {
     let behind = Arc::new(Behind::default());
     let first: Place<'_> = behind.fifo.join(Purpose::Write);
@@ -327,12 +334,12 @@ pub(crate) fn a_killed_waiter_leaves_the_queue_whole() {
     behind.is_whole();
 }
 
-/// A job_queue, and the number of starts of its job.
+/// A job queue, and the number of starts of its job.
 #[derive(Default)]
 struct Desked {
     job_queue: JobQueue,
     starts: AtomicU32,
-    /// Written by a job while it runs.
+    /// A sum to which a job adds while it runs.
     sum: AtomicU32,
 }
 
@@ -356,7 +363,8 @@ impl Desked {
     }
 }
 
-/// A job is deferred, and deferred again once it has started. Then the job_queue closes.
+/// Asserts that a job starts as often as it was deferred. The job is deferred again once it has
+/// started; then the queue closes.
 pub(crate) fn a_deferred_job_starts() {
     let desked = Arc::new(Desked::default());
     let worker = spawn(&desked, Desked::work);
@@ -375,7 +383,8 @@ pub(crate) fn a_deferred_job_starts() {
     assert_eq!(desked.job_queue.state(JOB), JobState::Dormant);
 }
 
-/// A job_queue that closes wakes its worker, and a job that is not due yet stays pending.
+/// Asserts that a job queue that closes wakes its worker, and that a job which is not due yet stays
+/// pending.
 pub(crate) fn a_desk_that_closes_sends_its_worker_home() {
     let desked = Arc::new(Desked::default());
     let worker = spawn(&desked, Desked::work);

@@ -1,7 +1,8 @@
-//! The module through which the locks of `host` name atomics and threads, over loom.
+//! The module from which the locks of `host` take atomics and threads when they run under loom.
 //!
-//! Loom's own `unpark` also lets a thread go on that waits for a mutex. So parking is made of loom's mutex and
-//! condition variable here. A thread that sleeps for a time may be woken at any time.
+//! Loom's own `unpark` also lets a thread go on that waits for a mutex. So this module implements
+//! parking with loom's mutex and condition variable. A thread that sleeps for some time may be
+//! woken at any moment.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +25,7 @@ struct Waker {
     changed: Changed,
 }
 
-/// Loom's condition variable has no default.
+/// A condition variable with a default, which loom's lacks.
 struct Changed(Condvar);
 
 impl Default for Changed {

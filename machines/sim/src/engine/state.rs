@@ -1,7 +1,7 @@
 //! The state of a machine and of its tasks, and the handle on it.
 //!
 //! Handlers and tasks take the handle, and the state holds handlers and tasks, so all of these
-//! types are in one file. The files beside this one say what is done with them.
+//! types are in one file. The other files of this folder say what is done with them.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::fmt;
@@ -23,8 +23,8 @@ use crate::tasks::wait::WaitObserver;
 
 /// A simulated machine. Clones are cheap handles on the same machine.
 ///
-/// Handlers and observers, which the machine keeps, must not own a handle on it: neither would ever
-/// be dropped.
+/// The machine keeps handlers and observers. They must not own a handle on the machine, because
+/// then neither they nor the machine would ever be dropped.
 pub struct Sim(pub(crate) Rc<Inner>);
 
 /// A function that is called for each event.
@@ -43,8 +43,8 @@ pub(crate) struct Inner {
     /// The running CPU's clock. This field, the deadline and the pins are kept here while a CPU
     /// runs, and in its [`Cpu`] otherwise.
     pub(crate) clock: Cell<u64>,
-    /// An unpinned `spend` that reaches this time looks up. Outside a run it is 0, so that every
-    /// `spend` takes the slow path.
+    /// The time at which an unpinned `spend` takes the slow path. Outside a run it is 0, so that
+    /// every `spend` does.
     pub(crate) deadline: Cell<u64>,
     /// Number of nested sections that must not be preempted.
     pub(crate) pins: Cell<u32>,
@@ -58,8 +58,8 @@ pub(crate) struct Inner {
     pub(crate) outside: Cell<bool>,
     /// True if steps are late by random amounts.
     pub(crate) shaken: bool,
-    /// True if a CPU enters its own locks in order, or leaves them by an event, like all other
-    /// locks.
+    /// True if a CPU's own locks are treated like all other locks: it waits for its turn to enter
+    /// them, or leaves them by an event.
     pub(crate) ceremonial: bool,
     /// True if all CPUs are alike and `ceremonial` is false.
     pub(crate) plain: bool,
@@ -126,7 +126,7 @@ pub(crate) struct Task {
 /// The kind of work that a coroutine runs.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Kernel work: not preempted, does not migrate.
+    /// Kernel work, which is not preempted and does not migrate.
     #[default]
     Kernel,
     /// A task that a run waits for.

@@ -40,7 +40,8 @@ impl<T> SimCpuLock<T> {
         }
     }
 
-    /// The owner's entry: no order point, and no price unless another CPU had the lock last.
+    /// Lets the owner enter. This is no order point, and costs time only if another CPU had the
+    /// lock last.
     #[inline(always)]
     fn enter_local(&self, sim: &Inner, site: Site) -> Option<Section> {
         let owner = self.queue.home;

@@ -74,7 +74,7 @@ pub(crate) struct Section {
 }
 
 impl Section {
-    /// Not a section: code outside a run looks at the value.
+    /// The value that stands for no section, while code outside a run looks at the locked value.
     pub(crate) const OUTSIDE: Self = Self {
         start: 0,
         epoch: u64::MAX - 1,

@@ -123,7 +123,7 @@ impl RwQueue {
         start.map(|blocker| self.begin_late(sim, site, role, request.asked, blocker))
     }
 
-    /// Gets in if that takes no waiting.
+    /// Takes the lock if that takes no waiting.
     pub(crate) fn try_acquire(&self, sim: &Inner, site: Site, role: Role) -> Option<Stay> {
         let request = self.request(sim);
         if self.admits(role) {

@@ -4,8 +4,8 @@
 //! fresh value; from then on it has a byte for each page. So a terabyte of memory needs nine bytes
 //! per 4 MiB until its blocks are split, even if whole blocks are handed out.
 //!
-//! Access to a tag costs no time. In strict mode each access waits for its turn, so that another CPU may come
-//! between the release of a zone lock and a tag that is written after it.
+//! An access to a tag costs no time. In strict mode each access waits for its turn, so that another
+//! CPU can run between the release of a zone lock and a write of a tag that follows it.
 
 use std::cell::{Cell, OnceCell};
 use std::fmt;
@@ -27,8 +27,8 @@ pub struct SimTags {
     chunks: Box<[OnceCell<Chunk>]>,
     /// The first tag of each block that has no chunk.
     heads: Box<[Cell<u8>]>,
-    /// The machine whose CPUs access them in turn, if it is strict. Not owned, as handlers of the machine
-    /// may own the tags.
+    /// The machine, if it is strict, so that its CPUs access the tags in turn. This reference is
+    /// weak, because handlers of the machine may own the tags.
     strict: Option<Weak<Inner>>,
 }
 

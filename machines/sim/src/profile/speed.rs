@@ -91,7 +91,7 @@ pub(super) fn of_cpus(clusters: &[Cluster], cpus: u32, card: Card) -> Vec<u32> {
 }
 
 impl Costs {
-    /// These costs for a core of `percent` of the speed that they are for.
+    /// Returns these costs for a core that has `percent` of the speed that they are for.
     ///
     /// Each price of a core's own work is divided by the speed and rounded to the nearest
     /// nanosecond, halves upwards. It stays at least 1, and at most `u32::MAX`.

@@ -20,7 +20,7 @@ pub struct Wait {
     pub from: Nanos,
     /// The time at which the wait ended.
     pub until: Nanos,
-    /// Whether Linux has a trace event for the wait: the first waiter of a queued spinlock has
+    /// True if Linux has a trace event for the wait; the first waiter of a queued spinlock has
     /// none.
     pub traced: bool,
 }

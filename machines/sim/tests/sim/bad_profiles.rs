@@ -7,8 +7,8 @@ use plimsoll_sim::profile::{Card, CostKey, Profile, ProfileText};
 
 const MINE: &str = include_str!("mine.toml");
 
-/// Checks of each case that `MINE`, with the first text replaced by the second, is refused with the
-/// third as the message.
+/// For each case, replaces the first text by the second in `MINE`, and checks that the result is
+/// refused with the third text as the message.
 #[track_caller]
 fn told(cases: &[(&str, &str, &str)]) {
     let mut surprises = Vec::new();

@@ -1,5 +1,5 @@
-//! Single steps of emptying an address space: when translations are flushed, what becomes of tables that a
-//! listener has refused, and when a helper gives way.
+//! Single steps of emptying an address space: when translations are flushed, what becomes of tables
+//! that a listener has refused, and when a helper gives way.
 
 use crate::support;
 
@@ -27,7 +27,7 @@ use support::small::profile;
 
 const US: u64 = 1000;
 const MS: u64 = 1_000_000;
-/// Where the memory of the address space begins: a table's first page.
+/// The page at which the memory of the address space begins, which is the first page of a table.
 const START: Vpn = Vpn(1024);
 /// Pages of a table.
 const TABLE: u64 = 512;
@@ -40,7 +40,8 @@ struct Scene {
 }
 
 impl Scene {
-    /// An address space of `pages` pages, on a machine on which a flush of translations takes `flush_ns`.
+    /// An address space of `pages` pages, on a machine on which a flush of translations takes
+    /// `flush_ns`.
     fn new(pages: u64, flush_ns: u32, notified: Option<Choosy>) -> Self {
         let mut profile = profile(Topology::flat(4), 1000);
         profile.costs.work_ns[Work::TlbFlush as usize] = flush_ns;
@@ -104,8 +105,8 @@ fn anonymous(start: Vpn, pages: u64) -> MapRequest<Sim> {
     }
 }
 
-/// A listener that holds translations to every other table, and refuses to give them up without waiting, as often
-/// as its count says.
+/// A listener that holds translations to every other table. It refuses to give them up without
+/// waiting, for the number of times that its count says.
 struct Choosy(AtomicU32);
 
 impl Notified<Sim> for Choosy {
@@ -122,8 +123,8 @@ impl Notified<Sim> for Choosy {
     fn release(&self, _: &Sim) {}
 }
 
-/// If the gather is full, translations are flushed before the table's lock is released. So a CPU that gets the lock
-/// and finds an entry empty knows that no old translation leads to its page.
+/// If the gather is full, translations are flushed before the table's lock is released. So a CPU
+/// that gets the lock and finds an entry empty knows that no old translation leads to its page.
 #[test]
 fn no_cpu_gets_into_a_table_between_its_emptying_and_the_flush_for_a_full_gather() {
     let pages = 20_000;
@@ -138,7 +139,8 @@ fn no_cpu_gets_into_a_table_between_its_emptying_and_the_flush_for_a_full_gather
             _ => {}
         }
     });
-    // The begin and the end of each look at a table. A look waits for the table's lock.
+    // The table of each look, and the times at which the look began and ended. A look waits for the
+    // table's lock.
     let looks: Rc<RefCell<Vec<(u64, u64, u64)>>> = Rc::default();
     for cpu in 1..4 {
         let out = Rc::clone(&looks);
@@ -158,7 +160,7 @@ fn no_cpu_gets_into_a_table_between_its_emptying_and_the_flush_for_a_full_gather
     });
     scene.small.sim.run();
     let flushes = flushes.take();
-    // All flushes but the last one are due because the gather has room for 9,698 pages only.
+    // The last flush comes at the end; the others come because the gather has room for 9,698 pages.
     let due = &flushes[..flushes.len() - 1];
     assert_eq!(due.len(), 2, "{flushes:?}");
     for flush in due {
@@ -183,7 +185,7 @@ fn no_cpu_gets_into_a_table_between_its_emptying_and_the_flush_for_a_full_gather
     scene.ends();
 }
 
-/// A helper finds the tables that an earlier helper was refused.
+/// A helper empties the tables that a listener refused to an earlier helper.
 #[test]
 fn tables_that_were_refused_are_emptied_by_the_next_helper() {
     let tables = 6;
@@ -201,8 +203,8 @@ fn tables_that_were_refused_are_emptied_by_the_next_helper() {
     scene.ends();
 }
 
-/// A helper is at work while another CPU waits to map; `Skip` is raised before that if `skip` says so. Returns how the
-/// helper left, and how many pages it left.
+/// Runs a helper while another CPU waits to map a page. If `skip` is true, [`Flag::Skip`] is raised
+/// before that. Returns the helper's outcome, and the number of pages that it left.
 fn gives_way(skip: bool) -> (Reaped, u64) {
     let scene = Scene::new(100 * TABLE, 50, None);
     let done: Rc<Cell<Option<(Reaped, u64)>>> = Rc::default();

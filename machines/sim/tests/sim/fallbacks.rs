@@ -105,14 +105,14 @@ fn while_a_drain_has_the_lists_their_owner_goes_to_the_zone() {
 /// The outcome of one spill. All counts are in pages.
 #[derive(Debug)]
 struct Spill {
-    /// Whether the owner lost its lists to the drain between two holds.
+    /// True if the owner lost its lists to the drain between two holds.
     interrupted: bool,
     spilled: u32,
-    /// Freed straight to the zone while the drain had the lists.
+    /// Pages that were freed straight to the zone while the drain had the lists.
     direct: u32,
-    /// On the owner's lists after the spill; `after_refresh` after a refresh that gives back what
-    /// is owed.
+    /// Pages on the owner's lists after the spill.
     left: u32,
+    /// Pages on the owner's lists after a refresh, which gives back the pages that are owed.
     after_refresh: u32,
 }
 

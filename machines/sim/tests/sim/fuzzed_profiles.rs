@@ -1,5 +1,5 @@
-//! Profiles with random edits: each is refused with a place in the file, or is a machine that keeps
-//! to what profiles promise and can be simulated.
+//! Profiles with random edits: each is refused with an error that names a place in the file, or it
+//! gives a machine that has the properties of every profile and can be simulated.
 
 use plimsoll_sim::profile::{Card, CostKey, Problem, ProfileError, ProfileText};
 use plimsoll_sim::{Sim, SimOptions};
@@ -16,13 +16,13 @@ const PROFILES: [&str; 4] = [
     include_str!("mine.toml"),
 ];
 
-/// The topology of the last of these.
+/// The topology of the last of [`PROFILES`].
 const COUNTS: &str = "sockets = 2\ncores_per_llc = 2\nllcs_per_node = 2\n";
 
-/// A machine with more CPUs is not simulated here, because making it takes long.
+/// The most CPUs of a machine that is simulated here; making a larger one takes long.
 const SIMULATED_CPUS_MAX: u32 = 512;
 
-/// What a word of a profile is exchanged for: numbers at which something changes, then words.
+/// The texts that replace a word of a profile: numbers near which something changes, then words.
 const PIECES: [&str; 46] = [
     "0",
     "1",
@@ -75,11 +75,11 @@ const PIECES: [&str; 46] = [
 /// One change of a file.
 #[derive(Clone, Debug)]
 enum Edit {
-    /// A word with the separator before it.
+    /// Replaces a word, or a character that separates words.
     Word(Index, &'static str),
-    /// A number, wherever it stands.
+    /// Replaces a number anywhere in the profile.
     Number(Index, &'static str),
-    /// A number of the shape of the machine: its memory and its topology.
+    /// Replaces a number in the part of the profile that gives the machine's memory and topology.
     Shape(Index, &'static str),
     Remove(Index),
     Repeat(Index, Index),
@@ -87,7 +87,7 @@ enum Edit {
     Cut(Index),
 }
 
-/// Mostly numbers that a topology may have, so that not every topology is refused.
+/// Numbers of which most are small enough for a topology, so that not every topology is refused.
 fn number() -> impl Strategy<Value = &'static str> {
     prop_oneof![3 => select(PIECES[..5].to_vec()), 1 => select(PIECES[..22].to_vec())]
 }
@@ -105,7 +105,7 @@ fn edit() -> impl Strategy<Value = Edit> {
     ]
 }
 
-/// Exchanges one part of `parts` for which `chosen` is true.
+/// Replaces one of the `parts` for which `chosen` is true by `to`.
 fn exchange(parts: &mut [String], at: &Index, to: &str, chosen: impl Fn(&str) -> bool) {
     let places: Vec<usize> = (0..parts.len())
         .filter(|nth| chosen(&parts[*nth]))
@@ -115,7 +115,7 @@ fn exchange(parts: &mut [String], at: &Index, to: &str, chosen: impl Fn(&str) ->
     }
 }
 
-/// Splits a text in runs of letters and digits, and single other characters.
+/// Splits a text into words and single other characters.
 fn words(text: &str) -> Vec<String> {
     let is_word = |c: char| c.is_alphanumeric() || "_.".contains(c);
     let mut words: Vec<String> = Vec::new();
@@ -145,7 +145,7 @@ fn apply(text: &str, edit: &Edit) -> String {
             return words.concat();
         }
         Edit::Shape(at, to) => {
-            // The shape stands before the prices.
+            // The memory and the topology come before the prices.
             let (shape, prices) = text.split_at(text.find("[work]").unwrap_or(text.len()));
             let mut words = words(shape);
             exchange(&mut words, at, to, is_number);
@@ -163,7 +163,7 @@ fn apply(text: &str, edit: &Edit) -> String {
     lines.concat()
 }
 
-/// Asserts what every profile that loads promises.
+/// Asserts the properties that every profile which loads must have.
 fn assert_sane(text: &ProfileText) {
     let (cpus, nodes) = (text.topology.cpus(), text.topology.nodes());
     assert!((1..=4096).contains(&cpus), "{cpus} CPUs");
@@ -211,7 +211,7 @@ fn assert_runs(text: &ProfileText) {
     }
 }
 
-/// Asserts that an error names a place that is in the file, and says something.
+/// Asserts that an error names a place that is in the file, and has a message.
 fn assert_told(error: &ProfileError, toml: &str) {
     assert_eq!(error.file, "f.toml");
     let lines = toml.split('\n').count();
@@ -261,7 +261,7 @@ proptest! {
         for (key, number) in keys {
             numbers[key] = Some(number);
         }
-        // A key that was not drawn is left out, except for the one that every topology has.
+        // A key that was not drawn is left out, except for the one that every topology must have.
         numbers[4] = numbers[4].or(Some("2"));
         let line = |(key, number): (&&str, Option<&str>)| {
             number.map_or(String::new(), |number| format!("{key} = {number}\n"))
@@ -274,7 +274,7 @@ proptest! {
     fn clusters_of_any_numbers(clusters in vec(vec((0..5_usize, number()), 0..5), 1..4)) {
         const KEYS: [&str; 5] = ["cores", "smt", "llc", "node", "socket"];
         let cluster = |numbers: Vec<(usize, &str)>| {
-            // TOML refuses a key that is there twice, so the last number of a key counts.
+            // TOML refuses a repeated key, so the last number that was drawn for a key is used.
             let mut given = [Some("1"), None, Some("0"), None, None];
             for (key, number) in numbers {
                 given[key] = Some(number);

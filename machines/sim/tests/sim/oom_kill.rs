@@ -185,8 +185,8 @@ fn a_group_that_dies_together_does_so_but_for_who_is_exempt() {
         enroll(4, Kind::Init, &group);
         enroll(5, Kind::Process, &root);
         enroll(6, Kind::Process, &member);
-        // The search for a budget whose processes die together ends at the budget that ran out:
-        // here the member's own, which is not one.
+        // The search for a budget whose processes die together ends at the budget that ran out.
+        // That is the member's own here, whose processes do not die together.
         world.kill_for(sim, 6, Some(&member));
         assert_eq!(world.killer.signals().killed(), [6]);
         let killed = world.kill_for(sim, 1, Some(&root));

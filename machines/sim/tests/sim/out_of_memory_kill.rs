@@ -57,7 +57,7 @@ fn the_largest_dies_and_the_allocation_that_failed_succeeds() {
                 process(sim, world, 1, 10);
                 process(sim, world, 2, 5000);
                 process(sim, world, 3, 100);
-                // It needs more than is left, but no more than the largest process has.
+                // The process needs more than is left, but no more than the largest process has.
                 assert_eq!(grow(sim, world, 1, 10, 4000), 4000);
             });
             assert_eq!(killed(&world), [2], "{selecting:?}");

@@ -35,7 +35,7 @@ fn who_can_give_memory_is_asked_before_anybody_dies() {
         process(sim, world, 1, 10);
         process(sim, world, 2, 1000);
         world.balloon.inflate(sim, world.small.mm.pages(), 3000);
-        // It needs more than is left, but not more than the balloon has.
+        // The process needs more than is left, but not more than the balloon has.
         assert_eq!(grow(sim, world, 1, 10, 6000), 6000);
     });
     assert_eq!(killed(&world), []);

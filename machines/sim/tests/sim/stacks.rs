@@ -17,7 +17,8 @@ use support::small;
 /// The test runs only if the host limits a process to fewer mappings than this.
 const MAPS_ENOUGH: usize = 100_000;
 
-/// In a process of its own: other tests of this program would find no room for their stacks meanwhile.
+/// Runs the test below in a process of its own, because other tests of this program would find no
+/// room for their stacks meanwhile.
 #[test]
 fn a_task_without_room_for_its_stack_unwinds_with_the_reason() {
     let program = env::current_exe().expect("this program has a file");

@@ -129,7 +129,7 @@ impl<'a> Band<'a> {
         Some((self.slots[self.next], second))
     }
 
-    /// Of the candidates still in the slots, the one with the largest minimum.
+    /// The candidate with the largest minimum among those still in the slots.
     pub(super) fn surest(&self) -> Option<Slot> {
         let left = &self.slots[self.next..self.used];
         left.iter().copied().max_by_key(Slot::low)

@@ -10,7 +10,7 @@ use crate::page::mobility::{Frames, Mobility};
 use crate::page::tag;
 use crate::units::{Order, Pages};
 
-/// What to take from the free lists.
+/// The block that a request takes from the free lists.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::page) struct Wanted {
     pub(in crate::page) order: Order,

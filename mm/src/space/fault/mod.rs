@@ -56,7 +56,7 @@ pub enum Faulted {
     Already,
     /// A page was mapped, fresh, from an object or from swap.
     Mapped {
-        /// Whether the page was brought back from swap.
+        /// True if the page was brought back from swap.
         swapped: bool,
     },
     /// A huge page was mapped.
@@ -98,8 +98,8 @@ impl<M: Machine> AddressSpace<M> {
         self.fault_alone(memory, page, access)
     }
 
-    /// As [`AddressSpace::fault`], but as a reader of the mappings, so that no CPU changes them
-    /// meanwhile.
+    /// Does what [`AddressSpace::fault`] does, but as a reader of the mappings, so that no CPU
+    /// changes them meanwhile.
     #[cold]
     fn fault_alone(
         &self,

@@ -33,9 +33,9 @@ struct Batch {
     copied: u32,
     /// The error because of which there are fewer pages than were asked for.
     short: Option<AllocError>,
-    /// Whether an entry was left empty because there were too few pages.
+    /// True if an entry was left empty because there were too few pages.
     ran_dry: bool,
-    /// Whether the holders of translations were told that pages of a file leave.
+    /// True if the holders of translations were told that pages of a file leave.
     may_replace: bool,
 }
 
@@ -61,8 +61,8 @@ impl<M: Machine> AddressSpace<M> {
         self.fill_entries(memory, version, pages, false)
     }
 
-    /// As [`Self::fill`], but also replaces a page of a file by a private copy. The caller has told
-    /// the holders of translations.
+    /// Does what [`Self::fill`] does, and also replaces a page of a file by a private copy. The
+    /// caller has told the holders of translations.
     pub(super) fn fill_replacing(
         &self,
         memory: Memory<'_, M>,

@@ -58,7 +58,7 @@ pub(crate) struct Frontier<M: Machine> {
 pub(crate) struct Claim {
     /// The claimed tables, of which few were ever made.
     pub(crate) tables: Range<u64>,
-    /// Whether the last user has come, so that nothing in these tables will be used again.
+    /// True if the last user has come, so that nothing in these tables will be used again.
     pub(crate) exiting: bool,
     /// The number of walkers at work, the claiming one included.
     pub(crate) at_work: u64,
@@ -66,7 +66,7 @@ pub(crate) struct Claim {
 
 /// The outcome that no table is unclaimed.
 struct NoneLeft {
-    /// Whether there may be rests; see [`State`].
+    /// True if there may be rests; see [`State`].
     rested: bool,
 }
 
@@ -115,7 +115,7 @@ pub(crate) enum End {
 pub(crate) enum NotJoined {
     /// A walker is finishing, or has finished.
     TooLate,
-    /// As many walkers as the word can count are at work.
+    /// The word cannot count one more walker.
     TooMany,
 }
 
@@ -123,9 +123,10 @@ pub(crate) enum NotJoined {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Left {
-    /// It has nothing to do: other walkers are at work, or the last user has not come yet.
+    /// The walker has nothing left to do: other walkers are at work, or the last user has not come
+    /// yet.
     Nothing,
-    /// It must finish: no other walker is at work or will come.
+    /// The walker must finish, because no other walker is at work or will come.
     Finish,
 }
 

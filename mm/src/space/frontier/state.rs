@@ -11,11 +11,11 @@ pub(super) struct State {
     pub(super) high: u64,
     /// The number of walkers at work, the last user included.
     pub(super) at_work: u64,
-    /// Whether a walker has ever claimed more than one table at a time, so that there may be rests.
+    /// True if a walker has ever claimed more than one table at a time, so that there may be rests.
     pub(super) rested: bool,
-    /// Whether the last user has come.
+    /// True if the last user has come.
     pub(super) exiting: bool,
-    /// Whether a walker was told to finish.
+    /// True if a walker was told to finish.
     pub(super) finishing: bool,
 }
 

@@ -61,7 +61,7 @@ pub(super) struct Upper<M: Machine> {
     /// Guards the page of this table. A CPU holds it while it puts a table or a huge page below,
     /// and while it takes a huge page away, unless it has claimed that page's place.
     pub(super) frame: M::Lock<Option<Pfn>>,
-    /// Not 0 if this table has its page.
+    /// A flag: not 0 if this table has its page.
     framed: M::Field,
     leaves: Sparse<M, Leaf<M>>,
 }

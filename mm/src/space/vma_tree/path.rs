@@ -120,7 +120,7 @@ impl<M: Machine> VmaTree<M> {
             .or_else(|| self.undisturbed(self.first_of(leaf.links().1)))
     }
 
-    /// As [`VmaTree::next`], for the holder of the editor.
+    /// Does what [`VmaTree::next`] does, for the holder of the editor.
     pub(super) fn next_now(&self, page: Vpn) -> Option<Vma> {
         self.undisturbed(self.look_up(page))
     }

@@ -1,4 +1,5 @@
-//! All CPUs on one tick, which the mailing-list thread took for the present state of Linux.
+//! A schedule that fires all CPUs on one tick. The mailing-list thread assumed that Linux does
+//! this.
 
 use super::{Moment, Schedule};
 use crate::machine::Due;

@@ -3,7 +3,7 @@
 use syn::punctuated::Punctuated;
 use syn::{Attribute, Meta, Token};
 
-/// Conditions that do not hold in an ordinary build. Of all others it is not known whether they do.
+/// Conditions that do not hold in an ordinary build. All others may hold or not.
 const NEVER: [&str; 3] = ["test", "doc", "doctest"];
 
 /// Returns whether one of the attributes is a `cfg` that does not hold in an ordinary build.

@@ -1,8 +1,8 @@
-//! Which file names which, and the circles of such a graph.
+//! The graph of files that name each other, and the search for its circles.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// The first place at which a file names another.
+/// The first place at which a file names another file, and the name there.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Why {
     pub(super) line: usize,
@@ -90,8 +90,7 @@ impl Graph {
         tops.find(|top| set.iter().all(|file| is_around(top, file)))
     }
 
-    /// Returns the sets of files that can reach each other by files of `within`, without files that
-    /// are alone.
+    /// Returns the sets of two or more files that can reach each other through files of `within`.
     fn connected<'g>(&'g self, within: &BTreeSet<&'g str>) -> Vec<BTreeSet<&'g str>> {
         let reached: BTreeMap<&str, BTreeSet<&str>> = within
             .iter()
@@ -121,8 +120,8 @@ impl Graph {
         reached
     }
 
-    /// Returns the fewest edges that lead from some file of a circle back to it, not all inside one
-    /// folder.
+    /// Returns the shortest path from any file of a circle back to that file, as edges. A path does
+    /// not count if one of its files is around all others.
     pub(super) fn shortest<'g>(&'g self, circle: &BTreeSet<&'g str>) -> Vec<Edge<'g>> {
         let edges = circle.iter().flat_map(|&from| {
             let edges = self
@@ -139,10 +138,11 @@ impl Graph {
         shortest.unwrap_or_default()
     }
 
-    /// Returns the fewest edges of `circle` that begin with `first` and lead back to where it begins.
+    /// Returns the shortest path in `circle` that begins with the edge `first` and leads back to
+    /// its start.
     fn way_by<'g>(&'g self, first: Edge<'g>, circle: &BTreeSet<&'g str>) -> Vec<Edge<'g>> {
         let (start, second) = (first.from, first.to);
-        // The edge by which each file was reached first.
+        // For each file, the edge by which the search reached it first.
         let mut reached_by = BTreeMap::from([(second, first)]);
         let mut next = VecDeque::from([second]);
         while let Some(from) = next.pop_front() {

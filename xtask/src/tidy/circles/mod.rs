@@ -6,10 +6,10 @@
 //! the arguments of a macro. A name is followed through re-exports to the file that defines the
 //! item. The rule refuses files that can reach each other.
 //!
-//! In a circle of a `mod.rs` and files of its own folder, the `mod.rs` does not count: its items are
-//! common to these files, and it may name theirs. For the files outside of the folder, `mod.rs` is a
-//! file like any other. So `a.rs`, which names `b/x.rs`, which names `b/mod.rs`, which names `a.rs`,
-//! are a circle; `b/x.rs` and `b/mod.rs` alone are none.
+//! In a circle of a `mod.rs` and files of its own folder, the `mod.rs` does not count: its items
+//! are common to these files, and it may name theirs. For the files outside of the folder, `mod.rs`
+//! is a file like any other. So `a.rs`, which names `b/x.rs`, which names `b/mod.rs`, which names
+//! `a.rs`, are a circle; `b/x.rs` and `b/mod.rs` alone are none.
 //!
 //! These are no edges:
 //! * `mod x;`, and a `pub use` that only passes a name on;
@@ -106,7 +106,7 @@ fn circles(mut modules: Modules, folder: &str, known: &[Known]) -> Vec<String> {
     found
 }
 
-/// Returns what each file names.
+/// Returns the graph of the files that name each other.
 fn graph_of(modules: &mut Modules) -> Graph {
     let mut names: Vec<Names> = modules
         .all
@@ -161,7 +161,7 @@ mod tests {
         of_tree(&files, |tree| check_but(tree, known))
     }
 
-    /// What is wrong if `a.rs` and `b.rs` hold these texts.
+    /// The errors in a crate whose `a.rs` and `b.rs` have these texts.
     fn two(a: &str, b: &str) -> Vec<String> {
         broken(&[("lib.rs", "mod a;\nmod b;\n"), ("a.rs", a), ("b.rs", b)])
     }
@@ -261,7 +261,7 @@ mod tests {
             ])
         };
         assert_eq!(files("pub struct Far;\n"), [""; 0]);
-        // From outside of the folder, its mod.rs is like any other file.
+        // For files outside the folder, its mod.rs is a file like any other.
         let circle = files("use crate::folder::Common;\npub struct Far;\n");
         assert!(circle[0].contains("3 files need each other"), "{circle:?}");
         let circle = files("use crate::folder::x::X;\npub struct Far;\n");

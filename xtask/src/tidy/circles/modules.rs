@@ -22,7 +22,7 @@ pub(super) struct Import {
 pub(super) enum Meaning {
     /// An item that the module defines.
     Item,
-    /// A module below it, by its place in [`Modules::all`].
+    /// A module below this one, by its index in [`Modules::all`].
     Module(usize),
     /// The path of a `use`.
     Import(Vec<String>),
@@ -33,18 +33,18 @@ pub(super) struct Module {
     /// The path of the file from the root of the repository.
     pub(super) file: String,
     pub(super) items: Vec<Item>,
-    /// The module around it; the root of the crate has none.
+    /// The index of the module around it; the root of the crate has none.
     pub(super) parent: Option<usize>,
-    /// A name may stand for a module, a type and a function at once.
+    /// The meanings of each name, which may stand for a module, a type and a function at once.
     pub(super) names: BTreeMap<String, Vec<Meaning>>,
     pub(super) globs: Vec<Vec<String>>,
 }
 
-/// All modules of a crate that are built when it is not tested.
+/// All modules of a crate that are part of an ordinary build.
 pub(super) struct Modules {
-    /// A module stands behind the module around it, so the root of the crate is the first.
+    /// The modules. Each comes after the module around it, so the root of the crate is the first.
     pub(super) all: Vec<Module>,
-    /// The files that define a `macro_rules!` macro of a name.
+    /// The files that define a `macro_rules!` macro, by the name of the macro.
     macros: BTreeMap<String, BTreeSet<String>>,
 }
 
@@ -53,7 +53,7 @@ impl Modules {
     ///
     /// # Errors
     ///
-    /// Names the file that is not Rust.
+    /// A message that names the file that is not Rust.
     pub(super) fn read(tree: &Tree, root: &str) -> Result<Self, String> {
         let mut modules = Self {
             all: Vec::new(),
@@ -116,7 +116,7 @@ impl Modules {
         Ok(nth)
     }
 
-    /// Reads a `mod`: the braces behind it, or the file of its name if it is in the tree.
+    /// Reads a `mod`: its braces, or the file with its name if the tree has that file.
     fn read_inner(
         &mut self,
         tree: &Tree,
@@ -136,7 +136,7 @@ impl Modules {
         self.read_file(tree, &file, &folder, Some(around)).map(Some)
     }
 
-    /// Takes down the names that an item brings into module `nth`.
+    /// Records the names that an item brings into module `nth`.
     fn note(&mut self, nth: usize, item: &Item) {
         if let Item::Use(import) = item {
             for import in imports(import) {
@@ -151,7 +151,7 @@ impl Modules {
         }
     }
 
-    /// Takes down the name that an import brings into module `nth`.
+    /// Records the name that an import brings into module `nth`.
     pub(super) fn import(&mut self, nth: usize, import: Import) {
         if import.glob {
             self.all[nth].globs.push(import.path);
@@ -164,7 +164,7 @@ impl Modules {
         self.all[nth].names.entry(name).or_default().push(meaning);
     }
 
-    /// The files of the modules around module `nth`, its own file not among them.
+    /// The files of the modules around module `nth`, without its own file.
     pub(super) fn files_around(&self, nth: usize) -> BTreeSet<&str> {
         let own = &self.all[nth].file;
         let mut files = BTreeSet::new();
@@ -177,15 +177,15 @@ impl Modules {
         files
     }
 
-    /// The files that define a macro which is named without a path. A `macro_rules!` macro is known
-    /// to everything that is written behind it, without a `use`.
+    /// The files that define a macro which is named without a path. All code after a `macro_rules!`
+    /// macro can name it without a `use`.
     pub(super) fn defining_macro(&self, name: &str) -> BTreeSet<&str> {
         let files = self.macros.get(name).into_iter().flatten();
         files.map(String::as_str).collect()
     }
 }
 
-/// The imports of a `use`, one by one. Nothing for a path that begins with `::`, which leads to
+/// The imports of a `use`, one by one. None if its path begins with `::`, because that leads to
 /// another crate.
 pub(super) fn imports(item: &ItemUse) -> Vec<Import> {
     let mut found = Vec::new();
@@ -195,7 +195,7 @@ pub(super) fn imports(item: &ItemUse) -> Vec<Import> {
     found
 }
 
-/// Takes apart what is in braces.
+/// Adds the imports of `tree` to `found`, one for each name in braces. `before` is the path so far.
 fn flatten(tree: &UseTree, before: &[String], found: &mut Vec<Import>) {
     let (ident, name) = match tree {
         UseTree::Path(path) => {
@@ -225,7 +225,7 @@ fn flatten(tree: &UseTree, before: &[String], found: &mut Vec<Import>) {
     if ident != "self" {
         path.push(ident.unraw().to_string());
     }
-    // `use a::{self}` brings `a`.
+    // `use a::{self}` imports `a`.
     let name = if name == "self" {
         path.last().cloned()
     } else {
@@ -239,12 +239,12 @@ fn flatten(tree: &UseTree, before: &[String], found: &mut Vec<Import>) {
     });
 }
 
-/// Whether the `use` only passes names on, and the module itself may not need them.
+/// Returns whether the `use` is a re-export, so that the module itself may not need its names.
 pub(super) fn passes_on(item: &ItemUse) -> bool {
     !matches!(item.vis, Visibility::Inherited)
 }
 
-/// The name that an item defines.
+/// The name that an item defines, if it defines one.
 fn defined(item: &Item) -> Option<String> {
     let ident = match item {
         Item::Const(item) => &item.ident,

@@ -1,4 +1,4 @@
-//! The names that the code of a module uses: those in `use`, in paths, and in what macros are given.
+//! The names that the code of a module uses: in `use`, in paths, and in the arguments of macros.
 
 use proc_macro2::{Spacing, TokenStream, TokenTree};
 use syn::ext::IdentExt;
@@ -8,19 +8,19 @@ use syn::{Field, ImplItem, Item, ItemMod, ItemUse, Macro, Path, Stmt};
 use super::conditions::is_left_out;
 use super::modules::{Import, imports, passes_on};
 
-/// What the code of one module names.
+/// The names that the code of one module uses.
 #[derive(Default)]
 pub(super) struct Names {
     pub(super) paths: Vec<Named>,
     /// Names of macros that are called without a path.
     pub(super) macros: Vec<Named>,
-    /// Imports inside of functions.
+    /// Imports inside functions.
     pub(super) inner: Vec<Import>,
-    /// How many functions and blocks the visitor is inside of.
+    /// The number of items around the item that is visited, itself included.
     depth: usize,
 }
 
-/// A path, and where it is written.
+/// A path, and the line on which it is written.
 pub(super) struct Named {
     pub(super) path: Vec<String>,
     pub(super) line: usize,
@@ -33,11 +33,11 @@ impl Names {
         names
     }
 
-    /// Finds paths in tokens: names with `::` between them, and names by themselves.
+    /// Finds paths in tokens: names with `::` between them, and single names.
     fn tokens(&mut self, tokens: TokenStream) {
         let mut path: Vec<String> = Vec::new();
         let mut line = 0;
-        // How many colons have come since the last name of the path.
+        // The number of colons since the last name of the path.
         let mut colons = 0;
         let mut before = ' ';
         for token in tokens {
@@ -49,7 +49,7 @@ impl Names {
                         // A path that begins with `::` leads to another crate.
                         path.push(String::new());
                     }
-                    // A field or a method is no path, and `'a` is a lifetime.
+                    // A name after `.` is a field or a method, and a name after `'` is a lifetime.
                     if path.is_empty() && matches!(before, '.' | '\'') {
                         (colons, before) = (0, ' ');
                         continue;
@@ -75,7 +75,7 @@ impl Names {
                 }
                 TokenTree::Punct(punct) => {
                     self.end(&mut path, line);
-                    // The name behind `..` is no field.
+                    // A name after `..` is not a field.
                     let is_range = before == '.' && punct.as_char() == '.';
                     (colons, before) = (0, if is_range { ' ' } else { punct.as_char() });
                 }
@@ -104,7 +104,8 @@ impl<'a> Visit<'a> for Names {
     }
 
     fn visit_item_mod(&mut self, _: &'a ItemMod) {
-        // A module inside a function has not been met.
+        // Only a module inside a function gets here. The repository has none, so such a module is
+        // not searched for names.
     }
 
     fn visit_item_use(&mut self, item: &'a ItemUse) {
@@ -115,7 +116,7 @@ impl<'a> Visit<'a> for Names {
                     line: import.line,
                 });
             }
-            // The module itself has the imports that are outside of functions already.
+            // Imports outside functions are not added: the module has them already.
             if self.depth > 1 {
                 self.inner.push(import);
             }
@@ -152,7 +153,7 @@ impl<'a> Visit<'a> for Names {
     }
 
     fn visit_attribute(&mut self, _: &'a syn::Attribute) {
-        // Documentation and derives name nothing that has to be built before.
+        // Names in attributes, such as derives, do not count as edges.
     }
 
     fn visit_path(&mut self, path: &'a Path) {

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use super::modules::{Meaning, Modules};
 
 impl Modules {
-    /// The files that define what `path` names in module `nth`. Empty if it is a module, or is of
-    /// another crate.
+    /// The files that define the item which `path` names in module `nth`. Empty if `path` names a
+    /// module, or an item of another crate.
     pub(super) fn defining(&self, nth: usize, path: &[String]) -> BTreeSet<&str> {
         let mut search = Search {
             modules: self,
@@ -37,7 +37,7 @@ impl<'m> Search<'m> {
             "self" => self.inside(nth, rest),
             "super" => {
                 if let Some(parent) = self.modules.all[nth].parent {
-                    // `super::super` begins again in the module around.
+                    // In `super::super`, the second `super` starts from the parent.
                     let again = rest.first().is_some_and(|next| next == "super");
                     if again {
                         self.follow(parent, rest);
@@ -46,26 +46,26 @@ impl<'m> Search<'m> {
                     }
                 }
             }
-            // A name that the module does not know is of another crate, or is a variable.
+            // A name that the module does not know is that of another crate, or of a variable.
             _ => {
                 self.known(nth, first, rest);
             }
         }
     }
 
-    /// Follows a path whose first name must be one of module `nth`.
+    /// Follows a path whose first name must be known in module `nth`.
     fn inside(&mut self, nth: usize, path: &[String]) {
         let Some((first, rest)) = path.split_first() else {
             return;
         };
         if !self.known(nth, first, rest) {
-            // A macro made it, and the macro is called where the path leads.
+            // A macro has defined the item, and module `nth` calls that macro.
             let modules = self.modules;
             self.found.insert(&modules.all[nth].file);
         }
     }
 
-    /// Follows what module `nth` knows as `name`. Returns whether it knows anything of that name.
+    /// Follows every meaning that `name` has in module `nth`. Returns whether it has one.
     fn known(&mut self, nth: usize, name: &str, rest: &[String]) -> bool {
         let modules = self.modules;
         let module = &modules.all[nth];
@@ -88,8 +88,8 @@ impl<'m> Search<'m> {
         self.found.len() > before
     }
 
-    /// Follows an import of module `nth`, unless the search is inside of it: the import of a crate
-    /// by its own name seems to begin with itself.
+    /// Follows an import of module `nth`, unless the search is following it already: an import that
+    /// begins with the name of a crate may look as if it began with itself.
     fn follow_import(&mut self, nth: usize, import: &'m [String], rest: &[String]) {
         if self.inside_of.insert((nth, import)) {
             self.follow(nth, &joined(import, rest));

@@ -1,8 +1,9 @@
-//! Promise: page tables have pages of what is mapped and nothing else; nothing is left of what was unmapped
-//! or reaped; and resident pages are as many as entries say.
+//! Promise: page tables have pages of mapped memory only; no page of an unmapped or reaped range is
+//! left; and the counters of resident pages agree with the entries.
 //!
-//! Operations of other CPUs limit what can be compared: an unmapping removes its mapping before the pages, and
-//! counters follow entries. So each process counts the operations that are under way.
+//! Operations of other CPUs limit what can be compared, because an unmapping removes its mapping
+//! before the pages, and counters change after entries. So each process counts the operations that
+//! are under way.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -17,7 +18,7 @@ use plimsoll_sim::Sim;
 
 use super::space_stage::Process;
 
-/// Tables that helpers hand back are remembered up to this many; more are left to the exit.
+/// The most tables that helpers can hand back to later helpers; further ones are left to the exit.
 const HANDED_BACK_MAX: u32 = 16;
 
 /// Operations of one kind that are under way.
@@ -46,7 +47,7 @@ impl UnderWay {
 #[derive(Debug, Default)]
 pub(crate) struct Helpers {
     at_work: Cell<u32>,
-    /// Whether one of them has left something.
+    /// True if one of them has left some pages.
     left_some: Cell<bool>,
 }
 
@@ -55,7 +56,8 @@ impl Helpers {
         self.at_work.set(self.at_work.get() + 1);
     }
 
-    /// Counts one helper less. Returns whether it was the last one, and none of them has left anything.
+    /// Counts one helper less; `left_some` says whether it has left pages. Returns whether it was
+    /// the last one and none of them has left pages.
     pub(crate) fn leave(&self, left_some: bool) -> bool {
         self.left_some.set(self.left_some.get() || left_some);
         self.at_work.set(self.at_work.get() - 1);
@@ -70,7 +72,7 @@ fn count(sum: &mut [u64; RssKind::ALL.len()], entry: &Walked) {
     }
 }
 
-/// Whether a mapping may have such an entry.
+/// Returns whether a mapping of this kind may have such an entry.
 fn fits(entry: &Walked, mapping: MappingKind) -> bool {
     let counted = entry.counted;
     match mapping {
@@ -85,7 +87,7 @@ fn fits(entry: &Walked, mapping: MappingKind) -> bool {
 }
 
 /// Compares the page tables of `process` with its mappings and, if nothing is under way, with its
-/// counters. Whether the counters could be compared.
+/// counters. Returns whether the counters could be compared.
 pub(crate) fn check(sim: &Sim, process: &Process) -> bool {
     let (changes, steps) = (process.changes.quiet(), process.steps.quiet());
     let mut sum = [0; RssKind::ALL.len()];
@@ -105,7 +107,7 @@ pub(crate) fn check(sim: &Sim, process: &Process) -> bool {
     }
     for kind in RssKind::ALL {
         let counted = process.space.rss().precise(sim, kind);
-        // Reading the counters takes time as well.
+        // Reading the counters takes time, so an operation may have begun meanwhile.
         if steps == process.steps.quiet() {
             assert_eq!(counted, sum[kind as usize], "{kind:?}");
         }
@@ -113,14 +115,16 @@ pub(crate) fn check(sim: &Sim, process: &Process) -> bool {
     true
 }
 
-/// After `pages` were unmapped, in a range that only the caller maps.
+/// Checks, after `pages` were unmapped, that no entry is left there. Only the caller may map pages
+/// in this range.
 pub(crate) fn check_unmapped(sim: &Sim, process: &Process, pages: Range<Vpn>) {
     process.space.walk(sim, pages.clone(), |entry| {
         panic!("{pages:?} are unmapped, and there is {entry:?}");
     });
 }
 
-/// Once helpers have gone through everything: private pages are gone, and no other may come.
+/// Checks that no private page is left, if helpers have gone through everything. Faults add none
+/// after that.
 pub(crate) fn check_reaped(sim: &Sim, process: &Process) {
     if !process.is_reaped.get() {
         return;
@@ -131,7 +135,8 @@ pub(crate) fn check_reaped(sim: &Sim, process: &Process) {
     });
 }
 
-/// After the last user has emptied the address space.
+/// Checks, after the last user has emptied the address space, that no entry is left and that all
+/// counters are 0.
 pub(crate) fn check_exited(sim: &Sim, process: &Process) {
     assert!(process.space.has(sim, Flag::Ended));
     process.space.walk(sim, Vpn(0)..END, |entry| {
@@ -152,14 +157,14 @@ pub(crate) fn reserved(sim: &Sim, space: &AddressSpace<Sim>) -> u64 {
     reserved
 }
 
-/// A helper leaves with `reaped`. Returns whether it has gone through everything, alone or together with the
-/// helpers that were there at the same time.
+/// Counts a helper that leaves with `reaped`. Returns whether it has gone through everything, alone
+/// or together with the helpers that were at work at the same time.
 pub(crate) fn is_all_reaped(process: &Process, reaping: Reaping, reaped: Reaped) -> bool {
     let all_left = process
         .helpers
         .leave(matches!(reaped, Reaped::GaveWay | Reaped::Partly));
     match reaping {
-        // Each helper goes through everything.
+        // In these designs each helper goes through everything by itself.
         Reaping::Ascending | Reaping::DescendingByVma | Reaping::DescendingChunks => {
             reaped == Reaped::All
         }
@@ -169,8 +174,8 @@ pub(crate) fn is_all_reaped(process: &Process, reaping: Reaping, reaped: Reaped)
     }
 }
 
-/// The tasks that are giving page tables back. A last user that has emptied all mappings finds all tables empty
-/// then, unless helpers share the work with it.
+/// The tasks that are giving page tables back. The last user does so when it has emptied all
+/// mappings, so all tables are empty then, unless helpers share the work with it.
 #[derive(Debug)]
 pub(crate) struct Sweeps {
     reaping: Reaping,

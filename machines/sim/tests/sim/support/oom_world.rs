@@ -69,7 +69,7 @@ pub(crate) struct Calls {
     exits_after: Option<Nanos>,
     /// The processes that a task of the test runs: they notice the kill themselves, and exit.
     awake: RefCell<Vec<u32>>,
-    /// Whether the reaper runs in a task of its own; otherwise the test calls it.
+    /// True if the reaper runs in a task of its own; otherwise the test calls it.
     reaps: Cell<bool>,
     world: RefCell<Weak<OomWorld>>,
 }

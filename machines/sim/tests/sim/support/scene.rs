@@ -53,9 +53,9 @@ pub(crate) struct Odds {
     pub(crate) migrate: u32,
     pub(crate) sleep: u32,
     pub(crate) count: u32,
-    /// Whether vmstat work runs.
+    /// True if vmstat work runs.
     pub(crate) vmstat: bool,
-    /// Whether a reclaimer is registered that has pages to give back.
+    /// True if a reclaimer is registered that has pages to give back.
     pub(crate) reclaim: bool,
 }
 

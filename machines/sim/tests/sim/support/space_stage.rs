@@ -62,18 +62,19 @@ pub(crate) struct Plan {
 /// One address space, and the number of threads that still use it.
 pub(crate) struct Process {
     pub(crate) space: AddressSpace<Sim>,
-    /// A device that uses its memory.
+    /// A device that uses the memory of the process.
     pub(crate) shadow: Shadow,
     pub(crate) users: Cell<u32>,
-    /// Changes of its mappings that are under way.
+    /// The changes of its mappings that are under way.
     pub(crate) changes: UnderWay,
-    /// Operations of any kind that are under way.
+    /// The operations of any kind that are under way.
     pub(crate) steps: UnderWay,
-    /// The helpers that empty it.
+    /// The helpers that empty its address space.
     pub(crate) helpers: Helpers,
-    /// Whether helpers have gone through everything, so that no private page may come any more.
+    /// True once helpers have gone through everything, so that no fault adds a private page any
+    /// more.
     pub(crate) is_reaped: Cell<bool>,
-    /// How often one of its listeners has refused.
+    /// The number of times that a listener of its address space has refused.
     refusals: Arc<AtomicU32>,
     /// The number of calls of `exit` that succeeded; there must be one.
     pub(crate) exits: Cell<u32>,
@@ -93,14 +94,15 @@ pub(crate) struct Met {
     pub(crate) busy: u64,
     pub(crate) left_to_helpers: u64,
     pub(crate) given_up: u64,
-    /// Faults in a part of another thread, and those that found that it was unmapped.
+    /// The number of faults in a part of another thread, and of those that found the page unmapped.
     pub(crate) elsewhere: [u64; 2],
-    /// Comparisons of counters with page tables, and of page tables with what was reaped.
+    /// The number of comparisons of counters with page tables, and of page tables with the ranges
+    /// that were reaped.
     pub(crate) compared: [u64; 2],
     pub(crate) ended_by: [u64; Reaping::ALL.len()],
 }
 
-/// Holders of translations of their own, and a count of what they were told.
+/// The state that all holders of translations share, and counts of the calls that they got.
 pub(crate) struct Listeners {
     dice: Mutex<Dice>,
     refusals: u32,
@@ -111,7 +113,7 @@ pub(crate) struct Listeners {
 
 struct Listener {
     all: Arc<Listeners>,
-    /// How often one of this address space has refused.
+    /// The number of times that a listener of this address space has refused.
     refusals: Arc<AtomicU32>,
 }
 
@@ -241,7 +243,7 @@ impl Process {
         self.steps.during(|| self.changes.during(f))
     }
 
-    /// How often one of its listeners has refused.
+    /// Returns the number of times that a listener of its address space has refused.
     pub(crate) fn refusals(&self) -> u32 {
         self.refusals.load(Relaxed)
     }

@@ -276,7 +276,7 @@ impl User {
         Ok(())
     }
 
-    /// In the part of another thread, which may be about to unmap it.
+    /// Touches a page in the part of another thread, which may be about to unmap it.
     fn touch_elsewhere(&mut self, sim: &Sim) -> Goes {
         let part = BASE + u64::from(self.dice.below(self.stage.plan.users)) * PART;
         let page = Vpn(part + self.draw(PART));
@@ -299,7 +299,7 @@ impl User {
         }
     }
 
-    /// Page tables have what is mapped.
+    /// Checks that page tables have pages of mapped memory only.
     fn check(&self, sim: &Sim) {
         let compared = check_tables::check(sim, self.process());
         self.stage

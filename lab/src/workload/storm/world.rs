@@ -29,9 +29,8 @@ use crate::run::testbed::Testbed;
 /// first look takes 180 to 190 ns, with 1000 processes.
 const LOOK_AGAIN_NS: u32 = 25;
 
-/// The storm_machine is the machine of a storm: its processes are the procs, and their owner is the
-/// owner.
-pub(super) struct StormMachine {
+/// The machine of a storm, with its processes and what kills them.
+pub(super) struct StormWorld {
     pub(super) testbed: Testbed,
     spaces: Spaces<Sim>,
     killer: Arc<OomKiller<Sim, Calls>>,
@@ -58,7 +57,7 @@ pub(super) struct Proc {
     leaves: Cell<bool>,
 }
 
-/// The events since [`StormMachine::watch`].
+/// The events since [`StormWorld::watch`].
 #[derive(Default)]
 pub(super) struct Seen {
     pub(super) notes: RefCell<Vec<TimedEvent>>,
@@ -81,17 +80,17 @@ pub struct Kill {
 }
 
 /// The calls of the OOM killer: it kills a process, and it has the reaper started.
-struct Calls(RefCell<Weak<StormMachine>>);
+struct Calls(RefCell<Weak<StormWorld>>);
 
 /// The owner of the processes.
 struct ProcOwner {
-    storm_machine: RefCell<Weak<StormMachine>>,
+    world: RefCell<Weak<StormWorld>>,
     /// The process for which each CPU allocates.
     current: RefCell<Vec<Option<Arc<Process<Sim>>>>>,
 }
 
-impl StormMachine {
-    /// A storm_machine in which every process exists and has nothing yet.
+impl StormWorld {
+    /// A machine on which every process exists and has nothing yet.
     #[expect(
         clippy::arc_with_non_send_sync,
         reason = "on real machines it is both; a simulated one has one thread"
@@ -103,12 +102,12 @@ impl StormMachine {
         seed: u64,
     ) -> Rc<Self> {
         let me: Rc<RefCell<Weak<Self>>> = Rc::default();
-        let storm_machine = Rc::clone(&me);
+        let world = Rc::clone(&me);
         let last_resort = last_resort(move |sim, pages, request| {
-            let storm_machine = storm_machine.borrow().upgrade().expect("it is there");
-            storm_machine.note(sim, StormEvent::Ask(Edge::Begin));
-            let relief = storm_machine.oom.relieve(sim, pages, request);
-            storm_machine.note(sim, StormEvent::Ask(Edge::End));
+            let world = world.borrow().upgrade().expect("it is there");
+            world.note(sim, StormEvent::Ask(Edge::Begin));
+            let relief = world.oom.relieve(sim, pages, request);
+            world.note(sim, StormEvent::Ask(Edge::End));
             relief
         });
         let options = SimOptions {
@@ -123,7 +122,7 @@ impl StormMachine {
             Patience::LINUX,
         ));
         let owner = ProcOwner {
-            storm_machine: RefCell::default(),
+            world: RefCell::default(),
             current: RefCell::new(vec![None; cpus]),
         };
         let oom = OutOfMemory::new(
@@ -154,7 +153,7 @@ impl StormMachine {
             looked: RefCell::new(vec![false; count]),
             ..Seen::default()
         });
-        let storm_machine = Rc::new(Self {
+        let world = Rc::new(Self {
             spaces,
             killer,
             oom,
@@ -166,18 +165,10 @@ impl StormMachine {
             seen,
             testbed,
         });
-        storm_machine
-            .killer
-            .signals()
-            .0
-            .replace(Rc::downgrade(&storm_machine));
-        storm_machine
-            .oom
-            .owner()
-            .storm_machine
-            .replace(Rc::downgrade(&storm_machine));
-        me.replace(Rc::downgrade(&storm_machine));
-        storm_machine
+        world.killer.signals().0.replace(Rc::downgrade(&world));
+        world.oom.owner().world.replace(Rc::downgrade(&world));
+        me.replace(Rc::downgrade(&world));
+        world
     }
 
     /// Notes what happens from now on.
@@ -249,39 +240,33 @@ impl StormMachine {
         if self.reaper_runs.replace(true) {
             return;
         }
-        let storm_machine = Rc::clone(self);
+        let world = Rc::clone(self);
         sim.spawn(self.population.reaper, move |sim| {
             let mut next = Next::At(at);
             while let Next::At(at) = next {
                 sim.sleep_until(at);
-                let stepped = storm_machine
-                    .killer
-                    .reaper()
-                    .step(storm_machine.memory(sim));
+                let stepped = world.killer.reaper().step(world.memory(sim));
                 if let Some(done) = stepped.done {
                     assert_eq!(done.bad_rss, None, "pages of a victim were miscounted");
                     if done.how == How::Emptied {
-                        storm_machine.note(sim, StormEvent::Free(done.process.0));
+                        world.note(sim, StormEvent::Free(done.process.0));
                     }
                 }
                 next = stepped.next;
             }
-            storm_machine.reaper_runs.set(false);
+            world.reaper_runs.set(false);
         });
     }
 
     /// Starts a daemon that hears of the kill of process `id` and calls `process_mrelease`.
     fn start_helper(self: &Rc<Self>, sim: &Sim, id: u32) {
-        let storm_machine = Rc::clone(self);
+        let world = Rc::clone(self);
         sim.spawn(self.population.helper, move |sim| {
-            storm_machine.empties(sim, id, || {
-                let (process, all) = (
-                    &storm_machine.processes[id as usize],
-                    storm_machine.processes.iter(),
-                );
+            world.empties(sim, id, || {
+                let (process, all) = (&world.processes[id as usize], world.processes.iter());
                 // The result does not matter: the call may come too late, or leave the rest to the
                 // exit.
-                let _ = release(storm_machine.memory(sim), Some(process), all, 0, || false);
+                let _ = release(world.memory(sim), Some(process), all, 0, || false);
             });
         });
     }
@@ -303,37 +288,33 @@ impl StormMachine {
             }
         });
         self.testbed.sim.run();
-        let storm_machine = Rc::into_inner(self).expect("everybody has left");
-        let sim = &storm_machine.testbed.sim;
-        assert_eq!(storm_machine.killer.victims(sim), 0, "a victim is left");
+        let world = Rc::into_inner(self).expect("everybody has left");
+        let sim = &world.testbed.sim;
+        assert_eq!(world.killer.victims(sim), 0, "a victim is left");
         assert_eq!(
-            storm_machine.killer.reaper().queued(sim),
+            world.killer.reaper().queued(sim),
             0,
             "the reaper has something to do"
         );
-        for proc in storm_machine.procs {
+        for proc in world.procs {
             assert!(proc.space.has(sim, Flag::Ended), "it has not ended");
             assert_eq!(proc.space.table_pages(sim), 0, "a page table is left");
         }
-        storm_machine.oom.owner().current.borrow_mut().clear();
-        for process in storm_machine.processes {
+        world.oom.owner().current.borrow_mut().clear();
+        for process in world.processes {
             assert_eq!(
-                storm_machine.killer.retire(sim, process),
+                world.killer.retire(sim, process),
                 Ok(()),
                 "a counter is off"
             );
         }
-        assert_eq!(
-            storm_machine.spaces.lru().total(sim),
-            0,
-            "a page is still aged"
-        );
-        storm_machine.testbed
+        assert_eq!(world.spaces.lru().total(sim), 0, "a page is still aged");
+        world.testbed
     }
 }
 
 impl Proc {
-    /// A proc that has nothing yet.
+    /// A process that has nothing yet.
     #[expect(
         clippy::arc_with_non_send_sync,
         reason = "on real machines it is both; a simulated one has one thread"
@@ -387,30 +368,30 @@ impl Seen {
 }
 
 impl Calls {
-    fn storm_machine(&self) -> Rc<StormMachine> {
+    fn world(&self) -> Rc<StormWorld> {
         self.0.borrow().upgrade().expect("it is there")
     }
 }
 
 impl Signals<Sim> for Calls {
     fn kill(&self, sim: &Sim, process: &Arc<Process<Sim>>) {
-        let (storm_machine, id) = (self.storm_machine(), process.id().0);
-        let proc = &storm_machine.procs[id as usize];
+        let (world, id) = (self.world(), process.id().0);
+        let proc = &world.procs[id as usize];
         proc.dies.set(true);
         let pages = proc.held.get();
-        let others = storm_machine.procs.iter().filter(|other| !other.dies.get());
+        let others = world.procs.iter().filter(|other| !other.dies.get());
         let most = others.map(|other| other.held.get()).fold(pages, u64::max);
-        storm_machine.seen.kills.borrow_mut().push(Kill {
+        world.seen.kills.borrow_mut().push(Kill {
             process: id,
             pages,
             most,
         });
         if proc.threads.get() == 0 || proc.sleeps.get() {
-            let dying = Rc::clone(&storm_machine);
+            let dying = Rc::clone(&world);
             sim.spawn(proc.spec.home, move |sim| dying.leave(sim, id));
         }
-        if storm_machine.ending == Ending::Helped {
-            storm_machine.start_helper(sim, id);
+        if world.ending == Ending::Helped {
+            world.start_helper(sim, id);
         }
     }
 
@@ -419,14 +400,14 @@ impl Signals<Sim> for Calls {
     }
 
     fn reap_at(&self, sim: &Sim, at: Nanos) {
-        self.storm_machine().start_reaper(sim, at);
+        self.world().start_reaper(sim, at);
     }
 }
 
 impl Owner<Sim> for ProcOwner {
     fn with_processes(&self, _sim: &Sim, look: &mut Look<'_, Sim>) {
-        let storm_machine = self.storm_machine.borrow().upgrade().expect("it is there");
-        look(&storm_machine.processes);
+        let world = self.world.borrow().upgrade().expect("it is there");
+        look(&world.processes);
     }
 
     fn current(&self, sim: &Sim) -> Option<Arc<Process<Sim>>> {
@@ -436,19 +417,19 @@ impl Owner<Sim> for ProcOwner {
     /// Sleeps for one jiffy, as the timer wheel rounds it: the current jiffy does not count (Linux:
     /// `schedule_timeout_killable(1)`).
     fn pause(&self, sim: &Sim) {
-        let storm_machine = self.storm_machine.borrow().upgrade().expect("it is there");
-        storm_machine.note(sim, StormEvent::Pause(Edge::Begin));
+        let world = self.world.borrow().upgrade().expect("it is there");
+        world.note(sim, StormEvent::Pause(Edge::Begin));
         let hz = sim.hz();
         let Jiffies(now) = hz.jiffies(sim.now());
         sim.sleep_until(hz.nanos(Jiffies(now + 2)));
-        storm_machine.note(sim, StormEvent::Pause(Edge::End));
+        world.note(sim, StormEvent::Pause(Edge::End));
     }
 
     /// The OOM killer asks this once for each look at a process, so the look is charged here.
     fn nodes(&self, sim: &Sim, process: &Process<Sim>) -> NodeSet {
-        let storm_machine = self.storm_machine.borrow().upgrade().expect("it is there");
+        let world = self.world.borrow().upgrade().expect("it is there");
         let id = process.id().0 as usize;
-        let was_looked_at = mem::replace(&mut storm_machine.seen.looked.borrow_mut()[id], true);
+        let was_looked_at = mem::replace(&mut world.seen.looked.borrow_mut()[id], true);
         if was_looked_at {
             sim.spend(Work::Think, LOOK_AGAIN_NS);
         } else {

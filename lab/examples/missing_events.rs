@@ -1,0 +1,102 @@
+//! How much exact replay suffers from events that are missing in a recording.
+//!
+//! Some kernels allocate and free a few pages without an event. This program takes a recording that
+//! replays well, removes the events of randomly chosen pages (the allocation, the free that
+//! ends it, and the page's place in a batch of frees), and replays the rest. The table shows how many
+//! moves are still identical, for each share of pages that were removed.
+//!
+//! ```text
+//! cargo run --release -p plimsoll-lab --example missing_events -- lab/tests/data/bursts-4.plr
+//! ```
+
+use std::collections::HashMap;
+use std::env;
+use std::process::ExitCode;
+
+use plimsoll_lab::exact::Judge;
+use plimsoll_lab::exact::pages::PageLists;
+use plimsoll_recording::Recording;
+use plimsoll_recording::event::What;
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+/// The shares of freed pages whose events are removed.
+const SHARES: [f64; 6] = [0.0, 0.000_1, 0.000_3, 0.001, 0.003, 0.01];
+
+/// The number of random choices for each share.
+const SEEDS: u64 = 3;
+
+fn main() -> ExitCode {
+    let Some(file) = env::args().nth(1) else {
+        eprintln!("usage: missing_events FILE, a recording with page events");
+        return ExitCode::from(2);
+    };
+    let recording = match Recording::read(&file) {
+        Ok(contents) => contents.recording,
+        Err(error) => {
+            eprintln!("{file}: {error}");
+            return ExitCode::from(2);
+        }
+    };
+    println!("share removed  pages removed  compared  identical  set aside  identical, %");
+    for share in SHARES {
+        for seed in 1..=if share > 0.0 { SEEDS } else { 1 } {
+            let (thinned, pages) = without(&recording, share, seed);
+            let Some(judged) = (PageLists { design: None }).judge(&thinned) else {
+                eprintln!(
+                    "{file}: no page lists to judge; use a recording that has /proc/zoneinfo"
+                );
+                return ExitCode::from(2);
+            };
+            let percent = 100.0 * judged.identical as f64 / judged.compared.max(1) as f64;
+            println!(
+                "{:>11.2} %  {pages:>13}  {:>8}  {:>9}  {:>9}  {percent:>12.1}",
+                100.0 * share,
+                judged.compared,
+                judged.identical,
+                judged.set_aside,
+            );
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+/// A copy of `recording` without the events of this share of its page uses, and the number of
+/// pages removed. A use is an allocation and the free that ends it.
+fn without(recording: &Recording, share: f64, seed: u64) -> (Recording, u64) {
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
+    let mut thinned = recording.clone();
+    let mut is_removed = vec![false; recording.events.len()];
+    let mut allocated: HashMap<u64, usize> = HashMap::new();
+    let mut waits_for_batch: HashMap<u64, bool> = HashMap::new();
+    let mut pages = 0;
+    for (index, event) in recording.events.iter().enumerate() {
+        match event.what {
+            What::Alloc { pfn, .. } => {
+                allocated.insert(pfn, index);
+            }
+            What::Free { pfn, order } => {
+                let began = allocated.remove(&pfn);
+                let removes = began.is_some() && rng.random_bool(share);
+                waits_for_batch.insert(pfn, removes);
+                if let Some(began) = began
+                    && removes
+                {
+                    is_removed[began] = true;
+                    is_removed[index] = true;
+                    pages += 1 << order;
+                }
+            }
+            What::FreeBatched { pfn } => {
+                is_removed[index] = waits_for_batch.remove(&pfn).unwrap_or(false);
+            }
+            _ => {}
+        }
+    }
+    let mut index = 0;
+    thinned.events.retain(|_| {
+        index += 1;
+        !is_removed[index - 1]
+    });
+    (thinned, pages)
+}
