@@ -336,8 +336,8 @@ pub(crate) fn total_in(word: i64) -> u64 {
     u64::try_from(word).expect("a word that never falls below 0")
 }
 
-/// Returns the number in a word, or 0 if that is negative: for sums of which a reader may see a subtraction
-/// before the addition that it follows.
+/// Returns the number in a word, or 0 if that is negative: for sums of which a reader may see a
+/// subtraction before the addition that it follows.
 #[inline]
 pub(crate) const fn at_least_0(word: i64) -> u64 {
     if word < 0 { 0 } else { word.cast_unsigned() }

@@ -43,6 +43,16 @@ pub trait Signals<M: Machine> {
     fn reap_at(&self, machine: &M, at: Nanos);
 }
 
+/// No signals, for an owner that looks for itself which processes must die, and whether the reaper
+/// has work.
+impl<M: Machine> Signals<M> for () {
+    fn kill(&self, _machine: &M, _process: &Arc<Process<M>>) {}
+
+    fn thaw(&self, _machine: &M, _process: &Arc<Process<M>>) {}
+
+    fn reap_at(&self, _machine: &M, _at: Nanos) {}
+}
+
 /// Kills processes, counts its victims, and owns the reaper.
 pub struct OomKiller<M: Machine, S> {
     signals: S,

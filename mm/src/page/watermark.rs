@@ -21,7 +21,7 @@ pub struct Watermarks {
 /// The memory to keep free on a machine with `lowmem_kib` KiB of memory, in KiB (Linux:
 /// `calculate_min_free_kbytes`): √(16 × `lowmem_kib`), but 128 KiB to 256 MiB.
 #[must_use]
-pub fn min_free_kib(lowmem_kib: u64) -> u64 {
+pub(crate) fn min_free_kib(lowmem_kib: u64) -> u64 {
     (lowmem_kib * 16).isqrt().clamp(128, 262_144)
 }
 
