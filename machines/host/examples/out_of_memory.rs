@@ -17,9 +17,7 @@ use plimsoll_mm::oom::{
     Kind, Look, OomKiller, OutOfMemory, Owner, Patience, Process, Report, Rules, Signals, State,
 };
 use plimsoll_mm::page::{Config, Layout};
-use plimsoll_mm::space::{
-    Access, AddressSpace, Backing, FaultError, MapRequest, Memory, Place, Spaces,
-};
+use plimsoll_mm::space::{Access, AddressSpace, FaultError, MapRequest, Memory, Place, Spaces};
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{Nanos, Pages, ProcessId, Vpn};
 
@@ -130,11 +128,7 @@ fn tenant(
     let space = AddressSpace::new(memory)?;
     space.map(
         memory,
-        MapRequest {
-            place: Place::Fixed(START),
-            pages: u64::from(PAGES.0),
-            backing: Backing::Anonymous { huge: false },
-        },
+        MapRequest::anonymous(Place::Fixed(START), u64::from(PAGES.0)),
     )?;
     let (host, space) = (memory.machine, Some(Arc::new(space)));
     let process = oom

@@ -13,7 +13,7 @@ use plimsoll_mm::oom::{
 };
 use plimsoll_mm::page::{Config, Layout};
 use plimsoll_mm::space::rss::RssKind;
-use plimsoll_mm::space::{Access, AddressSpace, Backing, MapRequest, Memory, Place, Spaces};
+use plimsoll_mm::space::{Access, AddressSpace, MapRequest, Memory, Place, Spaces};
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{CpuId, Pages, ProcessId, Vpn};
 
@@ -27,11 +27,7 @@ const GONE: u32 = 30;
 /// has more tables: the first process has the fewest pages without tables, and the most with them.
 fn touch(space: &AddressSpace<Host>, memory: Memory<'_, Host>, nth: u64) {
     let map = |pages| {
-        let request = MapRequest {
-            place: Place::Highest,
-            pages,
-            backing: Backing::Anonymous { huge: false },
-        };
+        let request = MapRequest::anonymous(Place::Highest, pages);
         space.map(memory, request).expect("there is room").start
     };
     let more = nth * 7 % SPACES;

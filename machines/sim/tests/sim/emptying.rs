@@ -17,7 +17,7 @@ use plimsoll_mm::site::Work;
 use plimsoll_mm::space::reap::Reaped;
 use plimsoll_mm::space::rss::RssKind;
 use plimsoll_mm::space::{
-    AddressSpace, Backing, Flag, MapError, MapRequest, Memory, Notified, Place, Refused, Spaces,
+    AddressSpace, Flag, MapError, MapRequest, Memory, Notified, Place, Refused, Spaces,
 };
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{CpuId, Nanos, Pages, Vpn};
@@ -98,11 +98,7 @@ impl Scene {
 }
 
 fn anonymous(start: Vpn, pages: u64) -> MapRequest<Sim> {
-    MapRequest {
-        place: Place::Fixed(start),
-        pages,
-        backing: Backing::Anonymous { huge: false },
-    }
+    MapRequest::anonymous(Place::Fixed(start), pages)
 }
 
 /// A listener that holds translations to every other table. It refuses to give them up without

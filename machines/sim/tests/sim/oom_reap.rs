@@ -42,11 +42,7 @@ fn killed_with(reaping: Reaping, device: Option<Device>) -> Rc<OomWorld> {
 
 /// Maps over memory in use. This keeps the mappings locked for as long as the device is busy.
 fn change_mappings(sim: &Sim, world: &OomWorld, space: &Space) {
-    let request = MapRequest {
-        place: Place::Replace(START),
-        pages: 10,
-        backing: Backing::Anonymous { huge: false },
-    };
+    let request = MapRequest::anonymous(Place::Replace(START), 10);
     let mapped = space.map(world.memory(sim), request);
     assert!(mapped.is_ok(), "{mapped:?}");
 }

@@ -12,7 +12,7 @@ use plimsoll_mm::event::Event;
 use plimsoll_mm::machine::Machine;
 use plimsoll_mm::oom::{How, Kind, Patience, Rules};
 use plimsoll_mm::space::reap::Reaping;
-use plimsoll_mm::space::{Backing, MapRequest, Place};
+use plimsoll_mm::space::{MapRequest, Place};
 use plimsoll_mm::units::{Nanos, ProcessId};
 use plimsoll_sim::{Sim, SimOptions};
 use support::OomWorld;
@@ -54,11 +54,7 @@ fn kept(sim: &Sim, world: &OomWorld, id: u32, pages: u64, until: u64) {
 /// Starts a task that changes the mappings of process `id` from before [`SHORT`] on.
 fn keep(world: &Rc<OomWorld>, id: u32) {
     world.at(3, Nanos(SHORT / 2), move |sim, world| {
-        let request = MapRequest {
-            place: Place::Replace(START),
-            pages: 10,
-            backing: Backing::Anonymous { huge: false },
-        };
+        let request = MapRequest::anonymous(Place::Replace(START), 10);
         let space = world.space_of(sim, id);
         let mapped = space.map(world.memory(sim), request);
         mapped.expect("there is memory by then");

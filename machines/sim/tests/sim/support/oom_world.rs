@@ -17,7 +17,7 @@ use plimsoll_mm::page::{Config, Layout};
 use plimsoll_mm::space::budget::Budget;
 use plimsoll_mm::space::reap::Reaping;
 use plimsoll_mm::space::{
-    AddressSpace, Backing, ExitError, Flag, MapRequest, Memory, Notified, Place, Refused, Spaces,
+    AddressSpace, ExitError, Flag, MapRequest, Memory, Notified, Place, Refused, Spaces,
 };
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{CpuId, Nanos, Pages, ProcessId, Vpn};
@@ -301,11 +301,7 @@ impl OomWorld {
 
     /// Maps `pages` pages from `start` on and populates them. Returns their range.
     pub(crate) fn fill(&self, sim: &Sim, space: &Space, start: Vpn, pages: u64) -> Range<Vpn> {
-        let request = MapRequest {
-            place: Place::Fixed(start),
-            pages,
-            backing: Backing::Anonymous { huge: false },
-        };
+        let request = MapRequest::anonymous(Place::Fixed(start), pages);
         let range = start..Vpn(start.0 + pages);
         let memory = self.memory(sim);
         space.map(memory, request).expect("nothing is there");

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use plimsoll_mm::oom::{Kind, State};
 use plimsoll_mm::space::budget::Budget;
-use plimsoll_mm::space::{Access, Backing, FaultError, MapRequest, Place};
+use plimsoll_mm::space::{Access, FaultError, MapRequest, Place};
 use plimsoll_mm::units::Vpn;
 use plimsoll_sim::Sim;
 
@@ -33,11 +33,7 @@ pub(crate) fn roomy(
     pages: u64,
 ) -> Space {
     let space = world.space(sim, budget, None);
-    let request = MapRequest {
-        place: Place::Fixed(START),
-        pages: SPACE_PAGES,
-        backing: Backing::Anonymous { huge: false },
-    };
+    let request = MapRequest::anonymous(Place::Fixed(START), SPACE_PAGES);
     let memory = world.memory(sim);
     space.map(memory, request).expect("nothing is there");
     let used = space.populate(memory, START..Vpn(START.0 + pages));
