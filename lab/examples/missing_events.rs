@@ -9,6 +9,8 @@
 //! cargo run --release -p plimsoll-lab --example missing_events -- lab/tests/data/bursts-4.plr
 //! ```
 
+#![expect(clippy::print_stdout, reason = "printing is what it is for")]
+
 use std::collections::HashMap;
 use std::env;
 use std::process::ExitCode;

@@ -140,17 +140,17 @@ pub const ALL: &[Bench] = &[
     },
     Bench {
         name: "counter",
-        about: "what adding to a counter and reading it costs on this computer, variant by variant",
+        about: "the cost of adding to a counter and of reading it, on this computer, variant by variant",
         run: Run::Fixed(|progress| counter::tables(progress, Vec::new)),
     },
     Bench {
         name: "vma",
-        about: "what finding, going through and changing mappings costs, ours and other trees",
+        about: "the cost of finding, walking and changing mappings, ours and other trees",
         run: Run::Fixed(vma::tables),
     },
     Bench {
         name: "space",
-        about: "what touching, unmapping and ending an address space costs on this computer",
+        about: "the cost of touching, unmapping and ending an address space on this computer",
         run: Run::Fixed(space::tables),
     },
     Bench {
@@ -160,7 +160,7 @@ pub const ALL: &[Bench] = &[
     },
     Bench {
         name: "oom",
-        about: "how long choosing a victim among 10,000 processes takes, selector by selector",
+        about: "the time to choose a victim among 10,000 processes, selector by selector",
         run: Run::Counted(oom::run),
     },
     Bench {

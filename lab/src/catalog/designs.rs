@@ -96,7 +96,7 @@ pub fn list() -> Vec<Table> {
         Table {
             title: "Designs".to_owned(),
             note: "Join names with `+` to replace a variant: `linux+phased`. Without a base, \
-                   what is not named is ours."
+                   other variants are ours."
                 .to_owned(),
             columns: ["design", "is"].map(str::to_owned).to_vec(),
             rows: bases.collect(),
@@ -138,10 +138,14 @@ fn about(variant: &str) -> &'static str {
         }
         "descending-chunks" => "proposed in 2026: down by 1 GiB, and giving way to writers",
         "meet-in-the-middle" => "ours: tables claimed upwards and downwards until all meet",
-        "select-approximate" => "Linux to 6.17: the largest estimate, wrong by what counters are",
+        "select-approximate" => {
+            "Linux to 6.17: the largest estimate, wrong by the error of counters"
+        }
         "select-precise" => "Linux from 6.18: a precise sum of every process",
         "select-two-pass" => "the patch: estimates, then 16 precise sums at most",
-        "select-bounded" => "ours: the fewest precise sums that prove who has the most",
+        "select-bounded" => {
+            "ours: the fewest precise sums that prove which process has the most points"
+        }
         _ => "",
     }
 }

@@ -97,7 +97,8 @@ fn speeds(text: &ProfileText) -> Table {
     };
     Table {
         title: "Speeds of cores, at each card".to_owned(),
-        note: "What a core does alone costs it the cost divided by its speed.".to_owned(),
+        note: "Work of a core that involves no other core costs the price divided by its speed."
+            .to_owned(),
         columns: ["cores", "CPUs", "low", "mid", "high", "source"]
             .map(str::to_owned)
             .to_vec(),

@@ -186,8 +186,9 @@ pub(super) fn waits<'a>(races: impl Iterator<Item = (&'a str, &'a Raced)>) -> Ta
     }
     Table {
         title: "Which locks are waited for, first seed".to_owned(),
-        note: "Waits of all who take part, in percent of the time they ran; holds of all."
-            .to_owned(),
+        note:
+            "Waits and holds of exit and helpers together; waits in percent of the time they ran."
+                .to_owned(),
         columns: [
             "design",
             "lock",

@@ -244,7 +244,7 @@ fn beginning(options: &ReplayOptions, start: Start<'_>, performed: &[(&str, Perf
     };
     if let Some(refused) = performed.iter().find_map(|(_, it)| it.refused.as_ref()) {
         return format!(
-            "It begins with empty lists: the state that the recording tells could not be set, {refused}."
+            "It begins with empty lists: the recorded state could not be set, {refused}."
         );
     }
     let free: u64 = state.zones.iter().map(|zone| zone.free).sum();

@@ -99,7 +99,7 @@ mod tests {
 
         Where no difference is seen, `--seeds 16` looks closer.
 
-        **Party waited longest**
+        **The longest waits**
 
         | caller | max wait |
         | --- | --: |

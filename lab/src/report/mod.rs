@@ -154,7 +154,7 @@ pub(crate) fn sample() -> Report {
             verdict_row(&rate, 1.0, Verdict::NoDifference),
         ],
         tables: vec![Table {
-            title: "Party waited longest".to_owned(),
+            title: "The longest waits".to_owned(),
             note: "One row per caller.".to_owned(),
             columns: vec!["caller".to_owned(), "max wait".to_owned()],
             rows: vec![

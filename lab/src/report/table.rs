@@ -135,7 +135,7 @@ mod tests {
 
         Where no difference is seen, `--seeds 16` looks closer.
 
-        Party waited longest
+        The longest waits
         caller              max wait
         ----------------------------
         free_pcppages_bulk  35.76 ms
@@ -182,7 +182,7 @@ mod tests {
 
         Where no difference is seen, `--seeds 16` looks closer.
 
-        Party waited longest
+        The longest waits
         caller              max wait
         ----------------------------
         free_pcppages_bulk  35.76 ms

@@ -133,7 +133,7 @@ fn waits_are_those_that_perf_would_count() {
     let sum = |nth: usize| waits.iter().map(|(_, values)| values[nth]).sum::<f64>();
     let all = LockClass::ALL.map(|class| run.stats.class(class).perf_contentions);
     assert_eq!(sum(0), all.iter().sum::<u64>() as f64);
-    assert!(sum(0) > 0.0, "nobody waited");
+    assert!(sum(0) > 0.0, "no CPU waited");
     let longest = LockClass::ALL.map(|class| run.stats.class(class).wait_max);
     let longest = longest.iter().flatten().map(|longest| longest.wait.0).max();
     let shown = waits

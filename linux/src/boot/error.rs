@@ -145,7 +145,11 @@ struct Kept<'a>(Option<&'a Path>);
 impl fmt::Display for Kept<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
-            Some(path) => write!(f, "; what it had sent is kept in {}", path.display()),
+            Some(path) => write!(
+                f,
+                "; the events that it had sent are kept in {}",
+                path.display()
+            ),
             None => Ok(()),
         }
     }

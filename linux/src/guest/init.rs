@@ -41,7 +41,7 @@ pub fn run() -> io::Result<()> {
     // Outside a guest this function would switch off the user's computer.
     if process::id() != 1 || !is_guest() {
         return Err(io::Error::other(
-            "this is what the first process of a booted guest runs: use `plimsoll linux`",
+            "only the first process of a booted guest runs this: use `plimsoll linux`",
         ));
     }
     match work() {

@@ -5,7 +5,7 @@
 //! including the state of the C library, so it may call nothing that changes memory.
 #![expect(
     unsafe_code,
-    reason = "sharing memory with another process is beyond what the compiler checks"
+    reason = "the compiler cannot check memory that is shared with another process"
 )]
 
 use std::ffi::{c_int, c_ulong, c_void};

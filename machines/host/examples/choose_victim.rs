@@ -103,7 +103,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     let selection = Bounded::new().select(&tenants, &scope, &mut slots)?;
     let Outcome::Victim(victim) = selection.outcome else {
-        return Err(format!("nobody: {selection:?}").into());
+        return Err(format!("no victim: {selection:?}").into());
     };
     assert_eq!(
         (victim.candidate, victim.behind),

@@ -45,7 +45,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     );
 
     // Unmap the middle of a mapping, which splits it in two.
-    let last = tree.prev(Vpn(u64::MAX)).map_err(|_| "somebody writes")?;
+    let last = tree
+        .prev(Vpn(u64::MAX))
+        .map_err(|_| "another thread writes")?;
     let last = last.ok_or("there are mappings")?;
     let middle = Vpn(last.start.0 + 16)..Vpn(last.start.0 + 32);
     tree.clear(&host, &mut editor, middle, |gone| {
@@ -55,7 +57,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     // Walk from the top down, as a reaper does.
     let mut cursor = Cursor::end(&tree);
     let mut pages = 0;
-    while let Some(vma) = cursor.backward().map_err(|_| "somebody writes")? {
+    while let Some(vma) = cursor.backward().map_err(|_| "another thread writes")? {
         pages += vma.pages();
     }
     println!("{} mappings, {pages} pages", editor.mappings());
@@ -74,7 +76,7 @@ fn look(tree: &VmaTree<Host>, page: Vpn) -> (u32, u32) {
             Err(Busy) => busy += 1,
         }
     }
-    assert_eq!(found + busy, 100_000, "what is mapped is found");
+    assert_eq!(found + busy, 100_000, "every mapping is found");
     (found, busy)
 }
 

@@ -90,7 +90,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             let all = [Arc::clone(&modest), Arc::clone(&greedy)];
             let budget = greedy.space(&host).and_then(|space| space.budget());
             let killed = killer.kill(memory, &greedy, &all.iter(), budget);
-            assert_eq!(killed.signalled, 1, "nobody shares its memory");
+            assert_eq!(killed.signalled, 1, "no process shares its memory");
             print_free(memory, "killed, but stuck");
             stuck.wait();
             let exited = killer.exit(memory, &greedy);

@@ -99,7 +99,7 @@ impl Arena {
     /// and no thread may read or write it.
     #[expect(
         unsafe_code,
-        reason = "to be called by those who own the frames, and a type cannot say that they do"
+        reason = "only an owner of the frames may call it, and no type can express that"
     )]
     pub unsafe fn give_back(&self, first: Pfn, pages: Pages) -> io::Result<()> {
         let end = u64::from(first.0) + u64::from(pages.0);
@@ -273,10 +273,7 @@ impl std::error::Error for ArenaError {
 }
 
 #[cfg(test)]
-#[expect(
-    unsafe_code,
-    reason = "reading a page through its pointer is what is tested"
-)]
+#[expect(unsafe_code, reason = "the test reads a page through its pointer")]
 mod tests {
     use super::*;
 

@@ -112,7 +112,7 @@ impl ToKernel {
     /// and notifiers have no pointer to a page that has left.
     #[expect(
         unsafe_code,
-        reason = "the frames that it is told of lose what is in them, whoever refers to it"
+        reason = "discarding a frame destroys its contents, even for code that has a reference to it"
     )]
     #[must_use]
     pub unsafe fn new(host: &Host, arena: Arc<Arena>) -> Self {
@@ -201,7 +201,7 @@ mod tests {
         let arena = Arc::new(arena);
         arena.populate().expect("the kernel has a little");
         // SAFETY: nothing refers to the arena's memory.
-        #[expect(unsafe_code, reason = "nobody has a pointer to a frame")]
+        #[expect(unsafe_code, reason = "no thread has a pointer to a frame")]
         let to_kernel = unsafe { ToKernel::new(&host, Arc::clone(&arena)) };
         (host, arena, to_kernel)
     }

@@ -74,7 +74,7 @@ macro_rules! checked_rw_lock {
             }
 
             fn write<R>(&self, _: &$Machine, _: Site, f: impl FnOnce(&mut T) -> R) -> R {
-                let mut value = self.writer(|| false).expect("nobody was killed");
+                let mut value = self.writer(|| false).expect("no body was killed");
                 f(&mut value)
             }
 

@@ -81,5 +81,5 @@ fn growing_at_once() {
 fn one_addition_under_way() {
     run_law(&under_way::one_under_way(), CPUS);
     let forgotten = catch_unwind(|| run_law(&under_way::one_under_way_forgotten(), CPUS));
-    assert!(forgotten.is_err(), "what is under way counts");
+    assert!(forgotten.is_err(), "additions under way count");
 }

@@ -55,5 +55,8 @@ fn growing_at_once() {
 fn one_addition_under_way() {
     run_law(&under_way::one_under_way(), CPUS, SCHEDULES);
     let forgotten = || run_law(&under_way::one_under_way_forgotten(), CPUS, SCHEDULES);
-    assert!(catch_unwind(forgotten).is_err(), "what is under way counts");
+    assert!(
+        catch_unwind(forgotten).is_err(),
+        "additions under way count"
+    );
 }

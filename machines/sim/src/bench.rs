@@ -96,7 +96,7 @@ fn per_cpu_lock(cpus: u32, steps: u64) -> Cost {
             sim.spend(Work::PcpAlloc, 1);
             *count += 1;
         });
-        debug_assert!(done.is_some(), "nobody else takes it");
+        debug_assert!(done.is_some(), "no other task takes it");
         sim.spend(Work::Fault, 1);
     })
 }

@@ -215,7 +215,7 @@ impl<M: Machine> Area<M> {
         let first = first_of(run);
         let mut place = self.free.with(machine, Site::CounterInit, |free| {
             let empty = Arc::get_mut(&mut free.runs[run]);
-            *empty.expect("nobody has a place in a run without memory") = memory;
+            *empty.expect("no group has a place in a run without memory") = memory;
             room::replace(&mut free.places, &mut places);
             // The list is popped from its end, so groups made in a row have places in a row.
             let others = (first + 1..first_of(run + 1)).rev();

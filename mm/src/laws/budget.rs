@@ -102,7 +102,7 @@ impl<M: Machine> FewBudgets<M> {
     fn follows(&self, machine: &M) {
         if self.wide.charge(machine, WANTED).is_ok() {
             let done = self.done.load(machine, Relaxed);
-            assert_eq!(done, 1, "who gets in comes after what was done before");
+            assert_eq!(done, 1, "a CPU that is admitted sees what was done before");
             self.wide.uncharge(machine, WANTED);
         }
     }
@@ -123,7 +123,7 @@ impl<M: Machine> FewBudgets<M> {
 pub fn charging_at_once<M: Machine>() -> Law<M, FewBudgets<M>> {
     let churns: Body<M, FewBudgets<M>> = |machine, budgets| budgets.churns(machine);
     Law {
-        name: "those who were let in are never beyond a limit, and no page is lost",
+        name: "admitted charges never exceed a limit, and no page is lost",
         setup: FewBudgets::new,
         bodies: vec![churns, churns],
         check: |machine, budgets| budgets.is_exact(machine),
@@ -134,7 +134,7 @@ pub fn charging_at_once<M: Machine>() -> Law<M, FewBudgets<M>> {
 #[must_use]
 pub fn refused_on_the_way_up<M: Machine>() -> Law<M, FewBudgets<M>> {
     Law {
-        name: "who is refused leaves nothing behind on any level",
+        name: "a refused charge leaves nothing behind on any level",
         setup: FewBudgets::new,
         bodies: vec![
             |machine, budgets| budgets.churns(machine),

@@ -269,7 +269,11 @@ impl<M: Machine> Counted<M> {
     }
 
     fn has_one_tree(&self, machine: &M) {
-        assert_eq!(self.area.groups(machine), 1, "who came late has given back");
+        assert_eq!(
+            self.area.groups(machine),
+            1,
+            "the CPU that came late has given its cells back"
+        );
     }
 }
 
@@ -316,7 +320,7 @@ pub fn nothing_is_lost<M: Machine>(setup: Setup<M>) -> Law<M, Counted<M>> {
 pub fn going_and_returning<M: Machine>() -> [Law<M, Counted<M>>; 3] {
     let [shared, _, tree, _, grown] = setups();
     [shared, tree, grown].map(|setup| Law {
-        name: "what is taken back leaves nothing behind in a tree",
+        name: "additions that are taken back leave nothing behind in a tree",
         setup,
         bodies: vec![go_and_return, go_and_return, go_and_return],
         check: |machine, counted| counted.is_back(machine),

@@ -92,7 +92,7 @@ fn law<M: Machine>(name: &'static str, setup: fn(&M) -> Listed<M>) -> Law<M, Lis
 #[must_use]
 pub fn waiting_drain_against_frees<M: Machine>() -> Law<M, Listed<M>> {
     law(
-        "what was on a list is back after a drain that waits, whatever is freed meanwhile",
+        "pages that were on a list are back after a drain that waits, whatever is freed meanwhile",
         |machine| Listed::new(machine, Design::OURS),
     )
 }

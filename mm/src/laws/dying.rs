@@ -224,7 +224,7 @@ impl<M: Machine> Dying<M> {
     /// Helps as `process_mrelease` does: waits for its turn.
     pub(super) fn release(&self, machine: &M) {
         let reaped = self.space.release(self.memory(machine), || false);
-        self.note(machine, reaped.expect("nobody killed it"));
+        self.note(machine, reaped.expect("the caller was not killed"));
     }
 
     /// Number of helpers that found everything done.
@@ -272,7 +272,10 @@ impl<M: Machine> Dying<M> {
     pub(super) fn ends_whole(&self, machine: &M) {
         self.exit(machine);
         assert_eq!(self.exits.load(machine, Acquire), 1, "it was ended once");
-        assert!(self.space.has(machine, Flag::Ended), "by whoever was last");
+        assert!(
+            self.space.has(machine, Flag::Ended),
+            "the last walker to leave has ended it"
+        );
         assert!(self.space.has(machine, Flag::Skip), "for good");
         for kind in RssKind::ALL {
             let left = self.counted(machine, kind);

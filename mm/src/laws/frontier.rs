@@ -224,7 +224,7 @@ pub fn handing_back<M: Machine>() -> Law<M, FewTables<M>> {
 #[must_use]
 pub fn leaving_a_rest<M: Machine>() -> Law<M, FewTables<M>> {
     law(
-        "what somebody has claimed and not begun is done by others",
+        "tables that a walker has claimed and not begun are emptied by others",
         |machine| FewTables {
             share: 2,
             ..FewTables::new(machine, 3, 2)
@@ -237,7 +237,7 @@ pub fn leaving_a_rest<M: Machine>() -> Law<M, FewTables<M>> {
 #[must_use]
 pub fn coming_back_to_a_rest<M: Machine>() -> Law<M, FewTables<M>> {
     law(
-        "who comes back to what it has claimed does it once, unless others have",
+        "a walker that comes back to its claim empties it once, unless others have",
         |machine| FewTables {
             share: 2,
             ..FewTables::new(machine, 3, 2)
@@ -254,7 +254,7 @@ pub fn coming_back_to_a_rest<M: Machine>() -> Law<M, FewTables<M>> {
 pub fn two_helpers<M: Machine>() -> Law<M, FewTables<M>> {
     let helper: Body<M, FewTables<M>> = |machine, few| few.help(machine, |_| false);
     law(
-        "one of three who leave is told to finish, once all have left",
+        "of three walkers that leave, one is told to finish, once all have left",
         |machine| FewTables::new(machine, 1, 3),
         &[helper, helper],
     )

@@ -229,7 +229,7 @@ impl<M: Machine> Contested<M> {
 pub fn double_free_is_refused<M: Machine>() -> Law<M, Contested<M>> {
     let free: Body<M, Contested<M>> = |machine, page| page.free(machine);
     Law {
-        name: "of two CPUs that free the same page at once, one is told that it may not",
+        name: "of two CPUs that free the same page at once, one gets an error",
         setup: Contested::new,
         bodies: vec![free, free],
         check: |machine, page| page.is_free_once(machine),

@@ -153,7 +153,7 @@ impl<M: Machine> TwoProcesses<M> {
         let idle = steps.filter(|next| *next == Next::Idle).count();
         assert!(idle > 0, "the reaper ends");
         assert_eq!(self.killer.victims(machine), 0, "no victim is left");
-        assert!(self.space.has(machine, Flag::Ended), "nobody uses it");
+        assert!(self.space.has(machine, Flag::Ended), "no process uses it");
         assert_eq!(self.space.rss().resident_precise(machine), 0);
         self.manager.pages().drain_all_sync(machine);
         let free = self.manager.pages().view(machine)[0].free;
@@ -208,7 +208,7 @@ impl<M: Machine> PressedGroup<M> {
     /// Asks for room for a page under the budget.
     fn press(&self, machine: &M) {
         let relief = self.oom.relieve_group(machine, &self.group, 1);
-        assert_eq!(relief, Relief::Retry, "somebody is dying");
+        assert_eq!(relief, Relief::Retry, "a victim is dying");
     }
 
     fn one_was_killed(&self, machine: &M) {

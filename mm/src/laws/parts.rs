@@ -149,7 +149,7 @@ pub fn slots_are_not_shared<M: Machine>() -> Law<M, FewSlots<M>> {
 pub fn slot_given_back_twice<M: Machine>() -> Law<M, FewSlots<M>> {
     let gives: Body<M, FewSlots<M>> = |machine, few| few.gives(machine);
     Law {
-        name: "of two CPUs that give the same slot back at once, one is told that it may not",
+        name: "of two CPUs that give the same slot back at once, one gets an error",
         setup: FewSlots::new,
         bodies: vec![gives, gives],
         check: |machine, few| few.is_free(machine, 1),

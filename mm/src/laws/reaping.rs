@@ -28,7 +28,7 @@ fn meet<M: Machine>(machine: &M) -> Dying<M> {
 #[must_use]
 pub fn exit_against_reaper<M: Machine>() -> Law<M, Dying<M>> {
     law(
-        "every page is back once, whoever empties what",
+        "every page is back once, however walkers share the work",
         meet,
         &[
             |machine, dying| dying.exit(machine),
@@ -41,7 +41,7 @@ pub fn exit_against_reaper<M: Machine>() -> Law<M, Dying<M>> {
 #[must_use]
 pub fn exit_against_helpers<M: Machine>() -> Law<M, Dying<M>> {
     law(
-        "every page is back once, however many help",
+        "every page is back once, however many helpers come",
         meet,
         &[
             |machine, dying| dying.exit(machine),
@@ -56,7 +56,7 @@ pub fn exit_against_helpers<M: Machine>() -> Law<M, Dying<M>> {
 #[must_use]
 pub fn exit_past_helpers<M: Machine>() -> Law<M, Dying<M>> {
     law(
-        "every page is back once, though all go through everything",
+        "every page is back once, though every walker goes through the whole space",
         |machine| Dying::new(machine, Reaping::DescendingChunks),
         &[
             |machine, dying| dying.exit(machine),
@@ -71,7 +71,7 @@ pub fn exit_past_helpers<M: Machine>() -> Law<M, Dying<M>> {
 pub fn two_exits<M: Machine>() -> Law<M, Dying<M>> {
     let exit: Body<M, Dying<M>> = |machine, dying| dying.exit(machine);
     law(
-        "of two who end an address space one is told that it may not",
+        "of two CPUs that end an address space, one gets an error",
         meet,
         &[exit, exit, |machine, dying| dying.reap(machine)],
     )
@@ -81,7 +81,7 @@ pub fn two_exits<M: Machine>() -> Law<M, Dying<M>> {
 #[must_use]
 pub fn exit_against_refusal<M: Machine>() -> Law<M, Dying<M>> {
     law(
-        "what a helper has to leave goes all the same",
+        "tables that a helper was refused are emptied all the same",
         |machine| {
             let stubborn = |space: AddressSpace<M>| space.notifying(Stubborn);
             Dying::with(machine, Reaping::MeetInTheMiddle, stubborn)

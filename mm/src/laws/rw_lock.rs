@@ -54,7 +54,11 @@ impl<M: Machine> Twins<M> {
         let first = self.first.load(machine, Acquire);
         let second = self.second.load(machine, Acquire);
         let again = self.first.load(machine, Acquire);
-        assert_eq!((second, again), (first, first), "somebody writes meanwhile");
+        assert_eq!(
+            (second, again),
+            (first, first),
+            "another CPU writes meanwhile"
+        );
         first
     }
 }
@@ -160,7 +164,7 @@ impl<M: Machine> Guarded<M> {
         assert_eq!(
             let_in.is_none(),
             waited.get(),
-            "who was killed gives up if it has to wait, and only then"
+            "a killed CPU gives up if it has to wait, and only then"
         );
     }
 
@@ -183,7 +187,7 @@ impl<M: Machine> Guarded<M> {
         let let_in = enter(&killed, &inside);
         assert!(
             let_in.is_some() || is_killed(),
-            "who was not killed gets in"
+            "a CPU that was not killed gets the lock"
         );
     }
 
@@ -191,7 +195,7 @@ impl<M: Machine> Guarded<M> {
     fn is_whole(&self, machine: &M) {
         let changes = self.changes.load(machine, Relaxed);
         assert_eq!(self.try_look(machine), Some(changes), "changes");
-        assert!(!self.twins.writer_waits(machine), "nobody waits");
+        assert!(!self.twins.writer_waits(machine), "no CPU waits");
         self.change_patiently(machine);
     }
 }
@@ -230,7 +234,7 @@ pub fn readers_against_a_writer<M: Machine>() -> Law<M, Guarded<M>> {
 #[must_use]
 pub fn the_killed_give_up<M: Machine>() -> Law<M, Guarded<M>> {
     Law {
-        name: "who was killed and has to wait gives up, does nothing, and leaves nothing locked",
+        name: "a killed CPU that has to wait gives up, does nothing, and leaves nothing locked",
         setup: Guarded::new,
         bodies: vec![
             |machine, guarded| guarded.change(machine),
@@ -253,7 +257,7 @@ pub fn the_killed_give_up<M: Machine>() -> Law<M, Guarded<M>> {
 #[must_use]
 pub fn the_killed_look_again<M: Machine>() -> Law<M, Guarded<M>> {
     Law {
-        name: "who has waited and was killed meanwhile does not get in",
+        name: "a CPU that was killed while it waited does not get the lock",
         setup: Guarded::new,
         bodies: vec![
             |machine, guarded| {

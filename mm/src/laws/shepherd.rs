@@ -29,7 +29,7 @@ impl<M: Machine> Watched<M> {
         let is_dormant = |cpu| machine.job_state(cpu, Job::Shepherd) == JobState::Dormant;
         assert!(
             machine.topology().ids().all(is_dormant),
-            "nobody has started it: {self:?}"
+            "no CPU has started it: {self:?}"
         );
     }
 

@@ -32,14 +32,14 @@ fn nothing_is_left<M: Machine>(machine: &M, dying: &Dying<M>) {
 
 /// Asserts that no private page is resident, and that none may be touched after a helper has run.
 fn nothing_comes_back<M: Machine>(machine: &M, dying: &Dying<M>) {
-    assert_eq!(dying.reaps(machine), 1, "nobody was in the way");
+    assert_eq!(dying.reaps(machine), 1, "no other CPU was in the way");
     assert!(!dying.touch(machine, BARE.start), "it is gone for good");
     nothing_is_left(machine, dying);
 }
 
 /// [`nothing_comes_back`] for a huge page.
 fn nothing_huge_comes_back<M: Machine>(machine: &M, dying: &Dying<M>) {
-    assert_eq!(dying.reaps(machine), 1, "nobody was in the way");
+    assert_eq!(dying.reaps(machine), 1, "no other CPU was in the way");
     assert!(
         !dying.touch(machine, WHOLE.start),
         "a huge page is gone for good"
@@ -49,7 +49,7 @@ fn nothing_huge_comes_back<M: Machine>(machine: &M, dying: &Dying<M>) {
 
 /// Asserts that no page of a file is mapped after a helper has run, and ends the space.
 fn no_file_page_is_left<M: Machine>(machine: &M, dying: &Dying<M>) {
-    assert_eq!(dying.reaps(machine), 1, "nobody was in the way");
+    assert_eq!(dying.reaps(machine), 1, "no other CPU was in the way");
     assert_eq!(dying.counted(machine, RssKind::File), 0, "a page is left");
     dying.ends_whole(machine);
 }

@@ -64,7 +64,7 @@ fn law<M: Machine>(name: &'static str, look: fn(&M, &Full<M>)) -> Law<M, Full<M>
 #[must_use]
 pub fn one_under_way<M: Machine>() -> Law<M, Full<M>> {
     law(
-        "a tree is behind by its bound and what is under way, no more",
+        "a tree is behind by its bound and the additions under way, no more",
         |machine, full| full.look(machine, full.shape.in_flight(1)),
     )
 }
@@ -73,7 +73,7 @@ pub fn one_under_way<M: Machine>() -> Law<M, Full<M>> {
 #[must_use]
 pub fn one_under_way_forgotten<M: Machine>() -> Law<M, Full<M>> {
     law(
-        "a tree is behind by its bound, no more, whatever is under way",
+        "a tree is behind by its bound, no more, whatever additions are under way",
         |machine, full| full.look(machine, 0),
     )
 }

@@ -99,7 +99,7 @@ impl<M: Machine> FewVmas<M> {
         let found_first = was_added || matches!(first, Ok(Some(_)));
         assert!(
             !found_first || !matches!(again, Ok(None)),
-            "what was added is there"
+            "the added mapping is there"
         );
     }
 
@@ -173,7 +173,7 @@ pub fn readers_against_moves<M: Machine>() -> Law<M, FewVmas<M>> {
 #[must_use]
 pub fn readers_against_additions<M: Machine>() -> Law<M, FewVmas<M>> {
     Law {
-        name: "a mapping is found once that was said, and found again",
+        name: "a mapping is found as soon as its addition is announced, and found again",
         setup: |machine| FewVmas::new(machine, 1),
         bodies: vec![|machine, few| few.add(machine, 1), |machine, few| {
             few.sees_what_was_added(machine, 1);
@@ -194,7 +194,7 @@ pub fn cursors_against_splits<M: Machine>() -> Law<M, FewVmas<M>> {
         odd.iter().for_each(|&number| few.remove(machine, number));
     };
     Law {
-        name: "going up or down meets what is there all the time while leaves are split",
+        name: "a cursor meets every mapping that stays, while leaves are split",
         setup: |machine| FewVmas::new(machine, SPLITS),
         bodies: vec![
             change,

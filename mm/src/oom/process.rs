@@ -276,7 +276,7 @@ pub(super) const fn bit(state: State) -> i64 {
 fn assert_told(state: State) {
     assert!(
         !matches!(state, State::Frozen | State::Victim | State::Left),
-        "{state:?} follows from what is done to a process; nobody says so"
+        "{state:?} follows from what is done to a process; no caller sets it"
     );
 }
 

@@ -54,7 +54,7 @@ pub enum NoKill {
 impl fmt::Display for NoKill {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::NotAsked => "nobody is killed for it",
+            Self::NotAsked => "no process is killed for it",
             Self::Costly => "it is too large to kill a process for",
             Self::LowZone => "killing would hardly free memory of this kind",
             Self::Dying => "the allocating task is dying and has used its reserve",

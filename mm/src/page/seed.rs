@@ -53,7 +53,7 @@ impl fmt::Display for SeedError {
                 f,
                 "zone {zone} is in use: give it its free blocks before anything is allocated"
             ),
-            Self::TooSmall(zone) => write!(f, "zone {zone} is too small for so many free blocks"),
+            Self::TooSmall(zone) => write!(f, "zone {zone} is too small for these free blocks"),
             Self::NotListed(order) => {
                 write!(
                     f,

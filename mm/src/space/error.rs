@@ -117,7 +117,7 @@ impl fmt::Display for MapError {
                 "the frames or pages to map run beyond the last one: begin lower or map fewer",
             ),
             Self::NoMemory => f.write_str(
-                "no memory for the books of the address space: give some back and try again",
+                "no memory for the records of the address space: give some back and try again",
             ),
             Self::Killed => f.write_str("killed while waiting for the mappings"),
             Self::Ended => f.write_str("the address space has ended: make a new one"),

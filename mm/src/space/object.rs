@@ -98,7 +98,7 @@ impl<M: Machine> Object<M> {
         if there != Ok(ours) {
             pages
                 .free(machine, ours, Order::ZERO)
-                .expect("it was handed out a moment ago, and nobody else knows it");
+                .expect("it was handed out a moment ago, and no other CPU knows it");
         }
         there
     }

@@ -158,7 +158,7 @@ impl World {
         );
         let Ok(process) = process else {
             space.exit(memory).expect("it was not ended before");
-            let space = Arc::into_inner(space).expect("nobody else knows it");
+            let space = Arc::into_inner(space).expect("no other reference is left");
             assert_eq!(space.destroy(&self.machine), Ok(()));
             return None;
         };

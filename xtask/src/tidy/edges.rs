@@ -55,7 +55,7 @@ fn check_crate(folder: &str, manifest: &File) -> Vec<String> {
     let of_ours: Vec<String> = of_ours.collect();
     let text = |name: &String| {
         let may = if allowed.is_empty() {
-            "nobody".to_owned()
+            "no other crate".to_owned()
         } else {
             allowed.join(", ")
         };
@@ -104,7 +104,7 @@ mod tests {
         ] {
             assert_eq!(
                 broken_by(check, "mm/Cargo.toml", section),
-                ["mm/Cargo.toml: mm may not know plimsoll-sim; it may know nobody"]
+                ["mm/Cargo.toml: mm may not know plimsoll-sim; it may know no other crate"]
             );
         }
     }

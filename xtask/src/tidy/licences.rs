@@ -32,7 +32,7 @@ fn misplaced(file: &File) -> Option<String> {
     }
     let line = file.text.lines().position(|line| line.contains(FOREIGN))?;
     Some(format!(
-        "{}:{}: what is under the GPL belongs in {KERNEL}",
+        "{}:{}: a file under the GPL belongs in {KERNEL}",
         file.path,
         line + 1
     ))
@@ -64,7 +64,7 @@ mod tests {
         let text = format!("//! x\n// {LICENCE}\n");
         assert_eq!(
             broken_by(check, "lab/src/x.rs", &text),
-            ["lab/src/x.rs:2: what is under the GPL belongs in kernel/"]
+            ["lab/src/x.rs:2: a file under the GPL belongs in kernel/"]
         );
         assert_eq!(
             broken_by(check, "lab/src/x.rs", "//! The GPL-2.0-only licence.\n"),

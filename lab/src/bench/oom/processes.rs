@@ -105,7 +105,7 @@ impl<'a> ProcessSet<'a> {
         population: Population,
         sizes: &[i64],
     ) -> Result<Self, Error> {
-        let cannot = |why| Error::Invalid(format!("cannot count so many processes: {why}"));
+        let cannot = |why| Error::Invalid(format!("cannot count this number of processes: {why}"));
         let plan = Plan::new(host, counting, Rss::<Host>::WIDTH, Batch::RSS).map_err(cannot)?;
         let rss = sizes.iter().map(|_| new_rss(host, &plan));
         let mut rss = rss.collect::<Result<Vec<_>, _>>().map_err(cannot)?;

@@ -97,7 +97,7 @@ impl Stage {
         let layout = Layout::arena(arena.pages());
         let manager = Manager::new(&host, Config::new(layout)).map_err(|why| cannot(&why))?;
         // SAFETY: nothing here refers to the arena's memory: the kernel alone writes to it.
-        #[expect(unsafe_code, reason = "nobody has a pointer to a frame")]
+        #[expect(unsafe_code, reason = "no thread has a pointer to a frame")]
         let to_kernel = unsafe { ToKernel::new(&host, Arc::clone(&arena)) };
         Ok(Self {
             host,
@@ -180,7 +180,10 @@ impl Stage {
 
     /// Checks that every page is free again, and in whole blocks, so that all races begin alike.
     fn check_gone(&self, space: AddressSpace<Host>, spaces: &Spaces<Host>) {
-        assert!(space.has(&self.host, Flag::Ended), "somebody was the last");
+        assert!(
+            space.has(&self.host, Flag::Ended),
+            "the last walker has ended it"
+        );
         assert_eq!(space.destroy(&self.host), Ok(()));
         assert_eq!(spaces.lru().total(&self.host), 0);
         self.manager.pages().drain_all_sync(&self.host);
@@ -251,7 +254,7 @@ impl Span {
 fn took(spans: &[Span]) -> Took {
     let begin = spans.iter().map(|span| span.begin).min();
     let end = spans.iter().map(|span| span.end).max();
-    let (begin, end) = begin.zip(end).expect("somebody ended it");
+    let (begin, end) = begin.zip(end).expect("a thread ended it");
     let wall_ns = (end - begin).as_nanos() as f64;
     let work = spans.iter().map(|span| span.end - span.begin);
     // A thread that was off its CPU at the gate begins late, and its wait came before its span.

@@ -263,7 +263,10 @@ mod tests {
                 let (one, again) = (race(), race());
                 assert!((one.wall_ns - again.wall_ns).abs() < 1e-9, "{case:?}");
                 if !case.helps {
-                    assert!(one.table_wait_ns < 1e-9, "nobody to wait for: {case:?}");
+                    assert!(
+                        one.table_wait_ns < 1e-9,
+                        "exit alone waits for no helper: {case:?}"
+                    );
                 }
             }
         }

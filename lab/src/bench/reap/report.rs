@@ -71,7 +71,7 @@ pub(super) fn found(raced: &[Raced], size: &Size, why_not_here: Option<&str>) ->
     if why_not_here.is_none() {
         tables[2].note =
             "This computer: measured apart, as watching takes time. A wait is longer than \
-            99 of 100 acquisitions of exit alone, which waits for nobody: its row is the noise."
+            99 of 100 acquisitions of exit alone, which waits for no other CPU: its row is the noise."
                 .to_owned();
     }
     Found {
@@ -128,7 +128,7 @@ impl Shown<'_> {
     fn table(&self, title: &str, (_, what, base): Metric, on: &[On]) -> Table {
         let states_ratio = base == ALONE;
         let to = if states_ratio { "×" } else { "of ascending" };
-        let mut columns = vec!["who empties it"];
+        let mut columns = vec!["emptied by"];
         for on in on {
             columns.extend([on.head(), to]);
         }

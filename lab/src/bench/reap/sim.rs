@@ -83,7 +83,7 @@ pub(super) fn race(
         });
     }
     sim.run();
-    assert!(space.has(&sim, Flag::Ended), "somebody was the last");
+    assert!(space.has(&sim, Flag::Ended), "the last walker has ended it");
     let space = Rc::into_inner(space).expect("all tasks have ended");
     assert_eq!(space.destroy(&sim), Ok(()));
 

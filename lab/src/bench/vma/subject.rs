@@ -37,7 +37,7 @@ pub(super) struct Ours {
     editor: Editor,
 }
 
-const SURE: &str = "nobody else changes the tree";
+const SURE: &str = "no other thread changes the tree";
 
 impl Tree for Ours {
     fn empty() -> Self {

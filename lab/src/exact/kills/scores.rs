@@ -30,7 +30,7 @@ impl Judge for Scores {
         if population.members.iter().any(|member| member.swap_kib > 0) {
             notes.push(
                 "Swap is that of /proc/PID/status, which is summed precisely, while the score takes \
-                 the cheap reading: it may differ by what CPUs have not folded."
+                 the cheap reading: it may differ by the parts that CPUs have not folded."
                     .to_owned(),
             );
         }

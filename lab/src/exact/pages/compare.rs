@@ -25,7 +25,7 @@ pub(super) fn perform(stage: &mut Stage, ops: &[Op], mut follow: Follow) -> Vec<
         }
         let mut found = pair(index, op, &holds);
         for pair in &mut found {
-            pair.unknown = follow.depends_on_before(pair);
+            pair.unknown = follow.depends_on_before(pair) || follow.was_used(pair);
         }
         follow.note(op);
         for pair in &found {

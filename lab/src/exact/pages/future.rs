@@ -3,6 +3,7 @@
 //! states.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
 use plimsoll_recording::event::{Event, What};
 
@@ -10,8 +11,7 @@ use plimsoll_recording::event::{Event, What};
 pub(super) struct Future {
     /// The next event that touches the first frame of the block.
     frame: Vec<u32>,
-    /// The earliest event whose block's first frame is next touched by this event. If all blocks
-    /// are of one order, it is the previous event about the same block.
+    /// The last event before this one that touches any frame of the block.
     past: Vec<u32>,
     /// The next event on the same CPU.
     cpu: Vec<u32>,
@@ -28,7 +28,6 @@ const FRAMES_MAX: u64 = 1 << 10;
 impl Future {
     pub(super) fn of(events: &[Event]) -> Self {
         let mut frame = vec![NONE; events.len()];
-        let mut past = vec![NONE; events.len()];
         let mut cpu = vec![NONE; events.len()];
         let mut touched: HashMap<u64, u32> = HashMap::new();
         let mut ran: HashMap<u32, u32> = HashMap::new();
@@ -38,18 +37,14 @@ impl Future {
             if let Some((pfn, order)) = block(&event.what) {
                 let next = touched.insert(pfn, at).unwrap_or(NONE);
                 frame[index] = next;
-                if let Some(past) = past.get_mut(next as usize) {
-                    *past = at;
-                }
-                let end = pfn.saturating_add((1u64 << order.min(63)).min(FRAMES_MAX));
-                for inside in pfn + 1..end {
+                for inside in frames(pfn, order).skip(1) {
                     touched.insert(inside, at);
                 }
             }
         }
         Self {
             frame,
-            past,
+            past: past(events),
             cpu,
             first: touched,
         }
@@ -65,8 +60,7 @@ impl Future {
         known(self.frame[index])
     }
 
-    /// The earliest event whose block's first frame is next touched by event `index`. If all blocks
-    /// are of one order, it is the previous event about the same block.
+    /// The last event before event `index` that touches any frame of its block.
     pub(super) fn before(&self, index: usize) -> Option<usize> {
         known(self.past[index])
     }
@@ -81,6 +75,25 @@ fn known(index: u32) -> Option<usize> {
     (index != NONE).then_some(index as usize)
 }
 
+/// The frames of a block, but at most [`FRAMES_MAX`] of them.
+fn frames(pfn: u64, order: u8) -> Range<u64> {
+    pfn..pfn.saturating_add((1u64 << order.min(63)).min(FRAMES_MAX))
+}
+
+/// For each event, the last event before it that touches any frame of its block.
+fn past(events: &[Event]) -> Vec<u32> {
+    let mut touched: HashMap<u64, u32> = HashMap::new();
+    let mut past = vec![NONE; events.len()];
+    for (index, event) in events.iter().enumerate() {
+        let at = u32::try_from(index).unwrap_or(NONE);
+        if let Some((pfn, order)) = block(&event.what) {
+            let earlier = frames(pfn, order).filter_map(|frame| touched.insert(frame, at));
+            past[index] = earlier.max().unwrap_or(NONE);
+        }
+    }
+    past
+}
+
 /// The first frame and the order of the block that an event is about, if it is about a block.
 fn block(what: &What) -> Option<(u64, u8)> {
     match *what {
@@ -91,5 +104,50 @@ fn block(what: &What) -> Option<(u64, u8)> {
         | What::ExtFrag { pfn, order, .. } => Some((pfn, order)),
         What::FreeBatched { pfn } => Some((pfn, 0)),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn events(whats: &[What]) -> Vec<Event> {
+        let event = |what: &What| Event {
+            time_ns: 0,
+            cpu: 0,
+            pid: 1,
+            what: what.clone(),
+        };
+        whats.iter().map(event).collect()
+    }
+
+    fn alloc(pfn: u64, order: u8) -> What {
+        What::Alloc {
+            pfn,
+            order,
+            mobility: None,
+            gfp: None,
+        }
+    }
+
+    fn free(pfn: u64, order: u8) -> What {
+        What::Free { pfn, order }
+    }
+
+    #[test]
+    fn the_last_event_of_any_frame_of_the_block_comes_before() {
+        let future = Future::of(&events(&[free(11, 0), free(10, 0), alloc(10, 1)]));
+        assert_eq!(future.before(2), Some(1));
+        let future = Future::of(&events(&[free(10, 0), free(11, 0), alloc(10, 1)]));
+        assert_eq!(future.before(2), Some(1), "the second frame counts too");
+    }
+
+    #[test]
+    fn a_larger_block_comes_before_each_of_its_frames() {
+        let future = Future::of(&events(&[alloc(8, 2), free(10, 0), free(12, 0)]));
+        assert_eq!(future.before(1), Some(0));
+        assert_eq!(future.before(2), None, "frame 12 is behind the block");
+        assert_eq!(future.of_frame(0), None, "frame 8 is not touched again");
+        assert_eq!(future.first(10), Some(0));
     }
 }

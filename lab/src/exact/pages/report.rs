@@ -243,8 +243,9 @@ pub(super) fn notes(tally: &Tally, pairs: &[Pair], refused: u64) -> Vec<String> 
     if !aside.is_empty() {
         let same = aside.iter().filter(|pair| pair.is_same()).count();
         notes.push(format!(
-            "{} moves are set aside because they depend on what their CPU did before the recording, \
-             of which only the pages on its lists are known; {same} of them are identical.",
+            "{} moves are set aside: they depend on what their CPU did before the recording, of which \
+             only the pages on its lists are known, or were used to correct the lists after a \
+             difference; {same} of them are identical.",
             aside.len()
         ));
     }

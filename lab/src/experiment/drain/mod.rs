@@ -140,8 +140,9 @@ fn longest_waits(designs: &[Named], measured: &[Measured]) -> Table {
         ])
     };
     Table {
-        title: "Party waited longest for the zone lock, and who held it, first seed".to_owned(),
-        note: "The holder when the wait began; those queued in between held it too.".to_owned(),
+        title: "The longest waits for the zone lock, and the holder, first seed".to_owned(),
+        note: "The CPU that held the lock when the wait began; CPUs queued in between held it too."
+            .to_owned(),
         columns: ["design", "wait", "CPU", "holder", "held for"]
             .map(str::to_owned)
             .to_vec(),

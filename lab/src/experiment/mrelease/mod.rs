@@ -171,7 +171,7 @@ fn scene_table(profile: &Profile, scene: Scene, options: &Options) -> Table {
         ("helpers on CPUs, in this order", cpus.join(" ")),
     ];
     Table {
-        title: "Party, where".to_owned(),
+        title: "Processes and CPUs".to_owned(),
         note: format!(
             "Each helper is at a last-level cache of its own, by turns on both sockets, and calls \
              process_mrelease once, within {} of the kill.",
@@ -207,9 +207,9 @@ fn by_helpers(all: &[&Ran], title: &str) -> Table {
     rows.sort_by_key(|(helpers, _)| *helpers);
     Table {
         title: title.to_owned(),
-        note: "Running: all who take part together, waits for spinlocks included. Limited by, besides \
-               work, from 5 % of running on: the lock waited for longest, or locks that are free and \
-               lines that move; first seed."
+        note: "Running: exit and helpers together, waits for spinlocks included. Limited by: what takes at \
+               least 5 % of running besides work, either the lock waited for longest, or locks that \
+               are free and lines that move; first seed."
             .to_owned(),
         columns: [
             "helpers",
@@ -332,9 +332,9 @@ fn finding(ran: &Ran, huge: &Ran, targets: &[Target]) -> String {
         format!("Missed: {}.", missed.join("; "))
     };
     format!(
-        "Exit alone takes {} until all is free. With {most} helpers it is free so many times as fast: \
-         {}; with huge pages: {}. What limits {most} helpers besides work: in the middle {} (huge pages: \
-         {}), ascending {}. With zone locks held for a batch at most, ours is {:.2} times as fast. {missed}",
+        "Exit alone takes {} until all memory is free. With {most} helpers it is free this many times as \
+         fast: {}; with huge pages: {}. The limit of {most} helpers besides work: in the middle {} (huge \
+         pages: {}), ascending {}. With zone locks held for a batch at most, ours is {:.2} times as fast. {missed}",
         human(ran.median(0, &WALL), Unit::Nanos),
         times(ran),
         times(huge),

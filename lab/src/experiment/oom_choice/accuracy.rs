@@ -266,7 +266,7 @@ fn by_population(
 fn wrong(runs: &Comparison, specs: &[PopulationSpec]) -> Table {
     let text = [
         "Wrong victims, of all that were chosen",
-        "Wrong: another process has more points. Of equal ones none is wrong.",
+        "A victim is wrong if another process has more points. With equal points neither is wrong.",
     ];
     by_population(text, specs, None, |spec| {
         let metric = spec.metric(What::Wrong);
@@ -278,7 +278,7 @@ fn wrong(runs: &Comparison, specs: &[PopulationSpec]) -> Table {
 fn regret(runs: &Comparison, specs: &[PopulationSpec]) -> Table {
     let text = [
         "How much more another process has: mean, and at most",
-        "By lot: the mean if the victim were drawn.",
+        "By lot: the mean if the victim were drawn by lot.",
     ];
     by_population(text, specs, Some("by lot"), |spec| {
         let [each, worst, lot] =
@@ -295,9 +295,9 @@ fn regret(runs: &Comparison, specs: &[PopulationSpec]) -> Table {
 
 fn sums(runs: &Comparison, specs: &[PopulationSpec]) -> Table {
     let text = [
-        "Precise sums: mean of those taken, of those that nobody can do without, and the most in excess",
-        "What is needed depends on how wide the ranges of the counters are. When many are in the band, ours \
-         sums all that are left together, needed or not: that is cheaper.",
+        "Precise sums: mean of those taken, mean of those that no selector can do without, and the most in excess",
+        "The number of sums needed depends on how wide the ranges of the counters are. If many processes are in \
+         the band, ours sums all that are left together, needed or not, because that is cheaper.",
     ];
     by_population(text, specs, None, |spec| {
         let [taken, least, excess] =
@@ -347,7 +347,7 @@ fn cards(options: &Options, progress: &Progress) -> Result<Table, Error> {
     Ok(Table {
         title: "Wrong victims and the largest loss at each cost card, smaller populations"
             .to_owned(),
-        note: "Costs decide when something is counted, not what is.".to_owned(),
+        note: "Costs decide when a page is counted, not which pages are.".to_owned(),
         columns,
         rows,
     })
@@ -423,8 +423,8 @@ fn drift(runs: &Comparison, specs: &[PopulationSpec]) -> String {
         "The expected drift to a choice by lot is not there"
     };
     format!(
-        "Among {MANY} and more that are alike, random or in the band, two passes lose {patch} of what a \
-         choice by lot would, estimates alone {estimates}. {verdict}."
+        "Among {MANY} and more that are alike, random or in the band, two passes lose {patch} of the \
+         loss of a choice by lot, estimates alone {estimates}. {verdict}."
     )
 }
 
@@ -432,7 +432,7 @@ fn excess(runs: &Comparison) -> String {
     let excess = most(runs, OURS, &What::Excess.metric()).unwrap_or(0.0);
     let tree = most(runs, OURS_ON_TREE, &What::Excess.metric()).unwrap_or(0.0);
     format!(
-        "Precise sums beyond what is needed: ours at most {}, over the published tree {}.",
+        "Precise sums beyond those needed: ours at most {}, over the published tree {}.",
         human(excess, Unit::Count),
         human(tree, Unit::Count)
     )

@@ -199,9 +199,9 @@ fn growth(
     Ok(Table {
         title: "Time for each process, one hog".to_owned(),
         note: format!(
-            "A number of processes that takes as long as any other grows in time as it grows. The first look \
-             at each is as dear with few as with many: few are not in this CPU's caches either. {MOST} are one run \
-             of the first seed."
+            "If the times of a column are equal, the whole grows in proportion to the number of processes. The first \
+             look at a process costs as much with few processes as with many, because few are not in this CPU's \
+             caches either. The row of {MOST} is one run, of the first seed."
         ),
         columns: columns(["processes"]),
         rows,
@@ -273,7 +273,7 @@ fn machines(card: Card, options: &Options, progress: &Progress) -> Result<Table,
     rows.sort_by_key(|row| row[1] != "one hog");
     Ok(Table {
         title: format!("Time for {FEW} processes on more CPUs"),
-        note: "So many CPUs of epyc-9654-2s, both sockets alike.".to_owned(),
+        note: "That number of CPUs of epyc-9654-2s, the same on both sockets.".to_owned(),
         columns: columns(["CPUs", "population"]),
         rows,
     })
@@ -344,11 +344,11 @@ fn finding(runs: &Comparison, effort: Effort) -> String {
     };
     let sums = |way, metric: Metric| shown(median(runs, way, &metric), Unit::Count);
     format!(
-        "With one hog among {count} processes precise sums of all take {}, two passes over the \
-         published tree {}, one cheap look over flat counters {} and ours {}: {} of that look, and it \
-         takes {} precise sums. With all of them in the band ours takes {} where the precise \
-         sums of all take {} ({} times as long), and {} of ours. The price of a precise sum is fitted to the \
-         published 80 ms, so that one is no result; the price of looking at a process is not.",
+        "With one hog among {count} processes, precise sums of all take {}, two passes over the \
+         published tree {}, one cheap look over flat counters {}, and ours {}: {} of that look, and {} \
+         precise sums. With all processes in the band, ours takes {}; precise sums of all take {} \
+         ({} times as long), and ours takes {} precise sums. The price of a precise sum is fitted to the \
+         published 80 ms, so its time is no result; the price of looking at a process is not fitted.",
         time(PRECISE, hog(count)),
         time(PATCH, hog(count)),
         time(APPROXIMATE, hog(count)),

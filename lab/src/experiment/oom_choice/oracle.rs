@@ -30,7 +30,7 @@ pub(super) struct Judged {
 pub(super) fn judge(truths: &[Truth], chosen: u32) -> Judged {
     let key = |(truth, nth): (&Truth, u32)| (truth.points, nth);
     let most = truths.iter().zip(0..).map(key).max();
-    let (most, winner) = most.expect("somebody may be chosen");
+    let (most, winner) = most.expect("some process may be chosen");
     let sum: i128 = truths.iter().map(|truth| i128::from(truth.points)).sum();
     Judged {
         regret: most.abs_diff(truths[chosen as usize].points),

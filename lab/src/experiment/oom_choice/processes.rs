@@ -183,7 +183,7 @@ impl ProcessSet {
 
     fn judge(&self, ns: u64, selection: &Selection) -> Chosen {
         let Outcome::Victim(victim) = selection.outcome else {
-            panic!("nobody was chosen (seed {})", self.seed);
+            panic!("no process was chosen (seed {})", self.seed);
         };
         let judged = oracle::judge(&self.truths(), victim.candidate);
         assert!(
@@ -214,8 +214,9 @@ impl ProcessSet {
         let truth = |nth: u32| {
             let process = self.people.member(nth);
             let facts = process.facts();
-            let points =
-                |pages| badness(&facts, pages, self.total).expect("everybody here may be killed");
+            let points = |pages| {
+                badness(&facts, pages, self.total).expect("every process here may be killed")
+            };
             let Range { min, max } = self.people.reading(&self.sim, nth).range;
             let pages = process.rss.usage_precise(&self.sim);
             Truth {

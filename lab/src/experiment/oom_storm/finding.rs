@@ -119,8 +119,7 @@ fn stuck(ran: &Ran, scene: &Scene) -> String {
     let delay = |nth| share(ran, nth, scene, Part::ToExit);
     let least = [PRECISE, PATCH, OURS].map(delay).into_iter();
     format!(
-        "When the victim is stuck, {:.0} % of the wait at least is that for the reaper to begin, whoever \
-         selects.",
+        "If the victim is stuck, at least {:.0} % of the wait is the reaper's delay, with every selector.",
         least.fold(100.0, f64::min).floor()
     )
 }
@@ -147,10 +146,10 @@ fn reaping(ran: &Ran, scenes: &[Scene]) -> String {
         compared.map_or_else(String::new, |it| human_ratio(&it.ratio))
     };
     format!(
-        "How a victim is emptied changes what allocators wait in {seen} of {all} comparisons with \
-         ascending, of which one in twenty would do so by chance: where a daemon helps, {most:.0} % of \
-         the wait at most is from when somebody begins to empty until pages are back. All memory is free \
-         there in {} (over Linux's selector) and {} (over ours) of the time if they meet in the middle.",
+        "How a victim is emptied changes the wait of allocators in {seen} of {all} comparisons with \
+         ascending, of which one in twenty would do so by chance: where a daemon helps, at most {most:.0} % \
+         of the wait is from the first emptied page table until pages are back. All memory is free \
+         there in {} (over Linux's selector) and {} (over ours) of the time if exit and daemon meet in the middle.",
         meet(PRECISE),
         meet(OURS),
     )

@@ -27,7 +27,7 @@ use crate::run::progress::Progress;
 /// The experiment's entry in the catalog.
 pub(super) const EXPERIMENT: Experiment = Experiment {
     name: "oom-storm",
-    title: "from an allocation that failed to one that succeeded, how long is it?",
+    title: "how long is it from an allocation that failed to one that succeeds?",
     run,
 };
 

@@ -171,7 +171,11 @@ impl Scene {
                 "one hog, a thread of which waits for a device for 5 s",
                 storm(&threads[..1], Ending::Stuck(STUCK)),
             ),
-            scene("crowd", "no hog: whoever is largest is so by little", crowd),
+            scene(
+                "crowd",
+                "no hog: the largest process is hardly larger than others",
+                crowd,
+            ),
         ]
     }
 

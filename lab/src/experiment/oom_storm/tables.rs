@@ -44,14 +44,14 @@ pub(super) fn scenes(scenes: &[Scene]) -> Table {
     };
     Table {
         title: "Scenes".to_owned(),
-        note: "The machine's 1 TB is there, with its watermarks, but all except the last column is \
-               taken by nobody in particular before the storm: small processes and hogs are scaled \
+        note: "The machine has its 1 TB, with its watermarks, but all except the last column is taken \
+               before the storm and belongs to no process: small processes and hogs are scaled \
                down, so that a run takes a second. There is no swap and nothing to reclaim. Each \
                allocator has memory like a small process, thinks 2 ms, touches 64 pages, 64 times; each \
                thread of a hog touches pages as fast as it can."
             .to_owned(),
         columns: texts([
-            "scene", "about", "processes", "allocators", "threads of hogs", "to be had",
+            "scene", "about", "processes", "allocators", "threads of hogs", "left free",
         ]),
         rows: scenes.iter().map(row).collect(),
     }
@@ -73,9 +73,9 @@ pub(super) fn parts(ran: &Ran, scene: &Scene) -> Table {
         title: format!("What an allocator waited for: {}", scene.about),
         note: "Mean of all allocators, median of seeds; within a seed parts add up to the whole. \
                Running: attempts (zones in vain, drained lists), looks (the high mark, the kill). \
-               Select: by itself or by others. Pausing: busy (the lock; nobody selects), to exit (from the \
-               kill until somebody empties the victim), emptying (until pages are back), retry (from then \
-               to the end of the tick)."
+               Select: by this CPU or another. Pausing: busy (another CPU has the lock and does not select), \
+               to exit (from the kill until a CPU begins to empty the victim), emptying (until pages are \
+               back), retry (from then to the end of the tick)."
             .to_owned(),
         columns,
         rows: ran.designs.iter().enumerate().map(row).collect(),
@@ -114,7 +114,7 @@ pub(super) fn kills(ran: &Ran, scenes: &[Scene]) -> Table {
     Table {
         title: "Stalls and victims, reaping as Linux did".to_owned(),
         note: "Medians of seeds. A kill is wrong if another process had over 1 MiB more; regret: how much, on \
-               average. Stalls of those who were killed while they waited are left out."
+               average. Stalls of processes that were killed while they waited are left out."
             .to_owned(),
         columns: texts([
             "scene",
@@ -146,7 +146,7 @@ fn ratio(compared: Option<Comparison>) -> String {
 }
 
 /// The meaning of a ratio without a word.
-const NO_WORD: &str = "Where no word is said, no difference is seen.";
+const NO_WORD: &str = "A ratio without a verdict shows no difference.";
 
 /// A table of whether the way of reaping matters.
 pub(super) fn reaping(ran: &Ran, scenes: &[Scene]) -> Table {
@@ -168,9 +168,7 @@ pub(super) fn reaping(ran: &Ran, scenes: &[Scene]) -> Table {
     }
     Table {
         title: "Ways of reaping (B) against ascending (A)".to_owned(),
-        note: format!(
-            "{NO_WORD} Of as many comparisons one in twenty is outside of its interval by chance."
-        ),
+        note: format!("{NO_WORD} By chance, one comparison in twenty is outside its interval."),
         columns: texts([
             "scene",
             "selector",
@@ -202,8 +200,9 @@ pub(super) fn swapped(ran: &Ran, scenes: &[Scene]) -> Table {
         columns.extend(of.map(|what| format!("{}: {what}", scene.name)));
     }
     Table {
-        title: "What is due to the selector, and what to its counters".to_owned(),
-        note: "Reaping as Linux did. The first three have the counters they belong to.".to_owned(),
+        title: "Effects of the selector, and of its counters".to_owned(),
+        note: "Reaping as Linux did. The first three rows have the counters of their own designs."
+            .to_owned(),
         columns,
         rows: ran.designs.iter().enumerate().map(row).collect(),
     }
@@ -238,9 +237,9 @@ pub(super) fn cards(mid: &Ran, options: &Options, progress: &Progress) -> Result
         push(card, &ran);
     }
     Ok(Table {
-        title: "What an allocator waited, at each cost card".to_owned(),
+        title: "The wait of an allocator, at each cost card".to_owned(),
         note: format!(
-            "Each selector with its own way of reaping. {NO_WORD} What changes between cards is fragile."
+            "Each selector with its own way of reaping. {NO_WORD} A ratio that changes between cards is fragile."
         ),
         columns: texts(["card", "scene", "A", "B", "B / A"]),
         rows,

@@ -55,7 +55,7 @@ fn ours(report: &Report, runs: &Comparison, scenes: &Scenes) -> String {
         "Meeting in the middle, they wait {} for page tables. On equal cores all is free {:.2} times as \
          fast as without help (ascending {:.2}, descending-by-vma {:.2}), for {:+.1} % of work; one \
          large mapping {:.2} times (ascending {:.2}, descending-by-vma {:.2}); on a machine without memory, \
-         where what is freed goes back to its zone soon, {:.2} times (ascending {:.2}, descending-by-vma \
+         where freed pages soon go back to their zone, {:.2} times (ascending {:.2}, descending-by-vma \
          {:.2}), for {:+.1} % of work.",
         shown(report, "meet-in-the-middle", &TABLE_WAIT),
         faster(runs, OURS, &wall),

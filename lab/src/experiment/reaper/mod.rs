@@ -193,7 +193,7 @@ fn thread_table(report: &Report, has_published: bool) -> Table {
     rows.push(walls);
     Table {
         title: "The thread's table, first scene".to_owned(),
-        note: "In brackets: of the running time. Published: one run each of a victim whose size is \
+        note: "In brackets: the share of the running time. Published: one run each of a victim whose size is \
                not published, so compare shares and changes. Getting a lock takes time also when it \
                is free; `table_wait` is waiting alone."
             .to_owned(),

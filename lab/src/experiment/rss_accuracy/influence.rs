@@ -107,8 +107,8 @@ pub(super) fn table(cells: &[Cell]) -> Table {
     Table {
         title: "Worst error by size of mappings and hops, first seed".to_owned(),
         note:
-            "`shown`: of the flat number as a process is shown it, which is 0 where it is below. \
-               Our number is the middle of what is possible, so it is off by half the bound where \
+            "`shown`: the error of the flat number as a process sees it, where a negative number is 0. \
+               Our number is the middle of the possible range, so it is off by half the bound where \
                every mapping passes the tree whole."
                 .to_owned(),
         columns: [
@@ -161,8 +161,8 @@ pub(super) fn what_it_takes(cells: &[Cell]) -> String {
     format!(
         "For the flat counter to be off by the published 1 GB, nearly every CPU must keep almost \
          {PART_MAX} pages, the most its part can hold, of one sign. {} of {} programs tried do that: {}. \
-         In {} of these a process is shown that error, too{}. The most, {}, is {} % of what the \
-         counter can be off at all.",
+         In {} of these a process is shown that error, too{}. The most, {}, is {} % of the \
+         largest error that the counter can have.",
         reached.len(),
         cells.len(),
         programs.join("; "),
@@ -189,7 +189,7 @@ fn needs(shown: &[&&Cell]) -> String {
         ""
     };
     format!(
-        ": what they need is mappings of {least} to {most} pages{below}, with {kept} or more of them kept"
+        ": they need mappings of {least} to {most} pages{below}, with {kept} or more of them kept"
     )
 }
 
@@ -241,7 +241,7 @@ mod tests {
             cell((Hops::Next, 384), 262_200, 262_200, 20_000, 11_712),
             cell((Hops::OneUnmaps, 64), 270_000, 4000, 0, 11_000),
         ];
-        insta::assert_snapshot!(what_it_takes(&cells), @"For the flat counter to be off by the published 1 GB, nearly every CPU must keep almost 767 pages, the most its part can hold, of one sign. 2 of 3 programs tried do that: next CPU, 384 kept (2.7 MiB); map on each, unmap on one, 64 kept (2.7 MiB). In 1 of these a process is shown that error, too: what they need is mappings of 683 to 683 pages, which fit a part, with 384 or more of them kept. The most, 1054.7 MiB, is 91 % of what the counter can be off at all.");
+        insta::assert_snapshot!(what_it_takes(&cells), @"For the flat counter to be off by the published 1 GB, nearly every CPU must keep almost 767 pages, the most its part can hold, of one sign. 2 of 3 programs tried do that: next CPU, 384 kept (2.7 MiB); map on each, unmap on one, 64 kept (2.7 MiB). In 1 of these a process is shown that error, too: they need mappings of 683 to 683 pages, which fit a part, with 384 or more of them kept. The most, 1054.7 MiB, is 91 % of the largest error that the counter can have.");
         insta::assert_snapshot!(what_it_takes(&cells[..1]), @"No program tried has the flat counter off by the published 1 GB; the most is 117.2 MiB (random CPU, 64 kept, 2.7 MiB).");
         insta::assert_snapshot!(where_ours_is_worse(&cells), @"Ours is further off than the published tree in 1 of the 3; its largest error in any is 45.8 MiB, that of the published tree 97.7 MiB.");
     }

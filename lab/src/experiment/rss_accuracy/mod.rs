@@ -154,8 +154,8 @@ fn courses(seen: &[Seen], cpus: u32) -> Table {
         note: format!(
             "{SAMPLES} samples of the error's size, each row on its own scale up to `highest`; `mean` is \
              of the approximate less the true number. The published tree is never ahead and at \
-             most {} behind; half of that, {}, is where it is on average when what cells and items \
-             keep is evenly spread, near the thread's 80 MB. Ours adds its half.",
+             most {} behind. If the parts that cells and items keep are evenly spread, it is half of that \
+             behind on average, {}, near the thread's 80 MB. Ours adds half of its bound.",
             mib(behind as f64),
             mib(behind as f64 / 2.0)
         ),
@@ -192,7 +192,7 @@ fn cards(options: &Options, progress: &Progress) -> Result<Table, Error> {
     Ok(Table {
         title: "Worst error at each cost card, a shorter run of the first seed".to_owned(),
         note: if equal {
-            "Costs decide when something is counted, not where: every sample is equal at all three."
+            "Costs decide when a page is counted, not on which CPU: every sample is equal at all three."
         } else {
             "Samples differ between cards: errors depend on costs."
         }

@@ -125,7 +125,7 @@ fn times(mode: Mode, designs: &[Named], measured: &[Measured]) -> Table {
                 "Work, then waiting for locks. The rest is locks that were free, and moving cache \
                  lines. Page lists hold a round by then, so hardly a page comes from a zone."
             }
-            Mode::Threads => "Party waits for the mmap_lock sleeps.",
+            Mode::Threads => "A thread that waits for the mmap_lock sleeps.",
         }
         .to_owned(),
         columns,

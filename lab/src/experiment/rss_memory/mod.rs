@@ -224,7 +224,7 @@ fn cold_times(runs: &Comparison) -> Table {
     Table {
         title: "Time to make an owner where none has been given back".to_owned(),
         note: "Mean of 64 in a row, new per-CPU memory for them included. All times are of this \
-               computer, whose caches hold what a busy one would have to fetch."
+               computer, whose caches hold lines that a busy one would have to fetch."
             .to_owned(),
         columns,
         rows: MACHINES.map(row).to_vec(),

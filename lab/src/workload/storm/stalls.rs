@@ -289,7 +289,7 @@ fn spans(
             Some(Edge::Begin) => open.push((note.cpu, note.at)),
             Some(Edge::End) => {
                 let begun = open.iter().rposition(|(cpu, _)| *cpu == note.cpu);
-                let (cpu, start) = open.remove(begun.expect("what ends has begun"));
+                let (cpu, start) = open.remove(begun.expect("a stall that ends has begun"));
                 spans.push((cpu, start..note.at));
             }
             None => {}
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "what ends has begun")]
+    #[should_panic(expected = "a stall that ends has begun")]
     fn an_end_without_a_beginning_is_a_bug() {
         of(&[note(1, 0, StormEvent::Stall(Edge::End))]);
     }

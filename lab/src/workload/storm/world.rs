@@ -288,7 +288,7 @@ impl StormWorld {
             }
         });
         self.testbed.sim.run();
-        let world = Rc::into_inner(self).expect("everybody has left");
+        let world = Rc::into_inner(self).expect("all tasks have ended");
         let sim = &world.testbed.sim;
         assert_eq!(world.killer.victims(sim), 0, "a victim is left");
         assert_eq!(
@@ -396,7 +396,7 @@ impl Signals<Sim> for Calls {
     }
 
     fn thaw(&self, _sim: &Sim, _process: &Arc<Process<Sim>>) {
-        unreachable!("nobody is frozen here");
+        unreachable!("no process is frozen here");
     }
 
     fn reap_at(&self, sim: &Sim, at: Nanos) {

@@ -146,7 +146,7 @@ impl Race {
         let after = testbed.sim.stats();
         let listed = listed_pages(&testbed);
         let owed = drain(&testbed, self.exit);
-        let stage = Rc::into_inner(stage).expect("everybody has left");
+        let stage = Rc::into_inner(stage).expect("all walkers have left");
         stage.end(&testbed.sim);
         others.give_back(&testbed);
         assert_eq!(free_pages(&testbed), free_before, "a page is lost");
@@ -212,7 +212,7 @@ impl Times {
 
     fn wall(&self) -> Nanos {
         let free_at = self.free_at.get();
-        let free_at = free_at.expect("whoever was last has ended the address space");
+        let free_at = free_at.expect("the last walker has ended the address space");
         Nanos(free_at.0 - self.killed_at.get().0)
     }
 }

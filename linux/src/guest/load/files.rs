@@ -122,7 +122,7 @@ fn free_kb(meminfo: &str) -> io::Result<usize> {
         .lines()
         .find_map(|line| line.strip_prefix("MemFree:"));
     let number = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
-    number.ok_or_else(|| io::Error::other("/proc/meminfo does not say what is free"))
+    number.ok_or_else(|| io::Error::other("/proc/meminfo does not say how much memory is free"))
 }
 
 #[cfg(test)]

@@ -165,13 +165,15 @@ impl Tenant {
         let process = killer.enroll(&self.all.host, id, Kind::Process, space);
         let process = Arc::new(process.ok()?);
         let house = self.all.oom.owner();
-        let mut own = house.by_id[self.id as usize].lock().expect("nobody panics");
+        let mut own = house.by_id[self.id as usize]
+            .lock()
+            .expect("no tenant panics");
         *own = Some(Arc::clone(&process));
         drop(own);
         house
             .all
             .lock()
-            .expect("nobody panics")
+            .expect("no tenant panics")
             .push(Arc::clone(&process));
         Some(process)
     }
@@ -225,10 +227,12 @@ impl Tenant {
         let exited = killer.exit(self.all.memory(), &process);
         assert!(exited.is_ok(), "it leaves once");
         let house = self.all.oom.owner();
-        let mut own = house.by_id[self.id as usize].lock().expect("nobody panics");
+        let mut own = house.by_id[self.id as usize]
+            .lock()
+            .expect("no tenant panics");
         let listed = own.take();
         drop(own);
-        let mut all = house.all.lock().expect("nobody panics");
+        let mut all = house.all.lock().expect("no tenant panics");
         let place = all.iter().position(|other| Arc::ptr_eq(other, &process));
         let in_house = place.map(|place| all.swap_remove(place));
         drop(all);

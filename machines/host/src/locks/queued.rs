@@ -70,7 +70,7 @@ mod tests {
                     let _turn = lock.acquire(spin_then_yield);
                     served
                         .lock()
-                        .expect("nobody panics holding it")
+                        .expect("no thread panics while it holds the lock")
                         .push(waiter);
                 });
                 // The next waiter comes only when this one has its ticket.

@@ -175,6 +175,6 @@ proptest! {
             add(&host, &counters, &additions, cpus);
             counters.destroy_many(&host);
         }
-        prop_assert_eq!(area.groups(&host), 0, "what was refused holds no place");
+        prop_assert_eq!(area.groups(&host), 0, "refused counters hold no place");
     }
 }

@@ -47,7 +47,7 @@ fn fill<C: Counters<Host>>(host: &Host, counters: &C, at_root: impl Fn(&C) -> i6
                 assert_eq!(
                     at_root(counters),
                     before,
-                    "what is taken back leaves nothing"
+                    "additions that are taken back leave nothing"
                 );
             }
         }

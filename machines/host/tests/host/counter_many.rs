@@ -126,7 +126,7 @@ fn who_has_nothing_in_per_cpu_memory_has_no_position() {
     let counters = plan.init_many(&host).expect("there is memory");
     assert_eq!(counters.position(), 0);
     let AnyCounters::OneSided(tree) = &counters else {
-        unreachable!("it is what was asked for");
+        unreachable!("it is the kind that was asked for");
     };
     tree.grow(&host).expect("there is memory");
     assert!(counters.position() > 0);

@@ -240,7 +240,7 @@ proptest! {
         let area = Arc::new(Area::new(&host, 1).expect("one counter fits"));
         let tree = OneSidedTree::init_many(&host, &area, &Arc::new(shape)).expect("they belong");
         tree.grow(&host).expect("there is memory");
-        prop_assert_eq!(tree.accuracy(&host, 0), Accuracy::EXACT, "nobody has added");
+        prop_assert_eq!(tree.accuracy(&host, 0), Accuracy::EXACT, "no CPU has added");
         for cpu in topology.ids() {
             add(&host, &tree, (cpu.0, 1));
         }

@@ -40,9 +40,9 @@ fn times(pages: u64) -> u32 {
     filled.expect("there is memory");
     times.store(0, Relaxed);
     let unmapped = space.unmap(memory, Vpn(513), pages);
-    unmapped.expect("nobody is killed");
+    unmapped.expect("no thread is killed");
     let times = times.load(Relaxed);
-    space.exit(memory).expect("nobody ended it before");
+    space.exit(memory).expect("no thread ended it before");
     assert_eq!(space.destroy(&host), Ok(()));
     times
 }

@@ -30,7 +30,7 @@ fn start(host: &Host) -> (Workers, Receiver<(CpuId, Job, Nanos)>) {
         let _ = sender.send((host.this_cpu(), job, host.now()));
     };
     (
-        host.start(report).expect("nobody else started workers"),
+        host.start(report).expect("no other thread started workers"),
         runs,
     )
 }
@@ -130,7 +130,9 @@ fn a_handler_sees_itself_run_and_may_defer_itself() {
         // Sending fails if the test is over.
         let _ = sender.send([running, host.job_state(cpu, job)]);
     };
-    let _workers = host.start(handler).expect("nobody else started workers");
+    let _workers = host
+        .start(handler)
+        .expect("no other thread started workers");
     host.defer(CPU, JOB, Due::Now, WhenIdle::Wake);
     for run in 1..=RUNS {
         meet.wait();
@@ -167,7 +169,9 @@ fn a_handler_may_stop_its_own_workers() {
         let workers = workers.lock().expect("no handler panicked");
         drop(workers.recv_timeout(PATIENCE).expect("the test sends them"));
     };
-    let started = host.start(handler).expect("nobody else started workers");
+    let started = host
+        .start(handler)
+        .expect("no other thread started workers");
     sender.send(started).expect("the handler listens");
     host.defer(CPU, JOB, Due::Now, WhenIdle::Wake);
     wait_for(&host, JobState::Dormant);
@@ -179,7 +183,7 @@ fn a_handlers_panic_reaches_who_stops_the_workers() {
     let host = host();
     let workers = host
         .start(|_, _| panic!("on purpose"))
-        .expect("nobody else started workers");
+        .expect("no other thread started workers");
     host.defer(CPU, JOB, Due::Now, WhenIdle::Wake);
     wait_for(&host, JobState::Dormant);
     let stopped = panic::catch_unwind(panic::AssertUnwindSafe(|| drop(workers)));
@@ -196,7 +200,9 @@ fn a_handlers_panic_is_reported_and_the_jobs_after_it_run() {
         // Sending fails if the test is over.
         let _ = sender.send(job);
     };
-    let workers = host.start(handler).expect("nobody else started workers");
+    let workers = host
+        .start(handler)
+        .expect("no other thread started workers");
     assert_eq!(workers.panicked(), None);
     let elsewhere = CpuId(2);
     for count in [1, 2] {

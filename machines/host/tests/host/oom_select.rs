@@ -61,7 +61,9 @@ impl Processes<'_> {
 
     fn largest(&self) -> u32 {
         let sum = |process: &u32| self.precise(*process);
-        (0..self.len()).max_by_key(sum).expect("somebody")
+        (0..self.len())
+            .max_by_key(sum)
+            .expect("there is a candidate")
     }
 }
 

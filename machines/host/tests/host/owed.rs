@@ -176,7 +176,7 @@ fn a_drain_settles_what_an_interrupted_spill_owes() {
     assert_eq!(owing.pages.drain_cpu(&owing.host, OWNER), Pages(left));
     mem::forget(owing.host.enter(OWNER));
     (0..200).for_each(|_| owing.free(0));
-    assert_eq!(owing.decay(), 0, "what came later is not owed");
+    assert_eq!(owing.decay(), 0, "later pages are not owed");
     assert_eq!(owing.listed(), 200);
 }
 
@@ -195,7 +195,7 @@ fn a_drain_settles_more_than_it_finds() {
         assert_eq!(owing.listed(), kept);
         assert_eq!(owing.pages.drain_cpu(&owing.host, OWNER), Pages(kept));
         (0..200).for_each(|_| owing.free(0));
-        assert_eq!(owing.decay(), 0, "what came later is not owed");
+        assert_eq!(owing.decay(), 0, "later pages are not owed");
         assert_eq!(owing.listed(), 200);
     }
 }

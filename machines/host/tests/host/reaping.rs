@@ -61,7 +61,7 @@ impl Stage {
         let host = Host::with_topology(Topology::flat(CPUS));
         let arena = Arena::new(PAGES, HugePages::Refuse).expect("64 MiB can be mapped");
         // SAFETY: nothing refers to the arena's memory.
-        #[expect(unsafe_code, reason = "nobody has a pointer to a frame")]
+        #[expect(unsafe_code, reason = "no thread has a pointer to a frame")]
         let to_kernel = unsafe { ToKernel::new(&host, Arc::new(arena)) };
         let mut config = Config::new(Layout::arena(PAGES));
         config.design = design;
@@ -117,7 +117,10 @@ impl Stage {
             }
         });
         let space = life.space;
-        assert!(space.has(&self.host, Flag::Ended), "somebody was the last");
+        assert!(
+            space.has(&self.host, Flag::Ended),
+            "the last walker has ended it"
+        );
         assert_eq!(space.table_pages(&self.host), 0);
         assert_eq!(space.rss().precise(&self.host, RssKind::Anon), 0);
         assert_eq!(space.destroy(&self.host), Ok(()));

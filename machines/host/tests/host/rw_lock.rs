@@ -178,7 +178,7 @@ fn a_killed_writer_leaves_and_readers_behind_it_get_in() {
                 killed.store(true, Relaxed);
                 assert_eq!(behind.join().expect("a reader ends"), 0);
             });
-            assert!(!lock.writer_waits(host), "nobody is left in the queue");
+            assert!(!lock.writer_waits(host), "no thread is left in the queue");
         },
     );
 }

@@ -43,7 +43,9 @@ fn work_that_runs_is_not_dormant() {
                     .recv_timeout(PATIENCE);
             }
         };
-        let workers = host.start(handler).expect("nobody else started workers");
+        let workers = host
+            .start(handler)
+            .expect("no other thread started workers");
         host.defer(CpuId(1), Job::VmstatUpdate, Due::Now, WhenIdle::Wake);
         running.recv_timeout(PATIENCE).expect("it runs");
         let _entered = host.enter(CpuId(0));

@@ -231,7 +231,7 @@ fn the_last_user_needs_no_memory() {
         let _entered = world.host.enter(CpuId(0));
         let taken = crowded(&world);
         let memory = world.memory();
-        world.space.exit(memory).expect("nobody ended it before");
+        world.space.exit(memory).expect("no thread ended it before");
         let state = world.state();
         let objects = state.file + state.shared;
         assert_eq!(state.handed_out, taken.len() as u64 + objects);

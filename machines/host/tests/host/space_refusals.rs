@@ -91,7 +91,11 @@ fn the_next_helper_empties_what_was_refused() {
                 left > 0 && (left < mapped) == (refusals < 10),
                 "{left} are left"
             );
-            assert_eq!(told.open.load(Relaxed), 0, "who was told hears of the end");
+            assert_eq!(
+                told.open.load(Relaxed),
+                0,
+                "every listener that was told of a start is told of its end"
+            );
             assert_eq!(world.space.try_reap(memory), Reaped::All);
             let state = world.state();
             assert_eq!((state.rss, state.used), ([0; 4], [0; 3]));
@@ -124,11 +128,11 @@ fn whoever_holds_translations_hears_of_swap_and_of_private_copies() {
     assert_eq!(calls(), 0, "nothing left yet");
     let (first, tables) = (512 * 2, Vpn(512 * 2)..Vpn(512 * 6));
     assert_eq!(world.space.swap_out(world.memory(), tables), 2);
-    assert_eq!(calls(), 4, "two who listen, once for each of two tables");
+    assert_eq!(calls(), 4, "two listeners, once for each of two tables");
     let page = Vpn(first + 7);
     let faulted = world.space.fault(world.memory(), page, Access::Write);
     assert_eq!(faulted, Ok(Faulted::Mapped { swapped: true }));
-    assert_eq!(calls(), 0, "nothing led to what was in swap");
+    assert_eq!(calls(), 0, "no translation led to pages in swap");
     world.map_at(512 * 40, 10, What::File { offset: 0 });
     let page = Vpn(512 * 40 + 3);
     for (access, heard) in [(Access::Read, 0), (Access::Write, 2), (Access::Write, 0)] {

@@ -78,7 +78,7 @@ fn the_most_is_found_by_usage_however_pages_are_counted() {
 
 fn the_most_is_found(census: &Census<'_, Host>, counting: Counting) {
     let sums = (0..census.len()).map(|nth| (census.precise(nth), nth));
-    let most = sums.max().expect("somebody").1;
+    let most = sums.max().expect("there is a space").1;
     assert_eq!(most, 0, "it has most tables");
     for selecting in [Selecting::Precise, Selecting::Bounded] {
         let selection = select(census, selecting);

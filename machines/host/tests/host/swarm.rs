@@ -216,7 +216,7 @@ fn nor_do_they_while_workers_refresh_every_other_millisecond() {
         let workers = stage
             .host
             .start(handler)
-            .expect("nobody else started workers");
+            .expect("no other thread started workers");
         stage.run(seed, Duration::from_millis(500));
         goes_dormant(&stage);
         drop(workers);

@@ -147,7 +147,7 @@ impl Both {
             }
             Step::Store(new) => {
                 let expected = model.clear(new.start.0..new.end.0);
-                model.insert(new).expect("what was there is gone");
+                model.insert(new).expect("the old mapping is gone");
                 let mut gone = Vec::new();
                 tree.store(host, editor, new, |vma| gone.push(vma))
                     .expect("memory");
@@ -188,10 +188,10 @@ impl Both {
         let all: Vec<Vma> = self.model.0.iter().map(Model::vma).collect();
         assert_eq!(self.editor.mappings() as usize, all.len());
         let mut cursor = Cursor::at(&self.tree, Vpn(0));
-        let forward = || cursor.forward().expect("nobody writes");
+        let forward = || cursor.forward().expect("no thread writes");
         assert!(std::iter::from_fn(forward).eq(all.iter().copied()));
         let mut cursor = Cursor::end(&self.tree);
-        let backward = || cursor.backward().expect("nobody writes");
+        let backward = || cursor.backward().expect("no thread writes");
         assert!(std::iter::from_fn(backward).eq(all.iter().rev().copied()));
         for &page in probes {
             let at = Vpn(page);
@@ -251,7 +251,7 @@ fn many_mappings_in_any_order_come_and_go() {
 /// Returns every mapping of `tree`, from low to high.
 fn all(tree: &VmaTree<Host>) -> Vec<Vma> {
     let mut cursor = Cursor::at(tree, Vpn(0));
-    std::iter::from_fn(|| cursor.forward().expect("nobody writes")).collect()
+    std::iter::from_fn(|| cursor.forward().expect("no thread writes")).collect()
 }
 
 const UNORDERED: Vma = Vma {

@@ -46,18 +46,18 @@ impl Default for Bell {
 
 impl Bell {
     fn ring(&self) {
-        *self.rings.lock().expect("nobody panics inside") += 1;
+        *self.rings.lock().expect("no thread panics inside") += 1;
         self.rung.notify_all();
     }
 
     fn heard(&self) -> u32 {
-        *self.rings.lock().expect("nobody panics inside")
+        *self.rings.lock().expect("no thread panics inside")
     }
 
     fn wait_for_more_than(&self, heard: u32) -> u32 {
-        let mut rings = self.rings.lock().expect("nobody panics inside");
+        let mut rings = self.rings.lock().expect("no thread panics inside");
         while *rings == heard {
-            rings = self.rung.wait(rings).expect("nobody panics inside");
+            rings = self.rung.wait(rings).expect("no thread panics inside");
         }
         *rings
     }

@@ -181,7 +181,7 @@ impl Inner {
         while busy() {
             assert!(
                 self.step(NEVER),
-                "deadlock: what is waited for will not come"
+                "deadlock: every task waits, and none can wake another"
             );
         }
         self.step_outside();

@@ -31,7 +31,7 @@ impl<T> SimCpuLock<T> {
     pub(crate) fn new(class: LockClass, owner: CpuId, value: T) -> Self {
         assert!(
             !class.sleeps(),
-            "a per-CPU lock is taken where nobody may sleep"
+            "a per-CPU lock is taken where a task may not sleep"
         );
         Self {
             owner_start: Cell::new(0),

@@ -372,7 +372,7 @@ impl Queue {
         let first = waiters.front_mut()?;
         debug_assert!(
             first.start == UNKNOWN,
-            "who knows its start has started or is the holder"
+            "a CPU whose start is known has started or is the holder"
         );
         first.start = self.next_start(sim, from, first.cpu);
         Some((first.task, first.cpu.index(), first.start))

@@ -78,7 +78,7 @@ impl<T> SimRwLock<T> {
 impl<T> RwLock<Sim, T> for SimRwLock<T> {
     fn read<R>(&self, sim: &Sim, site: Site, f: impl FnOnce(&T) -> R) -> R {
         self.read_in_turn(sim, site, None, f)
-            .expect("only who is killed gives up")
+            .expect("only a killed waiter gives up")
     }
 
     fn try_read<R>(&self, sim: &Sim, site: Site, f: impl FnOnce(&T) -> R) -> Option<R> {
@@ -103,7 +103,7 @@ impl<T> RwLock<Sim, T> for SimRwLock<T> {
 
     fn write<R>(&self, sim: &Sim, site: Site, f: impl FnOnce(&mut T) -> R) -> R {
         self.write_in_turn(sim, site, None, f)
-            .expect("only who is killed gives up")
+            .expect("only a killed waiter gives up")
     }
 
     fn write_killable<R>(

@@ -109,7 +109,7 @@ impl RwQueue {
         let task = sim.cpu().current.get();
         assert!(
             self.writer.get() != task,
-            "CPU {} takes a {} again that it writes",
+            "CPU {} takes a {} again that it holds as a writer",
             sim.this_cpu(),
             self.class.name()
         );
@@ -343,7 +343,7 @@ impl RwQueue {
     fn start_of(&self, task: u32) -> u64 {
         let waiters = self.waiters.borrow();
         let mine = waiters.iter().find(|waiter| waiter.task == task);
-        mine.expect("who waits is in the queue").start
+        mine.expect("a CPU that waits is in the queue").start
     }
 
     fn remove(&self, task: u32) {

@@ -124,7 +124,7 @@ mod tests {
         assert_eq!((take(), take()), (Ok(()), Ok(())));
         let (stacks, maps_max) = (2, Some(4100));
         assert_eq!(take(), Err(NoStack { stacks, maps_max }));
-        assert_eq!(live.load(Relaxed), 2, "what is refused is not counted");
+        assert_eq!(live.load(Relaxed), 2, "a refused stack is not counted");
         assert_eq!(Room::take_of(&live, None).map(std::mem::forget), Ok(()));
     }
 

@@ -101,7 +101,7 @@ fn one_addition_under_way() {
     run_law(&under_way::one_under_way(), &machine, seeds::chosen(SEEDS));
     let forgotten = || run_law(&under_way::one_under_way_forgotten(), &machine, 0..SEEDS);
     let forgotten = catch_unwind(AssertUnwindSafe(forgotten));
-    assert!(forgotten.is_err(), "what is under way counts");
+    assert!(forgotten.is_err(), "additions under way count");
 }
 
 #[test]
@@ -139,7 +139,7 @@ fn many_sums_cost_a_streamed_look_each_and_few_scattered_ones_a_full_one() {
                 &mut chosen,
                 |group| Some(*group),
                 |_, total| {
-                    assert_eq!(total, 0, "nobody has added");
+                    assert_eq!(total, 0, "no CPU has added");
                 },
             );
         })
@@ -157,7 +157,7 @@ fn many_sums_cost_a_streamed_look_each_and_few_scattered_ones_a_full_one() {
 fn grown(sim: &Sim, plan: &Plan<Sim>) -> AnyCounters<Sim> {
     let group = plan.init_many(sim).expect("there is memory");
     let AnyCounters::OneSided(tree) = &group else {
-        unreachable!("it is what was asked for")
+        unreachable!("it is the kind that was asked for")
     };
     tree.grow(sim).expect("there is memory");
     group

@@ -188,7 +188,7 @@ fn batched_abandons_the_rest_of_an_interrupted_spill() {
         assert!(spill.spilled < calm.spilled, "{spill:?}");
         assert_eq!(
             spill.left, spill.after_refresh,
-            "nobody remembers: {spill:?}"
+            "no CPU remembers: {spill:?}"
         );
     });
 }

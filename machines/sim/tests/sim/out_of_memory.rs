@@ -38,7 +38,7 @@ impl Reclaimer<Sim> for Shrinker {
         self.0.calls.fetch_add(1, Ordering::Relaxed);
         let mut freed = Pages::ZERO;
         while freed < wanted {
-            let block = self.0.blocks.lock().expect("nobody panicked").pop();
+            let block = self.0.blocks.lock().expect("no task panicked").pop();
             let Some((pfn, order)) = block else { break };
             pages.free(sim, pfn, order).expect("it was handed out");
             freed += order.pages();
@@ -81,7 +81,11 @@ fn the_error_says_what_was_tried() {
         let listed = pages.listed(sim, CpuId(0));
         assert!(listed > Pages::ZERO, "the lists are not empty");
         let cached = apart.take(3).map(|&pfn| (pfn, Order::ZERO));
-        cache.blocks.lock().expect("nobody panicked").extend(cached);
+        cache
+            .blocks
+            .lock()
+            .expect("no task panicked")
+            .extend(cached);
 
         let Err(AllocError::OutOfMemory(tried)) = pages.alloc(sim, any(order(1))) else {
             panic!("there is no pair")
@@ -126,7 +130,7 @@ fn an_allocation_succeeds_after_a_reclaimer_freed_its_pages() {
         cache
             .blocks
             .lock()
-            .expect("nobody panicked")
+            .expect("no task panicked")
             .push((blocks[0], Order::MAX));
         let again = mm
             .pages()

@@ -64,11 +64,11 @@ fn the_largest_dies_and_the_allocation_that_failed_succeeds() {
             let reports = world.oom.owner().reports.borrow().clone();
             assert_eq!(reports.len(), 1);
             let Verdict::Killed(row, done) = reports[0].verdict else {
-                panic!("somebody was killed");
+                panic!("a process was killed");
             };
             assert_eq!((row.process, done.signalled), (ProcessId(2), 1));
             assert!(row.pages.anon >= 5000 && row.points >= Some(5000));
-            assert_eq!(reports[0].rows.len(), 3, "all who have memory");
+            assert_eq!(reports[0].rows.len(), 3, "all processes that have memory");
             world.ends();
         }
     }
@@ -123,7 +123,7 @@ fn without_anybody_to_kill_the_allocation_fails_and_the_report_has_the_table() {
         "it fails once, at the first page that is not there"
     );
     let Verdict::Nobody(why) = reports[0].verdict else {
-        panic!("nobody was killed");
+        panic!("no process was killed");
     };
     assert_eq!(why, NoVictim::NoneKillable);
     let adjustments: Vec<i16> = reports[0].rows.iter().map(|row| row.adj.get()).collect();
@@ -169,7 +169,7 @@ fn late(others: &[u32]) -> Rc<OomWorld> {
         world.kill(sim, 2);
         world.oom.owner().leaves.set(Some(2));
         let touched = grow(sim, world, 1, 10, 2000);
-        assert_eq!(touched, 2000, "what the victim had is back");
+        assert_eq!(touched, 2000, "the victim's memory is back");
         assert_eq!(world.oom.owner().leaves.get(), None, "it was asked");
     });
     world
@@ -263,7 +263,10 @@ fn a_victim_does_not_wait_for_the_lock_of_those_who_wait_for_it() {
     assert!(waited < MS / 10, "{waited} ns");
     let (relief, waited) = told_meanwhile(1);
     assert_eq!(relief, Relief::Retry);
-    assert!(waited >= MS, "somebody else sees to it: {waited} ns");
+    assert!(
+        waited >= MS,
+        "another CPU handles the shortage: {waited} ns"
+    );
 }
 
 #[test]

@@ -66,7 +66,7 @@ fn pressure(world: &Rc<OomWorld>, wanted: [u32; 2]) -> [u64; 2] {
         });
     }
     world.small.sim.run();
-    [0, 1].map(|nth: usize| touched[nth].get().expect("nobody waits for ever"))
+    [0, 1].map(|nth: usize| touched[nth].get().expect("no task waits for ever"))
 }
 
 #[test]
@@ -91,7 +91,11 @@ fn one_victim_is_enough_if_it_has_enough() {
         let one = dice.between(0, most);
         let wanted = [one, dice.between(0, most - one)];
         let touched = pressure(&world, wanted);
-        assert_eq!(touched, wanted.map(u64::from), "all got what they wanted");
+        assert_eq!(
+            touched,
+            wanted.map(u64::from),
+            "all tasks got the pages they wanted"
+        );
         let killed = world.killer.signals().killed();
         let needed = wanted.iter().sum::<u32>() + hog + 100 > PAGES;
         let is_enough = killed == [4] || killed.is_empty() && !needed;
@@ -126,7 +130,7 @@ fn whoever_is_killed_in_whatever_order_all_memory_is_back_in_the_end() {
         killed.sort_unstable();
         let told = killed.len();
         killed.dedup();
-        assert_eq!(killed.len(), told, "nobody is killed twice");
+        assert_eq!(killed.len(), told, "no process is killed twice");
         world.ends();
     });
 }

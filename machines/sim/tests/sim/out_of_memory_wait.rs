@@ -85,7 +85,7 @@ fn nobody_else_dies_while_a_victim_is_leaving() {
         world.kill(sim, 2);
         assert_eq!(grow(sim, world, 1, 10, 2000), 2000);
         let now = sim.now();
-        assert!(now.0 >= until, "{now:?}: what the victim had was needed");
+        assert!(now.0 >= until, "{now:?}: the victim's memory was needed");
     });
     world.small.sim.run();
     assert_eq!(killed(&world), [2]);

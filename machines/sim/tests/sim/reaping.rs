@@ -142,7 +142,7 @@ fn race(reaping: Reaping, victim: Victim, helpers: u32) -> Took {
     assert!(space.has(&small.sim, Flag::Ended));
     assert_eq!(space.table_pages(&small.sim), 0);
     assert_eq!(spaces.lru().total(&small.sim), 0);
-    let space = Rc::into_inner(space).expect("nobody uses it");
+    let space = Rc::into_inner(space).expect("no task uses it");
     assert_eq!(space.destroy(&small.sim), Ok(()));
     assert_eq!(
         small.mm.counted_on_nodes(&small.sim, NodeItem::PageTables),
@@ -179,7 +179,7 @@ fn who_meets_in_the_middle_waits_for_no_table_and_is_done_first() {
         for helpers in [1, 3] {
             let [ascending, by_vma, _chunks, ours] =
                 Reaping::ALL.map(|reaping| race(reaping, victim, helpers));
-            assert!(ascending.waited.0 > 0, "{name}, {helpers}: nobody raced");
+            assert!(ascending.waited.0 > 0, "{name}, {helpers}: no helper raced");
             assert_eq!(ours.waited, Nanos(0), "{name}, {helpers}");
             for others in [ascending, by_vma] {
                 assert!(ours.wall < others.wall, "{name}, {helpers}");
@@ -229,6 +229,6 @@ fn a_helper_that_stalls_keeps_one_table_and_the_last_user_does_the_rest() {
         assert!((1..=512).contains(&left), "{left} pages are left");
     });
     small.sim.run();
-    let space = Rc::into_inner(space).expect("nobody uses it");
+    let space = Rc::into_inner(space).expect("no task uses it");
     assert_eq!(space.destroy(&small.sim), Ok(()));
 }

@@ -149,7 +149,7 @@ fn a_writer_that_goes_on_as_a_reader_lets_those_in_who_wait_first() {
             Some(*writes)
         };
         let then = |writes: &u32, before: u32| {
-            assert_eq!(*writes, before, "nobody wrote in between");
+            assert_eq!(*writes, before, "no CPU wrote in between");
             scene.note(sim, 't', 100, |stay| stay());
             before
         };
@@ -218,7 +218,7 @@ fn a_look_from_outside_waits_for_who_writes() {
 }
 
 #[test]
-#[should_panic(expected = "CPU 3 takes a mmap_lock again that it writes")]
+#[should_panic(expected = "CPU 3 takes a mmap_lock again that it holds as a writer")]
 fn to_take_it_again_while_writing_is_a_bug() {
     let scene = Scene::new();
     scene.at(3, 10, |sim, scene| {

@@ -45,7 +45,7 @@ impl Busy {
         while !self.is_over.get() {
             self.map(sim, start, 4);
             let unmapped = self.space.unmap(memory, Vpn(start), 4);
-            unmapped.expect("nobody is killed");
+            unmapped.expect("no task is killed");
             self.changes.set(self.changes.get() + 2);
         }
     }

@@ -97,7 +97,7 @@ fn pages_join_and_leave_the_lists_by_batches_of_31() {
         assert_eq!(lru.total(sim), 0);
     });
     let added = at(&small, LockClass::Lru, Site::LruAdd);
-    assert_eq!(added.acquisitions, 3 + 1, "full batches, and what was left");
+    assert_eq!(added.acquisitions, 3 + 1, "full batches, and the rest");
     let removed = at(&small, LockClass::Lru, Site::LruRemove);
     assert_eq!(removed.acquisitions, 4);
     // The work is done inside the lock, for at most a batch in one hold.

@@ -136,7 +136,7 @@ impl Play {
             object.empty(sim, stage.mm.pages());
         }
         let owners = self.owners.borrow().clone();
-        assert_eq!(owners.blocks(), [], "nobody has a page");
+        assert_eq!(owners.blocks(), [], "no space has a page");
         check_whole::check(sim, stage.mm.pages(), &stage.layout, &owners);
     }
 
@@ -145,7 +145,7 @@ impl Play {
         let Self { sim, stage, .. } = self;
         sim.on_job(|_, _| {});
         sim.on_idle(|_| {});
-        let stage = Rc::into_inner(stage).expect("nobody is on it any more");
+        let stage = Rc::into_inner(stage).expect("no actor is on it any more");
         let mut met = stage.met.into_inner();
         for process in stage.processes {
             met.given_up += process.shadow.given_up();

@@ -113,7 +113,7 @@ impl Play {
         let (sim, pages) = (&self.sim, self.stage.mm.pages());
         self.stage.cache.forget();
         for (pfn, order) in self.owners().blocks() {
-            pages.free(sim, pfn, order).expect("events say who has it");
+            pages.free(sim, pfn, order).expect("events name the owner");
         }
         check_whole::check(sim, pages, &self.stage.scene.layout, &self.owners());
         let largest = |view: &ZoneView| view.blocks[Order::MAX.index()];

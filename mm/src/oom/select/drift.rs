@@ -71,7 +71,7 @@ fn tally(selecting: Selecting, count: i64, member: impl Fn(&mut Random, i64) -> 
         let selection = selection.expect("readings are in order");
         let regret = population.regret(&selection).expect("all are killable");
         let Outcome::Victim(victim) = selection.outcome else {
-            unreachable!("somebody was chosen");
+            unreachable!("a candidate was chosen");
         };
         assert!(
             regret <= victim.behind,

@@ -190,7 +190,7 @@ impl Population {
         };
         let is_it = |key: &Key| key.candidate == victim.candidate;
         let chosen = self.keys().into_iter().map(|keys| keys.1).find(is_it);
-        let maximum = self.maximum().expect("somebody was chosen");
+        let maximum = self.maximum().expect("a candidate was chosen");
         Some(
             maximum
                 .points

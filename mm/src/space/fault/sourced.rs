@@ -52,8 +52,7 @@ impl<M: Machine> AddressSpace<M> {
             MappingKind::PrivateFile | MappingKind::Shared | MappingKind::Frames => {}
         }
         let source = mappings.source(&vma);
-        let source =
-            source.expect("what comes from elsewhere has a source as long as it is mapped");
+        let source = source.expect("a mapping of these kinds has a source as long as it exists");
         let private = kind == MappingKind::PrivateFile;
         let copies = private && access == Access::Write;
         let alone = page..Vpn(page.0 + 1);

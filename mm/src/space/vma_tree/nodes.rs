@@ -56,7 +56,7 @@ impl<M: Machine> Nodes<M> {
         nodes.try_reserve_exact(len).map_err(|_| NoMemory)?;
         nodes.extend((0..len).map(|_| Node::new(machine)));
         let set = self.0[chunk].set(nodes.into_boxed_slice());
-        debug_assert!(set.is_ok(), "one writer at a time: nobody else makes it");
+        debug_assert!(set.is_ok(), "one writer at a time: no other CPU makes it");
         Ok(())
     }
 }

@@ -126,7 +126,7 @@ impl<M: Machine> VmaTree<M> {
     }
 
     fn undisturbed(&self, seen: Option<Option<Place<'_, M>>>) -> Option<Vma> {
-        seen.expect("nobody else changes the tree")
+        seen.expect("no other CPU changes the tree")
             .map(|place| place.vma)
     }
 }

@@ -78,7 +78,7 @@ impl<M: Machine> VmaTree<M> {
 
     fn put_back(&self, editor: &mut Editor, id: u32) {
         let node = self.node(id);
-        debug_assert_eq!(node.count(), 0, "what is not in use is empty");
+        debug_assert_eq!(node.count(), 0, "a node that is not in use is empty");
         node.set_links(NONE, editor.spare);
         editor.spare = id;
         editor.spares += 1;

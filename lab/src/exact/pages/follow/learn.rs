@@ -36,7 +36,7 @@ impl Follow {
                 self.lengthen(pair, missing);
                 // The place of the next spill was used to correct the lists, so that spill proves nothing.
                 if let Some(lists) = self.lists.get_mut(&(pair.zone, pair.cpu)) {
-                    lists.counted = false;
+                    lists.corrected = true;
                 }
                 Learnt::default()
             }

@@ -34,6 +34,8 @@ struct Followed {
     free_count: (u32, u32),
     /// True once a spill or drain has shown how many pages were on the lists.
     counted: bool,
+    /// True if the place of the next spill was used to correct the lengths of the lists.
+    corrected: bool,
 }
 
 /// Values of the kernel's lists that a difference shows; `None` for a value that it does not show.
@@ -63,6 +65,7 @@ impl Follow {
             alloc_factor: (0, SCALE_MAX),
             free_count: (0, batch << SCALE_MAX),
             counted: false,
+            corrected: false,
         };
         self.lists.insert((zone, cpu), followed);
     }
@@ -141,6 +144,13 @@ impl Follow {
             })
     }
 
+    /// Returns whether an identical move proves nothing: a spill whose place was used to correct the lengths of
+    /// the lists. To be called before the move is noted.
+    pub(super) fn was_used(&self, pair: &Pair) -> bool {
+        let lists = self.lists.get(&(pair.zone, pair.cpu));
+        pair.is_same() && pair.kind == Kind::Spill && lists.is_some_and(|lists| lists.corrected)
+    }
+
     /// Notes what the kernel's move tells: a refill of single pages raises `alloc_factor`, and a
     /// spill or drain shows how many pages were on the lists.
     pub(super) fn note_move(&mut self, pair: &Pair) {
@@ -152,7 +162,10 @@ impl Follow {
                 let (low, high) = it.alloc_factor;
                 it.alloc_factor = ((low + 1).min(SCALE_MAX), (high + 1).min(SCALE_MAX));
             }
-            Kind::Spill | Kind::Drain if pair.kernel.pages > 0 => it.counted = true,
+            Kind::Spill | Kind::Drain if pair.kernel.pages > 0 => {
+                it.counted = true;
+                it.corrected = false;
+            }
             _ => {}
         }
     }

@@ -50,6 +50,27 @@ fn learnt_length(after: &[Op]) -> u32 {
     follow.count(0, 0)
 }
 
+/// After a correction by the place of the next spill, that spill proves nothing if it is identical, and
+/// the spill after it counts again. A spill that differs is a difference in any case.
+#[test]
+fn a_spill_that_corrected_the_lists_is_set_aside() {
+    let mut follow = with([10, 10, 10]);
+    assert!(!follow.was_used(&spill(10, 10)), "nothing was corrected");
+    follow.learn(&spill(0, 10), &high(100), &[free(false), free(true)]);
+    assert!(follow.was_used(&spill(10, 10)), "its place was used");
+    assert!(!follow.was_used(&spill(10, 9)), "it differs");
+    follow.note_move(&spill(0, 10));
+    assert!(
+        follow.was_used(&spill(10, 10)),
+        "the kernel has not spilled yet"
+    );
+    follow.note_move(&spill(10, 10));
+    assert!(
+        !follow.was_used(&spill(10, 10)),
+        "the next spill is predicted"
+    );
+}
+
 fn free(spills: bool) -> Op {
     let (zone, list, pfn) = (0, LIST, 7);
     op(Action::Free { zone, list, pfn }, spills)

@@ -164,7 +164,7 @@ impl World {
     pub(crate) fn state(&self) -> State {
         let (host, mm) = (&self.host, &self.mm);
         let mut cursor = Cursor::at(self.space.mappings(), Vpn(0));
-        let next = || cursor.forward().expect("nobody writes");
+        let next = || cursor.forward().expect("no thread writes");
         let view = mm.pages().view(host);
         let idle: u32 = view.iter().map(|zone| zone.free.0 + zone.listed.0).sum();
         State {
@@ -204,7 +204,7 @@ impl World {
     /// Ends the address space, after which nothing of it may be left; then empties the objects.
     pub(crate) fn end(self) {
         let memory = self.memory();
-        self.space.exit(memory).expect("nobody ended it before");
+        self.space.exit(memory).expect("no thread ended it before");
         self.assert_ended();
         let Self {
             host,

@@ -193,7 +193,7 @@ impl Actor {
                 }
                 Ok(pfn) => self.held.push((pfn, request.order)),
                 Err(AllocError::OutOfMemory(tried)) => {
-                    assert!(tried.zones > 0, "somebody was asked: {tried:?}");
+                    assert!(tried.zones > 0, "a zone was asked: {tried:?}");
                     // A request that may not wait fails at once, without reclaim.
                     let waits = request.urgency.waits();
                     let reclaims = u32::from(waits && self.stage.scene.odds.reclaim);

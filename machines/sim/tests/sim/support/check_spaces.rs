@@ -39,7 +39,7 @@ impl Phases {
         assert_eq!(
             finished(Phase::FreeTables),
             processes as u64,
-            "everybody is finished once"
+            "every space is finished once"
         );
         assert!(finished(Phase::Exit) >= processes as u64);
     }

@@ -416,7 +416,7 @@ impl OomWorld {
                 let space = process.space(sim).cloned();
                 if !process.is(sim, State::Left) && world.exit(sim, process) != Parted::Shared {
                     let ended = space.is_some_and(|space| space.has(sim, Flag::Ended));
-                    assert!(ended, "nobody uses it");
+                    assert!(ended, "no process uses it");
                 }
             }
             world.oom.owner().current.take();

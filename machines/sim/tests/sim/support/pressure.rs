@@ -53,7 +53,7 @@ pub(crate) fn grow(sim: &Sim, world: &OomWorld, id: u32, first: u64, pages: u64)
         match space.fault(world.memory(sim), page, Access::Write) {
             Ok(_) => touched += 1,
             Err(FaultError::Unstable(_) | FaultError::OutOfMemory(_)) => break,
-            Err(error) => panic!("there is memory once somebody has died: {error}"),
+            Err(error) => panic!("there is memory once a process has died: {error}"),
         }
     }
     if process.is(sim, State::Killed) {

@@ -71,7 +71,7 @@ impl Shadow {
                 assert_eq!(
                     there,
                     Some(frame),
-                    "{page} is known to be in {frame:?}, and nobody said that it left"
+                    "{page} is known to be in {frame:?}, and no event said that it left"
                 );
             }
         }
@@ -94,7 +94,9 @@ impl Notified<Sim> for Shadow {
     fn end(&self, _: &Sim, pages: &Range<Vpn>) {
         let mut known = self.known();
         let at = known.open.iter().position(|open| open == pages);
-        known.open.swap_remove(at.expect("what ends was begun"));
+        known
+            .open
+            .swap_remove(at.expect("a change that ends was begun"));
     }
 
     fn release(&self, _: &Sim) {

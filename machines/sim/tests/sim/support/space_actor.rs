@@ -110,7 +110,7 @@ impl Actor {
                 process.space.raise(sim, Flag::Skip);
             }
             Some(Reaped::Partly) => {
-                assert!(stage.plan.refusals > 0, "nobody refuses here");
+                assert!(stage.plan.refusals > 0, "no listener refuses here");
                 stage.note(|met| met.partly += 1);
             }
             Some(Reaped::GaveWay) => {
@@ -119,7 +119,7 @@ impl Actor {
                 stage.note(|met| met.gave_way += 1);
             }
             Some(Reaped::Busy) => {
-                assert!(!may_wait, "who waits gets in");
+                assert!(!may_wait, "an actor that waits gets the lock");
                 stage.note(|met| met.busy += 1);
             }
             Some(Reaped::All) | None => {}

@@ -253,7 +253,7 @@ impl User {
         let private = owned.kind.is_reapable();
         assert!(
             !(appeared && private && was_unstable),
-            "nothing private appears in what is being reaped"
+            "no private page appears in a space that is being reaped"
         );
         self.stage.note(|met| {
             met.huge += u64::from(faulted == Ok(Faulted::Huge));
