@@ -17,7 +17,7 @@ use plimsoll_mm::page::{Config, Layout};
 use plimsoll_mm::space::budget::Budget;
 use plimsoll_mm::space::{AddressSpace, Memory, Spaces};
 use plimsoll_mm::topology::{NodeSet, Topology};
-use plimsoll_mm::units::{Nanos, NodeId, Pages, ProcessId};
+use plimsoll_mm::units::{NodeId, Pages, ProcessId};
 
 use super::log::{Place, Shortage, Task};
 use super::population::{Member, Population};
