@@ -6,7 +6,7 @@
 //! moves are still identical, for each share of pages that were removed.
 //!
 //! ```text
-//! cargo run --release -p plimsoll-lab --example missing_events -- lab/tests/data/bursts-4.plr
+//! cargo run --release -p plimsoll-lab --example missing_events -- lab/tests/data/exact-6.12-4-cpus.plr
 //! ```
 
 #![expect(clippy::print_stdout, reason = "printing is what it is for")]
