@@ -61,6 +61,11 @@ impl Graph {
         folded
     }
 
+    /// Returns whether an edge leads to `file`.
+    pub(super) fn is_named(&self, file: &str) -> bool {
+        self.edges.values().any(|named| named.contains_key(file))
+    }
+
     fn named_by<'g>(&'g self, from: &str) -> impl Iterator<Item = (&'g str, &'g Why)> {
         let edges = self.edges.get(from).into_iter().flatten();
         edges.map(|(to, why)| (to.as_str(), why))
