@@ -62,7 +62,7 @@ impl<M: Machine> Cpus<M> {
     }
 
     /// The number of online CPUs on `node`.
-    pub fn online_on(&self, machine: &M, node: NodeId) -> u32 {
+    pub(crate) fn online_on(&self, machine: &M, node: NodeId) -> u32 {
         let word = self.nodes.get(node.index());
         word.map_or(0, |word| count_in(word.load(machine, Relaxed)))
     }
@@ -116,7 +116,7 @@ impl<M: Machine> Cpus<M> {
 
 /// The new state of a CPU that goes online or offline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Hotplug {
+pub(crate) enum Hotplug {
     /// The CPU runs tasks.
     Online,
     /// The CPU does not run tasks.

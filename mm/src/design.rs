@@ -190,27 +190,41 @@ impl Design {
     /// Sets the mechanism that has a variant called `part` to that variant, and returns the
     /// mechanism's index among the fields. Returns `None` if there is no such variant.
     fn replace(&mut self, part: &str) -> Option<usize> {
-        if let Some(schedule) = SCHEDULES.into_iter().find(|it| it.name() == part) {
+        if let Some(schedule) = SCHEDULES
+            .into_iter()
+            .find(|schedule| schedule.name() == part)
+        {
             self.schedule = schedule;
             return Some(0);
         }
-        if let Some(shepherd) = SHEPHERDS.into_iter().find(|it| it.name() == part) {
+        if let Some(shepherd) = SHEPHERDS
+            .into_iter()
+            .find(|shepherd| shepherd.name() == part)
+        {
             self.shepherd = shepherd;
             return Some(1);
         }
-        if let Some(holds) = HOLDS.into_iter().find(|it| it.name() == part) {
+        if let Some(holds) = HOLDS.into_iter().find(|holds| holds.name() == part) {
             self.holds = holds;
             return Some(2);
         }
-        if let Some(counting) = Counting::ALL.into_iter().find(|it| it.name() == part) {
+        if let Some(counting) = Counting::ALL
+            .into_iter()
+            .find(|counting| counting.name() == part)
+        {
             self.counting = counting;
             return Some(3);
         }
-        if let Some(reaping) = Reaping::ALL.into_iter().find(|it| it.name() == part) {
+        if let Some(reaping) = Reaping::ALL
+            .into_iter()
+            .find(|reaping| reaping.name() == part)
+        {
             self.reaping = reaping;
             return Some(4);
         }
-        let selecting = Selecting::ALL.into_iter().find(|it| it.name() == part)?;
+        let selecting = Selecting::ALL
+            .into_iter()
+            .find(|selecting| selecting.name() == part)?;
         self.selecting = selecting;
         Some(5)
     }
@@ -265,12 +279,16 @@ mod tests {
 
     #[test]
     fn no_part_of_a_name_takes_another_one_back() {
-        let refused = |name| Design::named(name).map(|it| it.variants()).unwrap_err();
+        let refused = |name| {
+            Design::named(name)
+                .map(|design| design.variants())
+                .unwrap_err()
+        };
         assert_eq!(refused("bounded+linux"), BadName::LateBase("linux".into()));
         let twice = BadName::Twice("batched".into());
         assert_eq!(refused("linux+bounded+batched"), twice);
         assert_eq!(refused("linux+"), BadName::Unknown(String::new()));
-        let linux = Design::named("linux").map(|it| it.variants());
+        let linux = Design::named("linux").map(|design| design.variants());
         assert_eq!(linux, Ok(Design::LINUX.variants()));
     }
 

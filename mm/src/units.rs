@@ -5,6 +5,7 @@
 
 use core::fmt;
 use core::ops::{Add, AddAssign, Sub, SubAssign};
+use core::time::Duration;
 
 /// Bytes in one page.
 pub const PAGE_SIZE: u64 = 4096;
@@ -128,7 +129,12 @@ impl Pages {
     /// The number of whole pages in `bytes`, saturating at `u32::MAX`.
     #[must_use]
     pub fn from_bytes(bytes: u64) -> Self {
-        Self(u32::try_from(bytes / PAGE_SIZE).unwrap_or(u32::MAX))
+        Self::at_most(bytes / PAGE_SIZE)
+    }
+
+    /// The number `count`, saturating at `u32::MAX`, which is more than any zone has.
+    pub(crate) fn at_most(count: u64) -> Self {
+        Self(u32::try_from(count).unwrap_or(u32::MAX))
     }
 
     /// The size in bytes.
@@ -233,6 +239,13 @@ impl Nanos {
     }
 }
 
+impl From<Duration> for Nanos {
+    /// The span in nanoseconds, which must be of at most 584 years.
+    fn from(span: Duration) -> Self {
+        Self(span.as_secs() * Self::SECOND.0 + u64::from(span.subsec_nanos()))
+    }
+}
+
 impl Add for Nanos {
     type Output = Self;
     fn add(self, other: Self) -> Self {
@@ -290,6 +303,9 @@ impl Hz {
     }
 }
 
+// Conversions between integers. Those that assert are for numbers that are in range by
+// construction. A caller whose number may be out of range saturates, and says why that is right.
+
 /// Returns a number of items as 32 bits.
 ///
 /// # Panics
@@ -310,8 +326,47 @@ pub(crate) fn count_in(word: i64) -> u32 {
     u32::try_from(word).expect("a word that only counts are stored in")
 }
 
+/// Returns the number in a word that is never negative.
+///
+/// # Panics
+/// If the word is negative.
+#[inline]
+#[track_caller]
+pub(crate) fn total_in(word: i64) -> u64 {
+    u64::try_from(word).expect("a word that never falls below 0")
+}
+
+/// Returns the number in a word, or 0 if that is negative: for sums of which a reader may see a
+/// subtraction before the addition that it follows.
+#[inline]
+pub(crate) const fn at_least_0(word: i64) -> u64 {
+    if word < 0 { 0 } else { word.cast_unsigned() }
+}
+
+/// Returns a number as a difference.
+///
+/// # Panics
+/// If the number is 2⁶³ or more. No machine has as many pages, bytes or nanoseconds.
+#[inline]
+#[track_caller]
+pub(crate) fn signed(number: u64) -> i64 {
+    i64::try_from(number).expect("less than 2⁶³")
+}
+
+/// Returns a number that a bound of its own keeps below 2³², as 32 bits.
+///
+/// # Panics
+/// If the number is 2³² or more.
+#[inline]
+#[track_caller]
+pub(crate) fn narrow(number: u64) -> u32 {
+    u32::try_from(number).expect("less than 2³²")
+}
+
 #[cfg(test)]
 mod tests {
+    extern crate std;
+
     use super::*;
 
     #[test]
@@ -326,6 +381,20 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn only_named_conversions_saturate() {
+        assert_eq!(Pages::at_most(1 << 32), Pages(u32::MAX));
+        assert_eq!(Pages::from_bytes(u64::MAX), Pages(u32::MAX));
+        assert_eq!([-1, 0, i64::MAX].map(at_least_0), [0, 0, (1 << 63) - 1]);
+        assert_eq!(narrow(u64::from(u32::MAX)), u32::MAX);
+        assert_eq!(Nanos::from(Duration::new(3, 7)), Nanos(3_000_000_007));
+        let refused = |convert: fn()| std::panic::catch_unwind(convert).is_err();
+        assert!(refused(|| _ = narrow(1 << 32)));
+        assert!(refused(|| _ = signed(1 << 63)));
+        assert!(refused(|| _ = total_in(-1)));
+        assert!(refused(|| _ = count_in(1 << 32)));
     }
 
     #[test]

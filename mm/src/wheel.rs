@@ -30,7 +30,7 @@ impl Wheel {
 
     /// The level that keeps a timer that expires `ahead` jiffies after the wheel's clock.
     #[must_use]
-    pub const fn level(self, ahead: Jiffies) -> u32 {
+    const fn level(self, ahead: Jiffies) -> u32 {
         let mut level = 0;
         while level + 1 < self.levels && ahead.0 >= REACH << (LEVEL_BITS * level) {
             level += 1;
@@ -40,7 +40,7 @@ impl Wheel {
 
     /// The length of a bucket of `level`, in jiffies.
     #[must_use]
-    pub const fn granularity(level: u32) -> Jiffies {
+    const fn granularity(level: u32) -> Jiffies {
         Jiffies(1 << (LEVEL_BITS * level))
     }
 

@@ -203,7 +203,7 @@ fn fill(world: &World, space: &AddressSpace<Plain>) {
     world.map(space, 5120, 512, Backing::Reserved);
     world.map(space, 6000, 9, Backing::Frames { first: Pfn(99) });
     for page in (1000..1060).chain([1400, 2050, 2600, 5130, 6001]) {
-        world.machine.on(u32::try_from(page % 3).unwrap_or(0));
+        world.machine.on(u32::try_from(page % 3).expect("small"));
         touch(world, space, page, Access::Write);
     }
     for page in 0..20 {
@@ -229,7 +229,7 @@ fn change(world: &World, space: &AddressSpace<Plain>) {
         (4310, 4),
         (5120, 512),
     ] {
-        world.machine.on(u32::try_from(start % 5).unwrap_or(0));
+        world.machine.on(u32::try_from(start % 5).expect("small"));
         match space.unmap(memory, Vpn(start), pages) {
             Ok(()) | Err(plimsoll_mm::space::MapError::NoMemory) => {}
             Err(other) => panic!("{other}"),
@@ -325,7 +325,7 @@ fn shortage(world: &World, dies: bool) {
         return;
     }
     for page in 0..3300 {
-        machine.on(u32::try_from(page / 64 % 4).unwrap_or(0));
+        machine.on(u32::try_from(page / 64 % 4).expect("small"));
         touch(world, spaces[0], page, Access::Write);
     }
     let before = world.oom.killer().kills(machine);

@@ -7,11 +7,11 @@ pub(crate) mod storm;
 pub mod stress_vm;
 pub(crate) mod victim;
 
+use plimsoll_mm::Manager;
 use plimsoll_mm::machine::Machine;
 use plimsoll_mm::page::Request;
 use plimsoll_mm::site::Work;
 use plimsoll_mm::units::{Nanos, Order, Pfn};
-use plimsoll_mm::vmstat::Manager;
 use plimsoll_mm::vmstat::counters::{NodeItem, ZoneItem};
 use plimsoll_sim::Sim;
 use rand::RngExt;

@@ -108,3 +108,29 @@ impl Add for Range {
         }
     }
 }
+
+/// The result of a cheap look at a sum, such as the pages of a process: an estimate and its bounds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reading {
+    /// The single number to report.
+    pub estimate: i64,
+    /// The range in which the precise sum lies; it contains the estimate as well.
+    pub range: Range,
+}
+
+impl Reading {
+    /// A reading of a sum that is known to be `value`.
+    #[must_use]
+    pub const fn exactly(value: i64) -> Self {
+        Self {
+            estimate: value,
+            range: Range::exactly(value),
+        }
+    }
+
+    /// Returns whether `min ≤ estimate ≤ max`.
+    #[must_use]
+    pub const fn is_ordered(self) -> bool {
+        self.range.contains(self.estimate)
+    }
+}

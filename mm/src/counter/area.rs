@@ -61,6 +61,16 @@ struct Run<M: Machine> {
     lost: Vec<M::Field>,
 }
 
+/// A run whose memory is still to be made.
+#[derive(Clone, Copy)]
+struct NextRun {
+    number: usize,
+    /// The number of places for which the list of free ones must have room.
+    room: usize,
+    /// True if the present list has less room.
+    is_list_too_short: bool,
+}
+
 /// The words of all groups of a chunk on one CPU.
 pub(super) struct Row<'a, M: Machine>(&'a [Block<M>]);
 
@@ -131,7 +141,7 @@ impl<M: Machine> Area<M> {
 
     /// Returns the bytes of one group on all CPUs (Linux: the memory that `alloc_percpu` returns).
     #[must_use]
-    pub fn bytes_per_group(&self) -> usize {
+    pub(super) fn bytes_per_group(&self) -> usize {
         self.width * size_of::<M::LocalWord>() * self.cpus as usize
     }
 
@@ -160,7 +170,11 @@ impl<M: Machine> Area<M> {
             }
             free.taken |= 1 << run;
             let room = places_of(free.taken);
-            Ok(Err((run, room, free.places.capacity() < room)))
+            Ok(Err(NextRun {
+                number: run,
+                room,
+                is_list_too_short: free.places.capacity() < room,
+            }))
         })?;
         match found {
             Ok(mut place) => {
@@ -169,19 +183,20 @@ impl<M: Machine> Area<M> {
                 self.clear(machine, &place);
                 Ok(place)
             }
-            Err(grow) => self.grow(machine, grow),
+            Err(next) => self.grow(machine, next),
         }
     }
 
     /// Makes the memory of a run outside the lock, and a longer list of free places if the present
     /// one is too short. Several CPUs may do this at once, each for its own run; no run is lost.
-    fn grow(
-        &self,
-        machine: &M,
-        (run, room, longer): (usize, usize, bool),
-    ) -> Result<Place<M>, InitError> {
+    fn grow(&self, machine: &M, next: NextRun) -> Result<Place<M>, InitError> {
+        let NextRun {
+            number: run,
+            room,
+            is_list_too_short,
+        } = next;
         let made = Run::new(machine, self.width, self.cpus, chunks_of(run)).and_then(|memory| {
-            let places = if longer {
+            let places = if is_list_too_short {
                 room::list_of(room).map_err(|NoRoom| InitError::OutOfMemory)?
             } else {
                 Vec::new()

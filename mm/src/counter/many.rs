@@ -85,7 +85,7 @@ impl<'g, M: Machine> Run<'g, M> {
         self.members[..self.len]
             .first()?
             .as_ref()
-            .map(|it| &it.cells)
+            .map(|member| &member.cells)
     }
 
     fn members(&self) -> impl Iterator<Item = &Member<'g, M>> {

@@ -42,7 +42,7 @@ mod used;
 
 use core::cmp::Ordering;
 
-pub use self::accuracy::{Accuracy, Range};
+pub use self::accuracy::{Accuracy, Range, Reading};
 pub use self::any::{AnyCounters, Counting, Plan};
 pub use self::area::Area;
 pub use self::error::{InitError, ShapeError};
@@ -54,6 +54,7 @@ pub use self::shape::{Batch, Shape};
 pub use self::shared::Shared;
 pub use self::tree::Tree;
 use crate::machine::Machine;
+use crate::units::at_least_0;
 
 /// A group of counters: signed 64-bit sums that wrap, numbered from 0.
 ///
@@ -98,14 +99,14 @@ pub trait Counters<M: Machine> {
 
     /// [`Counters::approximate_sum`], or 0 if that is less: for counts that cannot be negative.
     fn approximate_sum_positive(&self, machine: &M, counter: usize) -> u64 {
-        u64::try_from(self.approximate_sum(machine, counter)).unwrap_or(0)
+        at_least_0(self.approximate_sum(machine, counter))
     }
 
     /// [`Counters::precise_sum`], or 0 if that is less. A reader may see only some of the additions
     /// under way on different CPUs, so even a count that is never negative may read as negative for
     /// a moment.
     fn precise_sum_positive(&self, machine: &M, counter: usize) -> u64 {
-        u64::try_from(self.precise_sum(machine, counter)).unwrap_or(0)
+        at_least_0(self.precise_sum(machine, counter))
     }
 
     /// Returns the range that must hold the precise sum, found without looking at every CPU (Linux:

@@ -201,7 +201,7 @@ impl<M: Machine> OneSidedTree<M> {
         if home & ((1 << CPU_BITS) - 1) == home_of(cpu) {
             self.first.add(machine, counter, delta, Relaxed);
         } else {
-            self.add_moved(machine, (counter, delta), (home, may));
+            self.add_moved(machine, counter, delta, home, may);
         }
     }
 
@@ -209,7 +209,7 @@ impl<M: Machine> OneSidedTree<M> {
     /// `may` refuses that: a later addition that may allocate will make it. Then adds.
     #[cold]
     #[inline(never)]
-    fn add_moved(&self, machine: &M, (counter, delta): (usize, i64), (home, may): (i64, Growth)) {
+    fn add_moved(&self, machine: &M, counter: usize, delta: i64, home: i64, may: Growth) {
         let cpu = machine.this_cpu();
         let moves = (home >> CPU_BITS) + i64::from(home != 0);
         let next = moves << CPU_BITS | home_of(cpu);
@@ -329,6 +329,8 @@ impl<M: Machine> OneSidedTree<M> {
             .shape
             .error_max()
             .saturating_sub(self.behind(machine).unsigned_abs());
+        // The levels above the cells may make the quotient larger than 32 bits. Then it bounds
+        // nothing, as `u32::MAX` does.
         u32::try_from(narrower / cell).unwrap_or(u32::MAX)
     }
 

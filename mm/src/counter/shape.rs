@@ -292,7 +292,7 @@ impl Shape {
 fn most_per<K: PartialEq>(starts: &[usize], key: impl Fn(usize) -> K) -> u32 {
     let runs = starts.chunk_by(|&a, &b| key(a) == key(b));
     let most = runs.map(<[usize]>::len).max().unwrap_or(0);
-    u32::try_from(most).unwrap_or(u32::MAX)
+    count_of(most)
 }
 
 /// Joins neighbouring `starts` that are the `same` into groups of at most `fan_in`, and makes the

@@ -110,7 +110,8 @@ impl<M: Machine> FewBudgets<M> {
     /// Asserts that the charge equals the pages held, on every level.
     fn is_exact(&self, machine: &M) {
         let held = self.held.load(machine, Acquire).cast_unsigned();
-        let [root, wide, tight] = [&self.root, &self.wide, &self.tight].map(|it| it.used(machine));
+        let [root, wide, tight] =
+            [&self.root, &self.wide, &self.tight].map(|budget| budget.used(machine));
         assert_eq!(root, held, "nothing is lost");
         assert_eq!(wide + tight, root, "every level has the same");
         assert!(root <= ROOT_LIMIT && tight <= TIGHT_LIMIT);

@@ -16,6 +16,7 @@ use crate::counter::{
     Shape, Shared, Tree, precise_totals,
 };
 use crate::machine::{Machine, Word};
+use crate::units::count_in;
 
 /// The number of CPUs that a machine needs for these laws.
 pub const CPUS: u32 = 3;
@@ -125,7 +126,7 @@ impl<M: Machine> Counted<M> {
             if deltas.is_empty() {
                 continue; // This keeps the number of steps for the checker small.
             }
-            let returned = usize::try_from(returned.load(machine, Acquire)).unwrap_or(0);
+            let returned = count_in(returned.load(machine, Acquire)) as usize;
             sum += deltas[..returned].iter().sum::<i64>();
             late.extend(&deltas[returned..]);
         }

@@ -13,6 +13,7 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire};
 use crate::counter::Counters;
 use crate::design::Design;
 use crate::machine::{Machine, Word};
+use crate::manager::Manager;
 use crate::page::{Config, Layout};
 use crate::space::budget::Budget;
 use crate::space::object::{Object, ObjectKind};
@@ -23,7 +24,6 @@ use crate::space::{
     Memory, Notified, Place, Refused, Spaces,
 };
 use crate::units::{Pages, Vpn};
-use crate::vmstat::Manager;
 use crate::vmstat::counters::{NodeItem, ZoneItem};
 
 /// Pages of the machine, few enough for a model checker to include all their tags.

@@ -11,14 +11,14 @@ use core::sync::atomic::Ordering::Relaxed;
 use super::Law;
 use crate::design::Design;
 use crate::machine::{Machine, Word};
+use crate::manager::Manager;
 use crate::oom::{
     Kind, Look, Next, OomKiller, OutOfMemory, Owner, Patience, Process, Rules, Signals, State,
 };
 use crate::page::{Config, Layout, Relief};
 use crate::space::budget::Budget;
-use crate::space::{AddressSpace, Backing, Flag, MapRequest, Memory, Place, Spaces};
+use crate::space::{AddressSpace, Flag, MapRequest, Memory, Place, Spaces};
 use crate::units::{Nanos, Pages, ProcessId, Vpn};
-use crate::vmstat::Manager;
 
 /// Memory of the machine; some of it is for page tables.
 const PAGES: Pages = Pages(64);
@@ -100,11 +100,7 @@ impl<M: Machine> TwoProcesses<M> {
     fn with_a_page(machine: &M) -> Self {
         let two = Self::new(machine, 1);
         let start = Vpn(512);
-        let request = MapRequest {
-            place: Place::Fixed(start),
-            pages: 1,
-            backing: Backing::Anonymous { huge: false },
-        };
+        let request = MapRequest::anonymous(Place::Fixed(start), 1);
         let memory = two.memory(machine);
         two.space.map(memory, request).expect("nothing is there");
         let used = two.space.populate(memory, start..Vpn(start.0 + 1));

@@ -5,9 +5,9 @@ use core::fmt;
 
 use super::Law;
 use crate::machine::{Job, JobState, Machine};
+use crate::manager::Manager;
 use crate::page::{Config, Layout};
 use crate::units::{CpuId, Pages};
-use crate::vmstat::Manager;
 
 /// A manager whose shepherd was deferred to CPU 0.
 pub struct Watched<M: Machine>(Manager<M>);

@@ -79,7 +79,7 @@ impl<M: Machine> FewVmas<M> {
     fn finds_even(&self, number: u64) {
         let found = self.tree.find(vma(number).start);
         assert!(
-            matches!(found, Ok(Some(it)) if it == vma(number)) || found == Err(Busy),
+            matches!(found, Ok(Some(found)) if found == vma(number)) || found == Err(Busy),
             "{:?} was there all the time; found {found:?}",
             vma(number)
         );
@@ -93,7 +93,7 @@ impl<M: Machine> FewVmas<M> {
         let first = self.tree.find(vma(number).start);
         let again = self.tree.find(vma(number).start);
         for found in [first, again] {
-            let whole = matches!(found, Ok(Some(it)) if it == vma(number));
+            let whole = matches!(found, Ok(Some(found)) if found == vma(number));
             assert!(whole || matches!(found, Ok(None) | Err(Busy)), "{found:?}");
         }
         let found_first = was_added || matches!(first, Ok(Some(_)));

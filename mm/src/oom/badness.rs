@@ -66,6 +66,7 @@ impl Usage {
     pub fn pages(self) -> i64 {
         let pages = self.resident_pages.saturating_add(self.swap_pages);
         let pages = pages.saturating_add(self.table_bytes / PAGE_SIZE);
+        // The caller may count anything; as many pages have the most points either way.
         i64::try_from(pages).unwrap_or(i64::MAX)
     }
 }
@@ -85,7 +86,9 @@ pub(super) fn is_killable(facts: &Facts) -> bool {
 /// `pages + adj × (total / 1000)`; the division rounds down before the product, as in Linux.
 pub(super) fn points(pages: i64, adj: ScoreAdj, total: TotalPages) -> i64 {
     let shift = i128::from(adj.get()) * i128::from(total.get() / 1000);
-    clamp(i128::from(pages) + shift).clamp(POINTS_MIN, POINTS_MAX)
+    let points = i128::from(pages) + shift;
+    let points = points.clamp(POINTS_MIN.into(), POINTS_MAX.into());
+    i64::try_from(points).expect("clamped to 64 bits")
 }
 
 /// The value `/proc/<pid>/oom_score` shows for `badness`. 0 if the process must not be killed; for
@@ -100,11 +103,8 @@ pub fn oom_score(badness: Option<i64>, total: TotalPages) -> u64 {
     // Two steps, each rounded towards 0, as in Linux.
     let share = i128::from(points) * 1000 / i128::from(total.get());
     let score = (1000 + share) * 2 / 3;
+    // Points of more memory than there is may be a score beyond 64 bits: that is the largest score.
     u64::try_from(score.max(0)).unwrap_or(u64::MAX)
-}
-
-fn clamp(points: i128) -> i64 {
-    i64::try_from(points).unwrap_or(if points < 0 { i64::MIN } else { i64::MAX })
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! The trait through which a selection asks for the facts about its candidates.
 
-use super::facts::{Facts, GroupId, Reading};
+use super::facts::{Facts, GroupId};
 use super::select::Slot;
+use crate::counter::Reading;
 
 /// The processes or tenants of which one may be killed, numbered from 0 in the order in which they
 /// were made.
@@ -34,9 +35,8 @@ pub trait Candidates {
     ///
     /// Slots arrive in the order of their candidates and may be reordered. An implementation that
     /// keeps counters in per-CPU memory should override this method to go CPU by CPU and, on each
-    /// CPU, candidate by candidate, as
-    /// [`AddressSpace::add_usages`](crate::space::AddressSpace::add_usages) does: it then reads
-    /// memory sequentially.
+    /// CPU, candidate by candidate, as [`sum_spaces`](super::sum_spaces) does: it then reads memory
+    /// sequentially.
     fn precise_many(&self, slots: &mut [Slot]) {
         for slot in slots {
             match self.precise(slot.candidate()) {

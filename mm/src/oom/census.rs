@@ -7,10 +7,11 @@ use core::fmt;
 use core::iter;
 
 use super::candidate::Candidates;
-use super::facts::{Facts, GroupId, Reading};
+use super::facts::{Facts, GroupId};
 use super::process::Process;
 use super::select::Slot;
-use crate::counter::{Counters, Range};
+use super::usages::sum_spaces;
+use crate::counter::{Counters, Range, Reading};
 use crate::machine::Machine;
 use crate::space::budget::Budget;
 use crate::space::rss::{Rss, RssKind};
@@ -45,13 +46,13 @@ impl<'p, M: Machine> Census<'p, M> {
     /// Puts the processes under `domain` into group 1 and all others into group 0. With `None`, all
     /// processes are in group 0.
     #[must_use]
-    pub fn within(self, domain: Option<&'p Arc<Budget<M>>>) -> Self {
+    pub(super) fn within(self, domain: Option<&'p Arc<Budget<M>>>) -> Self {
         Self { domain, ..self }
     }
 
     /// Restricts each process to the nodes that `nodes` returns for it.
     #[must_use]
-    pub fn on_nodes(self, nodes: &'p dyn Fn(&Process<M>) -> NodeSet) -> Self {
+    pub(super) fn on_nodes(self, nodes: &'p dyn Fn(&Process<M>) -> NodeSet) -> Self {
         Self { nodes, ..self }
     }
 
@@ -126,6 +127,7 @@ impl<M: Machine> Candidates for Census<'_, M> {
         };
         let rss = space.rss();
         let estimate = rss.resident(machine) + rss.approximate(machine, RssKind::Swap);
+        // The clamp below makes a sum beyond 64 bits the largest of the range.
         let estimate = i64::try_from(estimate + space.table_pages(machine)).unwrap_or(i64::MAX);
         // The counters are read again after the range, so pages may have been added in between:
         // clamping leaves those out.
@@ -140,7 +142,7 @@ impl<M: Machine> Candidates for Census<'_, M> {
     /// A candidate that exits during the sums is noticed by the look at the victim before it is
     /// returned.
     fn precise_many(&self, slots: &mut [Slot]) {
-        AddressSpace::add_usages(self.machine, slots, |candidate| self.space(candidate));
+        sum_spaces(self.machine, slots, |candidate| self.space(candidate));
     }
 
     fn batch_gain(&self) -> u32 {
@@ -151,8 +153,7 @@ impl<M: Machine> Candidates for Census<'_, M> {
 
 /// The pages of a space's page tables, which are counted exactly.
 fn tables<M: Machine>(machine: &M, space: &AddressSpace<M>) -> Range {
-    let pages = i64::try_from(space.table_pages(machine)).unwrap_or(i64::MAX);
-    Range::exactly(pages)
+    Range::exactly(space.tables(machine))
 }
 
 /// The memory of one process as a report shows it: approximate sums, all in pages.

@@ -2,7 +2,6 @@
 
 use core::fmt;
 
-use crate::counter::Range;
 use crate::topology::NodeSet;
 
 /// The properties of a candidate that a selection looks at, apart from its memory.
@@ -110,29 +109,3 @@ impl fmt::Display for AdjOutOfRange {
 }
 
 impl core::error::Error for AdjOutOfRange {}
-
-/// The result of a cheap look at a candidate's memory, in pages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reading {
-    /// The single number to report.
-    pub estimate: i64,
-    /// The range in which the precise sum lies; it contains the estimate as well.
-    pub range: Range,
-}
-
-impl Reading {
-    /// A reading of `pages` that is known to be exact.
-    #[must_use]
-    pub const fn exactly(pages: i64) -> Self {
-        Self {
-            estimate: pages,
-            range: Range::exactly(pages),
-        }
-    }
-
-    /// Returns whether `min ≤ estimate ≤ max`.
-    #[must_use]
-    pub const fn is_ordered(self) -> bool {
-        self.range.contains(self.estimate)
-    }
-}

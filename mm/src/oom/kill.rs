@@ -25,7 +25,7 @@ use crate::space::budget::Budget;
 use crate::space::rss::BadRss;
 use crate::space::vma_tree::NoMemory;
 use crate::space::{AddressSpace, ExitError, Flag, Memory};
-use crate::units::{Nanos, ProcessId};
+use crate::units::{Nanos, ProcessId, total_in};
 
 /// The services that the owner of the processes provides to the OOM killer. All may be called on
 /// any CPU, with no lock of the manager held, and must not wait for memory.
@@ -41,6 +41,16 @@ pub trait Signals<M: Machine> {
     /// Tells the embedder that [`Reaper::step`] has work at time `at` (Linux: the timer of
     /// `queue_oom_reaper`).
     fn reap_at(&self, machine: &M, at: Nanos);
+}
+
+/// No signals, for an owner that looks for itself which processes must die, and whether the reaper
+/// has work.
+impl<M: Machine> Signals<M> for () {
+    fn kill(&self, _machine: &M, _process: &Arc<Process<M>>) {}
+
+    fn thaw(&self, _machine: &M, _process: &Arc<Process<M>>) {}
+
+    fn reap_at(&self, _machine: &M, _at: Nanos) {}
 }
 
 /// Kills processes, counts its victims, and owns the reaper.
@@ -99,13 +109,13 @@ impl<M: Machine, S: Signals<M>> OomKiller<M, S> {
     pub fn victims(&self, machine: &M) -> u64 {
         // Acquire pairs with the release in `exit`: a CPU that reads 0 victims sees the memory that
         // they gave back.
-        u64::try_from(self.victims.load(machine, Acquire)).unwrap_or(0)
+        total_in(self.victims.load(machine, Acquire))
     }
 
     /// Number of processes that were told to die (Linux: `oom_kill` of `/proc/vmstat`).
     pub fn kills(&self, machine: &M) -> u64 {
         // Relaxed: a statistic.
-        u64::try_from(self.kills.load(machine, Relaxed)).unwrap_or(0)
+        total_in(self.kills.load(machine, Relaxed))
     }
 
     /// Makes a process that uses `space`, or a kernel thread without one, and sets aside the room
@@ -133,7 +143,7 @@ impl<M: Machine, S: Signals<M>> OomKiller<M, S> {
             "only threads of the kernel have no memory"
         );
         let room = self.reaper.reserve(machine)?;
-        Ok(Process::new(machine, (id, kind), space, room))
+        Ok(Process::new(machine, id, kind, space, room))
     }
 
     /// Kills `victim` and every process that has to die with it: all that use the same memory, and

@@ -13,10 +13,8 @@
 //! processes, or its tenants, by the trait [`Candidates`]:
 //!
 //! ```
-//! use plimsoll_mm::counter::Range;
-//! use plimsoll_mm::oom::{
-//!     Candidates, Facts, Outcome, Reading, Scope, Selecting, Slot, TotalPages,
-//! };
+//! use plimsoll_mm::counter::{Range, Reading};
+//! use plimsoll_mm::oom::{Candidates, Facts, Outcome, Scope, Selecting, Slot, TotalPages};
 //!
 //! /// Tenants whose memory is slow to read exactly, and cheap to read to within 100 pages.
 //! struct Tenants([i64; 3]);
@@ -67,11 +65,12 @@ mod scope;
 mod select;
 mod shortage;
 mod standing;
+mod usages;
 
 pub use self::badness::{NoPages, POINTS_MAX, POINTS_MIN, TotalPages, Usage, badness, oom_score};
 pub use self::candidate::Candidates;
 pub use self::census::{Census, Pages};
-pub use self::facts::{AdjOutOfRange, Facts, GroupId, Kind, Memory, Reading, ScoreAdj};
+pub use self::facts::{AdjOutOfRange, Facts, GroupId, Kind, Memory, ScoreAdj};
 pub use self::kill::{Aftermath, Killed, OomKiller, Signals};
 pub use self::out_of_memory::{First, Look, OutOfMemory, Owner, Rules};
 pub use self::process::{Parted, Process, State};
@@ -84,3 +83,4 @@ pub use self::select::{
     TwoPass, Victim,
 };
 pub use self::standing::Standing;
+pub use self::usages::{sum_rss, sum_spaces};

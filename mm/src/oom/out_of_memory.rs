@@ -44,7 +44,7 @@ use crate::site::{LockClass, Site};
 use crate::space::budget::Budget;
 use crate::space::vma_tree::NoMemory;
 use crate::topology::NodeSet;
-use crate::units::Pages;
+use crate::units::{Pages, count_of};
 
 /// A function that looks at all processes of an [`Owner`].
 pub type Look<'l, M> = dyn FnMut(&[Arc<Process<M>>]) + 'l;
@@ -219,7 +219,7 @@ impl<M: Machine, S: Signals<M>, O: Owner<M>> OutOfMemory<M, S, O> {
 
     /// Makes room among the processes under `budget`, which is too full for `pages` more (Linux:
     /// `mem_cgroup_out_of_memory`). Never returns [`Relief::Allocated`].
-    pub fn relieve_group(&self, machine: &M, budget: &Arc<Budget<M>>, pages: u64) -> Relief {
+    pub(crate) fn relieve_group(&self, machine: &M, budget: &Arc<Budget<M>>, pages: u64) -> Relief {
         self.relieve_shortage(machine, &Shortage::Group(budget, pages))
     }
 
@@ -293,7 +293,7 @@ impl<M: Machine, S: Signals<M>, O: Owner<M>> OutOfMemory<M, S, O> {
         let census = Census::new(machine, all)
             .within(shortage.domain())
             .on_nodes(&nodes);
-        let position = |current| all.iter().position(|it| Arc::ptr_eq(it, current));
+        let position = |current| all.iter().position(|process| Arc::ptr_eq(process, current));
         let current = current.as_ref().and_then(position);
         let outcome = match self.requester(&census, &scope, current) {
             Some(current) => Ok(Chosen::Victim(current)),
@@ -369,7 +369,7 @@ impl<M: Machine, S: Signals<M>, O: Owner<M>> OutOfMemory<M, S, O> {
         {
             return None;
         }
-        let current = u32::try_from(current?).ok()?;
+        let current = count_of(current?);
         let facts = census.facts(current)?;
         let standing = Standing::of(census, scope, &facts);
         matches!(standing, Standing::Counted(_) | Standing::Origin).then_some(current)

@@ -68,7 +68,8 @@ pub enum Parted {
 impl<M: Machine> Process<M> {
     pub(super) fn new(
         machine: &M,
-        (id, kind): (ProcessId, Kind),
+        id: ProcessId,
+        kind: Kind,
         space: Option<Arc<AddressSpace<M>>>,
         room: Membership,
     ) -> Self {
@@ -203,7 +204,7 @@ impl<M: Machine> Process<M> {
 
     /// Returns whether the memory of the process comes back without a kill: the process is dying,
     /// and so are those of `all` that use the same memory (Linux: `task_will_free_mem`).
-    pub fn will_free_memory<'p>(
+    pub(super) fn will_free_memory<'p>(
         &'p self,
         machine: &M,
         all: impl Iterator<Item = &'p Arc<Self>>,

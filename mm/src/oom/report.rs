@@ -75,6 +75,7 @@ impl Row {
         let facts = census.facts(candidate)?;
         concerns(census, scope, &facts).then(|| {
             let pages = Pages::of(census.machine(), space);
+            // An embedder may add anything to the counters, and a report must not fail.
             let all = i64::try_from(pages.all()).unwrap_or(i64::MAX);
             Self {
                 process: process.id(),

@@ -85,7 +85,8 @@ fn may_help<C: Candidates + ?Sized>(candidates: &C, constraint: Constraint, fact
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::oom::facts::{Reading, ScoreAdj};
+    use crate::counter::Reading;
+    use crate::oom::facts::ScoreAdj;
     use crate::units::NodeId;
 
     /// Groups 10 to 19 are within 1, 20 to 29 within 2.

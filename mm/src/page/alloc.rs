@@ -296,7 +296,7 @@ impl<M: Machine> Zone<M> {
         let mut wanted = pcp.room(list, wanted);
         let mut part = Part::first(Site::Refill, machine.this_cpu());
         while wanted > 0 {
-            let moved = self.take_hold(machine, pcp, (list, part), ask.wanted(), wanted);
+            let moved = self.take_hold(machine, pcp, list, part, ask.wanted(), wanted);
             part = part.after(moved.pages);
             if moved.blocks == 0 {
                 break; // The zone is empty.

@@ -56,7 +56,8 @@ impl<M: Machine> PageAllocator<M> {
         let Some(first) = self.zonelist(machine, request).next() else {
             return 0;
         };
-        let count = Pages(u32::try_from(pfns.len()).unwrap_or(u32::MAX));
+        // No zone spares as many pages as `at_most` leaves out.
+        let count = Pages::at_most(pfns.len() as u64);
         let ask = ZoneRequest {
             order: Order::ZERO,
             class: first.kind,

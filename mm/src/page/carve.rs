@@ -140,14 +140,18 @@ mod tests {
             }
         }
         assert_eq!(pages.len(), whole.len() * 1024, "no page is lost");
-        let free: BTreeSet<_> = plan.free.iter().map(|it| (it.page, it.order)).collect();
+        let free: BTreeSet<_> = plan
+            .free
+            .iter()
+            .map(|piece| (piece.page, piece.order))
+            .collect();
         for &(page, order) in &free {
             let buddy = (page ^ order.pages().0, order);
             assert!(order == Order::MAX || !free.contains(&buddy), "no buddies");
         }
         for mobility in Mobility::ALL {
             for order in Order::all() {
-                let is = |it: &&Piece| it.order == order && it.mobility == mobility;
+                let is = |piece: &&Piece| piece.order == order && piece.mobility == mobility;
                 let count = plan.free.iter().filter(is).count();
                 assert_eq!(count, wanted[mobility.index()][order.index()] as usize);
             }

@@ -14,7 +14,7 @@ use super::zone::Zone;
 use super::{PageAllocator, SeedError};
 use crate::machine::{CpuLock, LocalWord, Lock, Machine};
 use crate::site::{Site, Work};
-use crate::units::{CpuId, Pages};
+use crate::units::{CpuId, Pages, count_in};
 
 impl<M: Machine> PageAllocator<M> {
     /// Gives every CPU's lists back, all from the calling CPU (Linux: `drain_all_pages`). Returns
@@ -128,7 +128,7 @@ impl<M: Machine> Zone<M> {
     /// `decay_pcp_high`).
     pub(crate) fn decay(&self, machine: &M, cpu: CpuId) -> Decayed {
         let mut more = false;
-        let owed = u32::try_from(self.slot(cpu).owed.take(machine)).unwrap_or(0);
+        let owed = count_in(self.slot(cpu).owed.take(machine));
         let mood = self.mood(machine);
         let mut left = self.hold_on(machine, cpu, Site::Decay, |pcp| {
             let (excess, again) = pcp.decay(&mood);

@@ -17,7 +17,7 @@ use super::{FreeError, PageAllocator, tag};
 use crate::event::Event;
 use crate::machine::{CpuLock, LocalWord, Machine, Tags};
 use crate::site::{Site, Work};
-use crate::units::{CpuId, Order, Pfn, count_of};
+use crate::units::{CpuId, Order, Pfn, count_in, count_of};
 
 impl<M: Machine> PageAllocator<M> {
     /// Takes back a block (Linux: `__free_pages`).
@@ -80,7 +80,7 @@ impl<M: Machine> PageAllocator<M> {
                 run[len] = page;
                 len += 1;
             }
-            zone.free_listed(machine, &run[..len], (Order::ZERO, None));
+            zone.free_listed(machine, &run[..len], Order::ZERO, None);
             if let Some(error) = refused {
                 return Err(error);
             }
@@ -174,14 +174,14 @@ impl<M: Machine> Zone<M> {
     #[inline]
     fn free_block(&self, machine: &M, page: u32, order: Order, forced: Option<Mobility>) {
         match list_of(order, Mobility::Unmovable) {
-            Some(_) => self.free_listed(machine, &[page], (order, forced)),
+            Some(_) => self.free_listed(machine, &[page], order, forced),
             None => self.free_direct(machine, page, order),
         }
     }
 
     /// The index of the list that a freed block goes to.
     #[inline]
-    fn list_for(&self, page: u32, (order, forced): (Order, Option<Mobility>)) -> usize {
+    fn list_for(&self, page: u32, order: Order, forced: Option<Mobility>) -> usize {
         let mobility = match forced {
             Some(mobility) => self.types.served_as(mobility),
             None => self.types.of(page),
@@ -192,7 +192,7 @@ impl<M: Machine> Zone<M> {
     /// Puts blocks of one order, given by their first `pages`, on this CPU's lists and spills the
     /// excess.
     #[inline]
-    fn free_listed(&self, machine: &M, pages: &[u32], (order, forced): (Order, Option<Mobility>)) {
+    fn free_listed(&self, machine: &M, pages: &[u32], order: Order, forced: Option<Mobility>) {
         let mut rest = pages;
         while let Some(&first) = rest.first() {
             let cpu = machine.this_cpu();
@@ -200,9 +200,9 @@ impl<M: Machine> Zone<M> {
             let mut pushed = 0;
             let excess = slot.pcp.try_local(machine, Site::PcpFree, |pcp| {
                 let mood = self.mood(machine);
-                let excess = self.push_run(pcp, rest, (order, forced), &mood, &mut pushed);
+                let excess = self.push_run(pcp, rest, order, forced, &mood, &mut pushed);
                 let left = excess.map(|(pages, list)| {
-                    let owed = u32::try_from(slot.owed.take(machine)).unwrap_or(0);
+                    let owed = count_in(slot.owed.take(machine));
                     let excess = Excess {
                         pages: pages + owed,
                         list,
@@ -325,7 +325,8 @@ impl<M: Machine> Zone<M> {
         &self,
         pcp: &mut Pcp,
         pages: &[u32],
-        (order, forced): (Order, Option<Mobility>),
+        order: Order,
+        forced: Option<Mobility>,
         mood: &TuningInput,
         pushed: &mut u32,
     ) -> Option<(u32, usize)> {
@@ -338,7 +339,7 @@ impl<M: Machine> Zone<M> {
             }
         }
         for &page in pages {
-            let list = self.list_for(page, (order, forced));
+            let list = self.list_for(page, order, forced);
             if !pcp.push(list, order, page) {
                 return None;
             }

@@ -351,11 +351,11 @@ fn kept_blocks_stay_apart_until_they_are_given_up() {
     let page = world.buddy.take(frames, order, MOVABLE).expect("free");
     world.known.tags.set(page, tag::allocated(order));
     let most = order.pages().max(Order::HUGE.pages());
-    world.buddy.keep(frames, (page, order), most);
+    world.buddy.keep(frames, page, order, most);
     assert_eq!(world.known.types.of(page), kept);
     assert_eq!(world.buddy.free_kept().0, 510);
     // No second block is kept, and the freed block does not merge with the block beside it.
-    world.buddy.keep(frames, (512, order), most);
+    world.buddy.keep(frames, 512, order, most);
     assert_eq!(world.buddy.kept(), Order::HUGE.pages());
     world.buddy.give(frames, page, order);
     assert_eq!(world.buddy.blocks_of(Order::HUGE, kept), 1);
@@ -376,11 +376,11 @@ fn a_kept_block_that_serves_again_is_counted_once() {
     let most = Pages(2048);
     let page = world.buddy.take(frames, order, MOVABLE).expect("free");
     world.known.tags.set(page, tag::allocated(order));
-    world.buddy.keep(frames, (page, order), most);
+    world.buddy.keep(frames, page, order, most);
     let kept = Mobility::HighAtomic;
     let again = world.buddy.take(frames, order, kept).expect("kept pages");
     world.known.tags.set(again, tag::allocated(order));
-    world.buddy.keep(frames, (again, order), most);
+    world.buddy.keep(frames, again, order, most);
     assert_eq!(world.buddy.kept(), Order::HUGE.pages());
     assert_eq!(world.buddy.free_kept().0, 508);
 }

@@ -17,7 +17,7 @@ use super::zone::Zone;
 use crate::event::Event;
 use crate::machine::{Lock, Machine, Tags, Word};
 use crate::site::{Site, Work};
-use crate::units::{CpuId, Nanos, Order, Pages};
+use crate::units::{CpuId, Nanos, Order, Pages, total_in};
 use crate::vmstat::counters::ZoneItem;
 
 impl<M: Machine> Zone<M> {
@@ -39,7 +39,8 @@ impl<M: Machine> Zone<M> {
         &self,
         machine: &M,
         pcp: &mut Pcp,
-        (list, part): (usize, Part),
+        list: usize,
+        part: Part,
         what: Wanted,
         wanted: u32,
     ) -> Moved {
@@ -253,8 +254,7 @@ impl<M: Machine> Zone<M> {
     /// Makes a gauge for one hold at `site`; the caller starts it once the lock is held.
     pub(super) fn gauge(&self, machine: &M, site: Site) -> Gauge {
         let limit = self.holds.limit(site, self.sizes(machine).batch);
-        let hold_time = self.settings.hold_time_max.load(machine, Relaxed);
-        let hold_time = Nanos(u64::try_from(hold_time).unwrap_or(0));
+        let hold_time = Nanos(total_in(self.settings.hold_time_max.load(machine, Relaxed)));
         let work = match site {
             Site::Refill | Site::AllocDirect => Work::BuddyAlloc,
             _ => Work::BuddyFree,

@@ -11,7 +11,7 @@ use super::zone::{Mark, Zone, ZoneRequest};
 use super::{PageAllocator, Request};
 use crate::machine::{Machine, Word};
 use crate::site::Site;
-use crate::units::{Order, Pages};
+use crate::units::{Order, Pages, count_in};
 
 /// The kept blocks that may be given up for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,7 +63,7 @@ impl<M: Machine> Zone<M> {
         }
         let most = Pages(share.0.next_multiple_of(block.0));
         self.locked(machine, Site::Control, |buddy| {
-            buddy.keep(self.frames(), (page, order), most);
+            buddy.keep(self.frames(), page, order, most);
         });
     }
 
@@ -82,6 +82,6 @@ impl<M: Machine> Zone<M> {
         if !self.types.on() || ask.may_use_kept() {
             return 0;
         }
-        u64::try_from(self.settings.free_kept.load(machine, Relaxed)).unwrap_or(0)
+        u64::from(count_in(self.settings.free_kept.load(machine, Relaxed)))
     }
 }

@@ -154,7 +154,7 @@ impl Layout {
     /// `zone`'s page blocks (Linux: `alloc_flags_nofragment`). That is so for normal memory of a
     /// node that also has DMA32.
     pub(super) fn stays_unmixed(&self, zone: &ZoneLayout) -> bool {
-        let below = |it: &ZoneLayout| it.kind == ZoneKind::Dma32 && it.node == zone.node;
+        let below = |other: &ZoneLayout| other.kind == ZoneKind::Dma32 && other.node == zone.node;
         zone.kind == ZoneKind::Normal && self.zones.iter().any(below)
     }
 

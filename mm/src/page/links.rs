@@ -18,6 +18,10 @@ const BLOCK_PAGES: u32 = Order::MAX.pages().0;
 const PAIRS: usize = (BLOCK_PAGES / 2) as usize;
 
 /// The time at which the link records of a block are allocated.
+///
+/// A managed page has 5 bytes of records: a tag of one byte, and half of the 8 bytes of links that
+/// its pair of pages shares. The links of 4 MiB blocks and the pointers to the links inside them are
+/// another 16 bytes per 1024 pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Metadata {
     /// All at once when the zone is made, so that no memory is allocated later.

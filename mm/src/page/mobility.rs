@@ -44,7 +44,7 @@ impl Mobility {
     ];
 
     /// The types a request may have; there are page lists for these (Linux: `MIGRATE_PCPTYPES`).
-    pub const OF_REQUESTS: [Self; 3] = [Self::Unmovable, Self::Movable, Self::Reclaimable];
+    pub(super) const OF_REQUESTS: [Self; 3] = [Self::Unmovable, Self::Movable, Self::Reclaimable];
 
     /// The type that has the number `index` in Linux, or `None` if there is none.
     #[must_use]

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! `buddy`, `links`, `tag` and `mobility` are the free lists. `pcp`, `sizing` and `watermark` make
-//! decisions and take no locks. `zone` is one zone; `supply` decides whether it may give a block.
+//! decisions and take no locks. `zone` is one zone, and says which file has which of its methods.
 //! `hold` and `blocks` move pages under one hold of the zone lock. `alloc`, `free` and `drain` are
 //! the three ways in which pages move. `last_resort` is asked when no block is left. `holds` has
 //! the variants of the hold policy.
@@ -40,6 +40,7 @@ mod setup;
 pub mod sizing;
 mod supply;
 mod tag;
+mod view;
 pub mod watermark;
 mod zone;
 
@@ -58,22 +59,16 @@ pub use self::mobility::{Grouping, Mobility};
 pub(crate) use self::pcp::FREE_BATCH;
 pub use self::seed::SeedError;
 pub use self::setup::Config;
-use self::sizing::Sizes;
-use self::watermark::{Urgency, Watermarks};
+pub use self::view::ZoneView;
+use self::watermark::Urgency;
 pub(crate) use self::zone::Zone;
 pub use self::zone::{Kswapd, Reclaiming};
 use crate::cpus::Cpus;
-use crate::machine::{LocalWord, Lock, Machine, Word};
-use crate::site::Site;
+use crate::machine::{LocalWord, Machine, Word};
 pub use crate::topology::NODES_MAX;
 use crate::tunables::Tunables;
-use crate::units::{CpuId, Nanos, NodeId, Order, Pages, Pfn};
+use crate::units::{CpuId, Nanos, NodeId, Order, Pages, Pfn, count_in, signed, total_in};
 use crate::vmstat::counters::ZoneItem;
-
-/// Bytes of records per managed page: a tag of one byte, and half of the 8 bytes of links that a
-/// pair of pages shares. Not included are the links of 4 MiB blocks and the pointers to the links
-/// inside them, 16 bytes per 1024 pages.
-pub const METADATA_BYTES_PER_PAGE: usize = 5;
 
 /// All physical memory of a machine.
 pub struct PageAllocator<M: Machine> {
@@ -199,32 +194,6 @@ pub trait Reclaimer<M: Machine>: Send + Sync {
     fn reclaim(&self, machine: &M, pages: &PageAllocator<M>, wanted: Pages) -> Pages;
 }
 
-/// A snapshot of a zone for reports. Exact when no operation is under way.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ZoneView {
-    /// The kind of the zone.
-    pub kind: ZoneKind,
-    /// The node whose memory the zone is.
-    pub node: NodeId,
-    /// The number of pages that are memory, holes not included.
-    pub managed: Pages,
-    /// The number of pages on the free lists.
-    pub free: Pages,
-    /// The number of free blocks of each order.
-    pub blocks: [u32; Order::COUNT],
-    /// The number of free blocks by the type of the page block they are in, then by order. All
-    /// count as unmovable if pages are not grouped by mobility.
-    pub blocks_by_mobility: [[u32; Order::COUNT]; Mobility::COUNT],
-    /// The number of pages on all CPUs' lists.
-    pub listed: Pages,
-    /// The value of the counter of free pages, differentials included.
-    pub counted_free: u64,
-    /// The watermarks.
-    pub watermarks: Watermarks,
-    /// The sizes of each CPU's lists.
-    pub sizes: Sizes,
-}
-
 impl<M: Machine> fmt::Debug for PageAllocator<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PageAllocator")
@@ -247,7 +216,7 @@ impl<M: Machine> PageAllocator<M> {
     /// firing only.
     pub(crate) fn stat_interval(&self, machine: &M) -> Nanos {
         let ms = self.stat_interval_ms.load(machine, Relaxed);
-        Nanos::from_ms(u64::try_from(ms).unwrap_or(1))
+        Nanos::from_ms(total_in(ms))
     }
 
     /// A snapshot of every zone, in the order of the layout (Linux: `/proc/zoneinfo`,
@@ -258,7 +227,7 @@ impl<M: Machine> PageAllocator<M> {
 
     /// The number of pages on `cpu`'s lists in all zones, read without a lock.
     pub fn listed(&self, machine: &M, cpu: CpuId) -> Pages {
-        let of = |zone: &Zone<M>| u32::try_from(zone.slot(cpu).count.read(machine)).unwrap_or(0);
+        let of = |zone: &Zone<M>| count_in(zone.slot(cpu).count.read(machine));
         Pages(self.zones.iter().map(of).sum())
     }
 
@@ -333,15 +302,14 @@ impl<M: Machine> PageAllocator<M> {
 
     /// For each of `pfns`, adds `each` to an item's counter in the zone of that frame, on this CPU.
     /// Frames in no zone are skipped.
-    pub fn count_each(&self, machine: &M, pfns: &[Pfn], item: ZoneItem, each: i64) {
+    pub(crate) fn count_each(&self, machine: &M, pfns: &[Pfn], item: ZoneItem, each: i64) {
         let mut rest = pfns;
         while let Some(&first) = rest.first() {
             let mut run = 1;
             if let Some((zone, _)) = self.locate(first) {
                 let here = |pfn: &&Pfn| zone.page(**pfn).is_some();
                 run = rest.iter().take_while(here).count();
-                let pages = i64::try_from(run).unwrap_or(i64::MAX);
-                let delta = each.saturating_mul(pages);
+                let delta = each.saturating_mul(signed(run as u64));
                 zone.counters.add(machine, item as usize, delta);
             }
             rest = &rest[run..];
@@ -405,36 +373,5 @@ impl<M: Machine> PageAllocator<M> {
             node => from(NodeId(node)),
         };
         list.iter().map(|&zone| &self.zones[zone as usize])
-    }
-}
-
-impl<M: Machine> Zone<M> {
-    fn view(&self, machine: &M) -> ZoneView {
-        let (free, blocks, blocks_by_mobility) = self.buddy.with(machine, Site::Control, |buddy| {
-            let mut blocks = [0; Order::COUNT];
-            Order::all().for_each(|order| blocks[order.index()] = buddy.blocks(order));
-            let of = |mobility| {
-                let mut blocks = [0; Order::COUNT];
-                Order::all()
-                    .for_each(|order| blocks[order.index()] = buddy.blocks_of(order, mobility));
-                blocks
-            };
-            (buddy.free(), blocks, Mobility::ALL.map(of))
-        });
-        let listed: i64 = self.slots.iter().map(|slot| slot.count.read(machine)).sum();
-        ZoneView {
-            kind: self.kind,
-            node: self.node,
-            managed: self.managed,
-            free,
-            blocks,
-            blocks_by_mobility,
-            listed: Pages(u32::try_from(listed).unwrap_or(0)),
-            counted_free: self
-                .counters
-                .snapshot(machine, ZoneItem::FreePages as usize),
-            watermarks: self.watermarks(machine),
-            sizes: self.sizes(machine),
-        }
     }
 }

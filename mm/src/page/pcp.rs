@@ -20,7 +20,7 @@ use super::links::Metadata;
 use super::list_state::{ListState, TypedBlock};
 use super::mobility::Mobility;
 use super::sizing::Sizes;
-use crate::units::{Order, Pages, Pfn};
+use crate::units::{Order, Pages, Pfn, count_of};
 
 /// The number of lists a CPU has in a zone: one for each of orders 0 to 3 and three mobilities, and
 /// two for huge pages, movable and not. Without grouping by mobility only the lists of unmovable
@@ -256,7 +256,7 @@ impl Pcp {
         let room = stack.capacity() - stack.len();
         match self.metadata {
             Metadata::WhenSplit if stack.try_reserve(blocks as usize).is_ok() => blocks,
-            _ => u32::try_from(room).unwrap_or(u32::MAX).min(blocks),
+            _ => count_of(room.min(blocks as usize)),
         }
     }
 
@@ -341,9 +341,7 @@ impl Pcp {
     /// them. Returns `false`, and changes nothing, if the list has no room.
     #[inline]
     pub(super) fn push_quietly(&mut self, pages: &[u32], mood: &TuningInput) -> bool {
-        let Ok(count) = u32::try_from(pages.len()) else {
-            return false;
-        };
+        let count = count_of(pages.len());
         let stack = &mut self.lists[0];
         if stack.capacity() - stack.len() < pages.len() && !has_grown(stack, self.metadata) {
             return false;

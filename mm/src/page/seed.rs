@@ -208,7 +208,7 @@ impl<M: Machine> Zone<M> {
                     .iter()
                     .for_each(|&at| buddy.give(frames, at, Order::MAX));
                 rest.iter()
-                    .for_each(|it| buddy.give(frames, it.page, it.order));
+                    .for_each(|piece| buddy.give(frames, piece.page, piece.order));
                 return Err(SeedError::TooSmall(self.index));
             };
             plan.in_use.append(&mut rest);
@@ -219,7 +219,7 @@ impl<M: Machine> Zone<M> {
         let used: i64 = plan
             .in_use
             .iter()
-            .map(|it| i64::from(it.order.pages().0))
+            .map(|piece| i64::from(piece.order.pages().0))
             .sum();
         self.counters
             .add(machine, ZoneItem::FreePages as usize, -used);

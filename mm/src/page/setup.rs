@@ -21,7 +21,7 @@ use crate::design::Design;
 use crate::machine::{Lock, Machine, Word};
 use crate::site::{LockClass, Site};
 use crate::tunables::{Knob, TunableError, Tunables};
-use crate::units::{CpuId, Nanos, Pages};
+use crate::units::{CpuId, Nanos, Pages, narrow, signed};
 use crate::vmstat::threshold;
 
 /// The inputs from which a page allocator is made.
@@ -170,7 +170,7 @@ impl<M: Machine> PageAllocator<M> {
     }
 
     fn recompute(&self, machine: &M, tunables: &Tunables) {
-        let interval_ms = i64::try_from(tunables.get(Knob::StatInterval)).unwrap_or(i64::MAX);
+        let interval_ms = signed(tunables.get(Knob::StatInterval));
         self.stat_interval_ms.store(machine, interval_ms, Relaxed);
         let is_lowmem = |zone: &&Zone<M>| zone.kind != ZoneKind::Movable;
         let lowmem = self
@@ -182,9 +182,9 @@ impl<M: Machine> PageAllocator<M> {
             0 => watermark::min_free_kib(u64::from(lowmem.0) * 4),
             set => set,
         };
-        let min_free = Pages(u32::try_from(min_free_kib / 4).unwrap_or(u32::MAX));
+        let min_free = Pages(narrow(min_free_kib / 4));
         for zone in &self.zones {
-            self.recompute_zone(machine, tunables, zone, (lowmem, min_free));
+            self.recompute_zone(machine, tunables, zone, lowmem, min_free);
         }
     }
 
@@ -193,7 +193,8 @@ impl<M: Machine> PageAllocator<M> {
         machine: &M,
         tunables: &Tunables,
         zone: &Zone<M>,
-        (lowmem, min_free): (Pages, Pages),
+        lowmem: Pages,
+        min_free: Pages,
     ) {
         let share = if zone.kind == ZoneKind::Movable {
             Share::Movable
@@ -241,7 +242,8 @@ impl<M: Machine> PageAllocator<M> {
             .filter(above)
             .map(|other| u64::from(other.managed.0))
             .sum();
-        Pages(u32::try_from(pages.checked_div(ratio).unwrap_or(0)).unwrap_or(u32::MAX))
+        // The zones are apart, so all of them together have fewer than 2³² pages.
+        Pages(narrow(pages.checked_div(ratio).unwrap_or(0)))
     }
 }
 

@@ -3,7 +3,7 @@
 //! Pure arithmetic after Linux (`zone_batchsize`, `zone_highsize`). The three sizes are packed into
 //! one shared word, so a reader never sees half of a change.
 
-use crate::units::Pages;
+use crate::units::{Pages, narrow};
 
 /// The sizes of one zone's page lists, which are the same for each CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,12 +51,9 @@ impl Sizes {
     #[must_use]
     pub fn of(managed: Pages, low: Pages, cpus: u32, high_fraction: u64) -> Self {
         let batch = batch(managed);
-        let (total_min, total_max) = match u32::try_from(high_fraction) {
-            Ok(0) => (low.0, managed.0 / 8),
-            fraction => {
-                let fixed = managed.0 / fraction.unwrap_or(u32::MAX);
-                (fixed, fixed)
-            }
+        let (total_min, total_max) = match u64::from(managed.0).checked_div(high_fraction) {
+            None => (low.0, managed.0 / 8),
+            Some(fixed) => (narrow(fixed), narrow(fixed)),
         };
         let high = |total: u32| Pages((total / cpus.max(1)).max(4 * batch.0).min(Self::HIGH_MAX.0));
         let high_max = high(total_max);

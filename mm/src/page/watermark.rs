@@ -21,7 +21,7 @@ pub struct Watermarks {
 /// The memory to keep free on a machine with `lowmem_kib` KiB of memory, in KiB (Linux:
 /// `calculate_min_free_kbytes`): √(16 × `lowmem_kib`), but 128 KiB to 256 MiB.
 #[must_use]
-pub fn min_free_kib(lowmem_kib: u64) -> u64 {
+pub(crate) fn min_free_kib(lowmem_kib: u64) -> u64 {
     (lowmem_kib * 16).isqrt().clamp(128, 262_144)
 }
 
@@ -52,11 +52,12 @@ pub fn marks(
         Share::Movable => (of_zone / 1024).clamp(32, 128),
     };
     let distance = (part / 4).max(of_zone * scale / 10_000);
-    let pages = |count: u64| Pages(u32::try_from(count).unwrap_or(u32::MAX));
+    // If movable memory is many times as large as the rest, its share may exceed 32 bits. The mark is
+    // then above every zone, and no page may be taken.
     Watermarks {
-        min: pages(min),
-        low: pages(min + distance),
-        high: pages(min + 2 * distance),
+        min: Pages::at_most(min),
+        low: Pages::at_most(min + distance),
+        high: Pages::at_most(min + 2 * distance),
     }
 }
 
@@ -91,7 +92,7 @@ impl Urgency {
 
     /// The watermark `mark` as lowered for this urgency.
     #[must_use]
-    pub const fn lowered(self, mark: Pages) -> Pages {
+    const fn lowered(self, mark: Pages) -> Pages {
         let half = mark.0 - mark.0 / 2;
         match self {
             Self::Normal | Self::NoWait => mark,

@@ -3,6 +3,21 @@
 //! A page is in exactly one place: on a free list, on a pcp list, or handed out. Page numbers
 //! inside this module are relative to the zone's first page.
 //!
+//! This file has the zone's parts and its settings. What a zone does is in one file per operation,
+//! beside the methods of [`PageAllocator`](super::PageAllocator) that call it:
+//!
+//! | file | methods of [`Zone`] |
+//! |---|---|
+//! | `alloc.rs` | hand out a block from a page list or the zone; refill a list |
+//! | `bulk.rs` | hand out many single pages |
+//! | `free.rs` | take a block back to a page list or the zone; spill a list |
+//! | `drain.rs` | empty the page lists of a CPU; their periodic decay |
+//! | `hold.rs` | move pages between the free lists and a page list under one hold of the lock |
+//! | `supply.rs` | decide whether the zone may give a block |
+//! | `kept.rs` | keep blocks for atomic requests, and give them up |
+//! | `seed.rs` | begin in a given state |
+//! | `view.rs` | show the state |
+//!
 //! Locks: the zone lock is taken inside the pcp lock. Counters are changed after the zone lock is
 //! released.
 
@@ -20,7 +35,7 @@ use super::tag;
 use super::watermark::{Urgency, Watermarks};
 use crate::machine::{CpuLock, Field, Machine, Tags, Word};
 use crate::site::{LockClass, Site};
-use crate::units::{CpuId, Nanos, NodeId, Order, Pages, Pfn, count_in};
+use crate::units::{CpuId, Nanos, NodeId, Order, Pages, Pfn, count_in, narrow, signed};
 use crate::vmstat::counters::{Counters, ZoneItem};
 use crate::vmstat::threshold;
 
@@ -207,7 +222,7 @@ impl<M: Machine> Zone<M> {
         let sizes = Sizes::unpack(settings.sizes.load(machine, Relaxed));
         TuningInput {
             sizes,
-            scale_max: u32::try_from(settings.scale_max.load(machine, Relaxed)).unwrap_or(0),
+            scale_max: count_in(settings.scale_max.load(machine, Relaxed)),
             below_high: settings.below_high.load(machine, Relaxed) != 0,
             reclaiming: settings.reclaiming.load(machine, Relaxed) != 0,
             flush_from: self.flush_from,
@@ -273,9 +288,9 @@ impl<M: Machine> Zone<M> {
     pub(super) fn set_sizes(&self, machine: &M, sizes: Sizes, scale_max: u64, hold: Nanos) {
         let settings = &self.settings;
         settings.sizes.store(machine, sizes.pack(), Relaxed);
-        let word = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
-        settings.scale_max.store(machine, word(scale_max), Relaxed);
-        settings.hold_time_max.store(machine, word(hold.0), Relaxed);
+        let (scale_max, hold) = (signed(scale_max), signed(hold.0));
+        settings.scale_max.store(machine, scale_max, Relaxed);
+        settings.hold_time_max.store(machine, hold, Relaxed);
     }
 
     /// Sets memory aside for the longest lists that `cpu` may now have, if that was not done
@@ -289,7 +304,7 @@ impl<M: Machine> Zone<M> {
         let grouped = self.types.on();
         // An eighth is added so that not every CPU that goes offline makes all lists longer.
         let longest = longest + longest / 8;
-        let pages = Pages(u32::try_from(longest).unwrap_or(u32::MAX));
+        let pages = Pages(narrow(longest));
         let mut longer = pcp::lists_for(pages, sizes.batch, self.managed, grouped);
         slot.pcp
             .with(machine, Site::Control, |pcp| pcp.replace(&mut longer));

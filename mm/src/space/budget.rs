@@ -21,6 +21,7 @@ use core::iter;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use crate::machine::{Field, Machine, Word};
+use crate::units::{at_least_0, signed};
 
 /// A bound on charges: more pages than any machine has, and so few that their sums cannot wrap.
 const PAGES_MAX: u64 = 1 << 48;
@@ -107,8 +108,9 @@ impl<M: Machine> Budget<M> {
 
     /// Returns the pages charged to this budget, including those of charges under way.
     pub fn used(&self, machine: &M) -> u64 {
-        // Relaxed: the number is for information, and no caller orders anything by it.
-        u64::try_from(self.used.load(machine, Relaxed)).unwrap_or(0)
+        // Relaxed: the number is for information, and no caller orders anything by it. It is below
+        // 0 while a caller that uncharged too much corrects that.
+        at_least_0(self.used.load(machine, Relaxed))
     }
 
     /// Returns the limit in pages; [`u64::MAX`] is no limit.
@@ -171,16 +173,16 @@ impl<M: Machine> Budget<M> {
         // Acquire pairs with the Release in `uncharge_here`: a charge that succeeds because another
         // CPU has uncharged comes after everything that CPU did before.
         let now = self.used.add(machine, wanted, Acquire);
-        if u64::try_from(now).unwrap_or(0) <= limit {
+        if at_least_0(now) <= limit {
             return Ok(());
         }
         self.uncharge_here(machine, pages);
-        Err(u64::try_from(now - wanted).unwrap_or(0))
+        Err(at_least_0(now - wanted))
     }
 
     fn uncharge_here(&self, machine: &M, pages: u64) {
         // No caller has charged that much, so the value falls below 0 and the mistake is noticed.
-        let gone = i64::try_from(pages.min(PAGES_MAX)).unwrap_or(i64::MAX);
+        let gone = signed(pages.min(PAGES_MAX));
         // Release pairs with the Acquire in `charge_here`.
         let now = self.used.add(machine, -gone, Release);
         debug_assert!(now >= 0, "no more is uncharged than was charged");

@@ -154,7 +154,7 @@ impl<M: Machine> AddressSpace<M> {
 
     /// Empties a table, whatever is mapped there, and gives it back.
     fn empty_table(&self, gather: &mut Gather<'_, M>, spot: Spot<'_, M>, site: Site) {
-        self.unmap_table(gather, spot, 0..ENTRIES, (site, Whose::Mine));
+        self.unmap_table(gather, spot, 0..ENTRIES, site, Whose::Mine);
         if let Some(frame) = self.take_table(gather.memory().machine, spot, site) {
             gather.add_table_flushing(frame);
         }

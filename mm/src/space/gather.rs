@@ -24,7 +24,7 @@ use crate::machine::Machine;
 use crate::page::Request;
 use crate::page::watermark::Urgency;
 use crate::site::Work;
-use crate::units::{Order, Pages, Pfn};
+use crate::units::{Order, Pages, Pfn, count_of, signed};
 use crate::vmstat::counters::{NodeItem, ZoneItem};
 
 /// The number of records that need no batch (Linux: `MMU_GATHER_BUNDLE`).
@@ -263,11 +263,11 @@ impl<'m, M: Machine> Gather<'m, M> {
         if own.is_empty() {
             return;
         }
-        let pages = own.len() as u64;
+        let pages = count_of(own.len());
         manager.pages().count_each(machine, own, ZoneItem::Anon, -1);
         manager.count_each_on_nodes(machine, own, NodeItem::AnonMapped, -1);
-        machine.spend(Work::Release, u32::try_from(pages).unwrap_or(u32::MAX));
-        self.uncharge(pages);
+        machine.spend(Work::Release, pages);
+        self.uncharge(u64::from(pages));
         self.memory.give_back(own);
     }
 
@@ -324,9 +324,4 @@ impl Run {
     fn get(&self) -> &[Pfn] {
         &self.pfns[..self.len]
     }
-}
-
-/// Returns a number of pages as a signed difference.
-pub(super) fn signed(pages: u64) -> i64 {
-    i64::try_from(pages).unwrap_or(i64::MAX)
 }

@@ -32,6 +32,19 @@ pub struct MapRequest<M: Machine> {
     pub backing: Backing<M>,
 }
 
+impl<M: Machine> MapRequest<M> {
+    /// A request for `pages` pages of anonymous memory, in which no huge page is used.
+    #[must_use]
+    pub const fn anonymous(place: Place, pages: u64) -> Self {
+        let backing = Backing::Anonymous { huge: false };
+        Self {
+            place,
+            pages,
+            backing,
+        }
+    }
+}
+
 /// The place of a new mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {

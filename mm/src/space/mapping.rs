@@ -7,7 +7,7 @@ use super::error::NoMemory;
 use super::object::Object;
 use super::vma_tree::{Editor, Vma};
 use crate::machine::Machine;
-use crate::units::{Pfn, Vpn};
+use crate::units::{Pfn, Vpn, count_of};
 
 /// The memory that a mapping maps.
 #[derive(Debug)]
@@ -174,7 +174,7 @@ impl<M: Machine> Mappings<M> {
         // Reserve room for every number now, so that dropping a source needs no memory.
         self.free.try_reserve(number + 1).map_err(|_| NoMemory)?;
         self.sources.push(Some(source));
-        u32::try_from(number).map_err(|_| NoMemory)
+        Ok(count_of(number))
     }
 
     /// Notes that a mapping with the source of `vma` has become `pieces` more mappings, or fewer if
@@ -187,7 +187,7 @@ impl<M: Machine> Mappings<M> {
         source.pieces = source.pieces.saturating_add_signed(pieces);
         if source.pieces == 0 {
             self.sources[number] = None;
-            self.free.push(u32::try_from(number).unwrap_or(u32::MAX));
+            self.free.push(count_of(number));
         }
     }
 

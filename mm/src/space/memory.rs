@@ -11,9 +11,9 @@ use super::swap::SwapArea;
 use crate::counter::{Batch, Counting, InitError, Plan};
 use crate::design::Design;
 use crate::machine::Machine;
+use crate::manager::Manager;
 use crate::page::{AllocError, Request};
 use crate::units::{Order, Pfn};
-use crate::vmstat::Manager;
 use crate::vmstat::counters::NodeItem;
 
 /// The parts that all address spaces of a machine share, apart from its memory: swap, the lists by

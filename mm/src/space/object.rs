@@ -64,7 +64,7 @@ impl<M: Machine> Object<M> {
         let look = |map: &mut Index| map.get(index).ok_or_else(|| map.missing(index));
         match self.pages.with(machine, Site::ObjectPage, look) {
             Ok(pfn) => Ok(pfn),
-            Err(missing) => self.page_slow(machine, pages, (index, missing), request),
+            Err(missing) => self.page_slow(machine, pages, index, missing, request),
         }
     }
 
@@ -75,7 +75,8 @@ impl<M: Machine> Object<M> {
         &self,
         machine: &M,
         pages: &PageAllocator<M>,
-        (index, mut missing): (u64, Missing),
+        index: u64,
+        mut missing: Missing,
         mut request: Request,
     ) -> Result<Pfn, PageError> {
         request.order = Order::ZERO;

@@ -74,7 +74,9 @@ impl<M: Machine> AddressSpace<M> {
             }
             self.reap(memory, Site::Reap)
         });
-        let reaped = reaped.map_or(Reaped::Busy, |done| self.conclude(memory, done, Site::Reap));
+        let reaped = reaped.map_or(Reaped::Busy, |(reaped, left)| {
+            self.conclude(memory, reaped, left, Site::Reap)
+        });
         machine.emit(Event::End(Phase::Reap));
         reaped
     }
@@ -89,18 +91,14 @@ impl<M: Machine> AddressSpace<M> {
             .read_killable(machine, Site::Release, killed, |_| {
                 self.reap(memory, Site::Release)
             });
-        let reaped = reaped.map(|done| self.conclude(memory, done, Site::Release));
+        let reaped =
+            reaped.map(|(reaped, left)| self.conclude(memory, reaped, left, Site::Release));
         machine.emit(Event::End(Phase::Release));
         reaped
     }
 
     /// Finishes, if this walker was told to.
-    fn conclude(
-        &self,
-        memory: Memory<'_, M>,
-        (reaped, left): (Reaped, Left),
-        site: Site,
-    ) -> Reaped {
+    fn conclude(&self, memory: Memory<'_, M>, reaped: Reaped, left: Left, site: Site) -> Reaped {
         if left == Left::Finish {
             self.finish(memory, site);
         }
@@ -301,7 +299,7 @@ impl<M: Machine> AddressSpace<M> {
         let (start, end) = (spot.start(), first_page(spot.index + 1));
         let pages = vma.start.max(start)..vma.end.min(end);
         self.announced(machine, &pages, || {
-            self.unmap_table(gather, spot, spot.clip(&pages), (site, Whose::Mine));
+            self.unmap_table(gather, spot, spot.clip(&pages), site, Whose::Mine);
         })
     }
 }

@@ -2,9 +2,8 @@
 
 use core::fmt;
 
-use crate::counter::{AnyCounters, Counters, InitError, Plan, Range, precise_totals};
+use crate::counter::{AnyCounters, Counters, InitError, Plan, Range, Reading};
 use crate::machine::Machine;
-use crate::oom::{Reading, Slot};
 
 /// The kind of a resident page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -24,7 +23,7 @@ impl RssKind {
     pub const ALL: [Self; 4] = [Self::File, Self::Anon, Self::Swap, Self::Shmem];
 
     /// The kinds of pages that occupy memory.
-    pub const RESIDENT: [Self; 3] = [Self::File, Self::Anon, Self::Shmem];
+    const RESIDENT: [Self; 3] = [Self::File, Self::Anon, Self::Shmem];
 
     /// Returns the Linux name.
     #[must_use]
@@ -135,22 +134,6 @@ impl<M: Machine> Rss<M> {
     /// way.
     pub fn usage_precise(&self, machine: &M) -> i64 {
         self.0.precise_total(machine).max(0)
-    }
-
-    /// Adds [`Rss::usage_precise`] of each slot's candidate to the slot, for all slots together:
-    /// sorts the slots in the order of their counters in memory, then sums CPU by CPU. Nothing is
-    /// added to a slot whose candidate has no counters.
-    pub fn add_usages<'r>(machine: &M, slots: &mut [Slot], rss_of: impl Fn(u32) -> Option<&'r Self>)
-    where
-        M: 'r,
-    {
-        let counters = |slot: &Slot| Some(rss_of(slot.candidate())?.counters());
-        for slot in &mut *slots {
-            let position = counters(slot).map_or(0, AnyCounters::position);
-            slot.set_note(position.cast_signed());
-        }
-        slots.sort_unstable_by_key(Slot::note);
-        precise_totals(machine, slots, counters, Slot::add);
     }
 
     /// Returns the counters themselves, numbered as `RssKind as usize`.

@@ -11,7 +11,7 @@
 use core::ops::Range;
 
 use super::AddressSpace;
-use super::gather::{Gather, signed};
+use super::gather::Gather;
 use super::memory::Memory;
 use super::page_table::{Blank, ENTRIES, Entries, Entry, Page, PageKind, Spot, What};
 use super::rss::RssKind;
@@ -19,7 +19,7 @@ use super::swap::SwapSlot;
 use crate::event::{Event, Phase};
 use crate::machine::{Lock, Machine};
 use crate::site::{Site, Work};
-use crate::units::{Order, Pages, Pfn, Vpn};
+use crate::units::{Order, Pages, Pfn, Vpn, narrow, signed};
 
 /// The number of swap slots that go back together (Linux: a batch of the same swap area).
 const SLOTS_TOGETHER: usize = 64;
@@ -59,8 +59,7 @@ impl<M: Machine> AddressSpace<M> {
             if spot.start() >= pages.end {
                 break;
             }
-            let how = (site, Whose::Anybodys);
-            self.unmap_table(gather, spot, spot.clip(&pages), how);
+            self.unmap_table(gather, spot, spot.clip(&pages), site, Whose::Anybodys);
             index = spot.index + 1;
         }
         machine.emit(Event::End(Phase::Unmap));
@@ -72,10 +71,11 @@ impl<M: Machine> AddressSpace<M> {
         gather: &mut Gather<'_, M>,
         spot: Spot<'_, M>,
         range: Range<u32>,
-        (site, whose): (Site, Whose),
+        site: Site,
+        whose: Whose,
     ) {
         if spot.leaf.is_huge() {
-            self.unmap_huge(gather, spot, &range, (site, whose));
+            self.unmap_huge(gather, spot, &range, site, whose);
         }
         let mut at = range.start;
         while at < range.end && spot.leaf.is_live() {
@@ -140,7 +140,8 @@ impl<M: Machine> AddressSpace<M> {
         gather: &mut Gather<'_, M>,
         spot: Spot<'_, M>,
         range: &Range<u32>,
-        (site, whose): (Site, Whose),
+        site: Site,
+        whose: Whose,
     ) {
         let machine = gather.memory().machine;
         // The gather gets the huge page and the page of the table kept for its parts.
@@ -175,9 +176,9 @@ impl<M: Machine> AddressSpace<M> {
                 return (false, None);
             };
             if *range == (0..ENTRIES) {
-                return self.zap_huge(gather, spot, (entries, page));
+                return self.zap_huge(gather, spot, entries, page);
             }
-            split_huge(memory, spot, (entries, page));
+            split_huge(memory, spot, entries, page);
             (false, None)
         })
     }
@@ -188,7 +189,8 @@ impl<M: Machine> AddressSpace<M> {
         &self,
         gather: &mut Gather<'_, M>,
         spot: Spot<'_, M>,
-        (entries, page): (&mut Entries, Page),
+        entries: &mut Entries,
+        page: Page,
     ) -> (bool, Option<Blank>) {
         let machine = gather.memory().machine;
         machine.spend(Work::Zap, 1);
@@ -228,7 +230,8 @@ impl<M: Machine> AddressSpace<M> {
 fn split_huge<M: Machine>(
     memory: Memory<'_, M>,
     spot: Spot<'_, M>,
-    (entries, page): (&mut Entries, Page),
+    entries: &mut Entries,
+    page: Page,
 ) {
     let Memory {
         machine,
@@ -307,8 +310,8 @@ impl<M: Machine> Spot<'_, M> {
     pub(super) fn clip(&self, pages: &Range<Vpn>) -> Range<u32> {
         let start = self.start().0;
         let entry = |page: Vpn| {
-            let behind = u32::try_from(page.0.saturating_sub(start));
-            behind.unwrap_or(ENTRIES).min(ENTRIES)
+            let behind = page.0.saturating_sub(start);
+            narrow(behind.min(u64::from(ENTRIES)))
         };
         entry(pages.start)..entry(pages.end)
     }

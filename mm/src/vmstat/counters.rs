@@ -13,7 +13,7 @@ use core::array;
 use core::sync::atomic::Ordering::Relaxed;
 
 use crate::machine::{LocalWord, Machine, Word};
-use crate::units::CpuId;
+use crate::units::{CpuId, at_least_0};
 
 /// The items counted per zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,7 +128,7 @@ impl<M: Machine> Counters<M> {
     /// The shared word alone, at least 0. Cheap but stale (Linux: `zone_page_state`).
     #[inline]
     pub(crate) fn approximate(&self, machine: &M, item: usize) -> u64 {
-        clamped(self.values[item].load(machine, Relaxed))
+        at_least_0(self.values[item].load(machine, Relaxed))
     }
 
     /// The shared word plus every differential, at least 0. Exact when no operation is under way
@@ -140,7 +140,7 @@ impl<M: Machine> Counters<M> {
             .map(|diffs| diffs.0[item].read(machine))
             .fold(0, i64::wrapping_add);
         let value = self.values[item].load(machine, Relaxed);
-        clamped(value.wrapping_add(pending))
+        at_least_0(value.wrapping_add(pending))
     }
 
     pub(crate) fn set_threshold(&self, machine: &M, threshold: u32) {
@@ -175,10 +175,6 @@ fn folded(before: i64, delta: i64, blocks: i64, threshold: i64) -> i64 {
         }
     }
     folded
-}
-
-fn clamped(value: i64) -> u64 {
-    u64::try_from(value).unwrap_or(0)
 }
 
 #[cfg(test)]

@@ -27,7 +27,12 @@ pub fn pressure(online: u32, low_minus_min: Pages) -> u32 {
 /// The number of free pages below which a reader must add the differentials, or `None` if these
 /// cannot hide the min watermark (Linux: `percpu_drift_mark`).
 #[must_use]
-pub fn drift_mark(online: u32, normal: u32, low_minus_min: Pages, high: Pages) -> Option<Pages> {
+pub(crate) fn drift_mark(
+    online: u32,
+    normal: u32,
+    low_minus_min: Pages,
+    high: Pages,
+) -> Option<Pages> {
     let drift = online.saturating_mul(normal);
     (drift > low_minus_min.0).then(|| Pages(high.0.saturating_add(drift)))
 }

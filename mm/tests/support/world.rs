@@ -5,9 +5,10 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
+use plimsoll_mm::Manager;
 use plimsoll_mm::design::Design;
 use plimsoll_mm::oom::{
-    Kind, Look, OomKiller, OutOfMemory, Owner, Parted, Patience, Process, Rules, Signals, State,
+    Kind, Look, OomKiller, OutOfMemory, Owner, Parted, Patience, Process, Rules, State,
 };
 use plimsoll_mm::page::{Config, Grouping, Layout};
 use plimsoll_mm::space::budget::Budget;
@@ -17,7 +18,6 @@ use plimsoll_mm::space::{
 };
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{Nanos, Order, Pages, ProcessId, Vpn};
-use plimsoll_mm::vmstat::Manager;
 use plimsoll_mm::vmstat::counters::NodeItem;
 
 use super::heap;
@@ -27,7 +27,7 @@ use super::machine::Plain;
 pub(crate) const CPUS: u32 = 40;
 pub(crate) const MEMORY: Pages = Pages(4096);
 
-type Oom = OutOfMemory<Plain, Deaf, OomWorld>;
+type Oom = OutOfMemory<Plain, (), OomWorld>;
 
 /// A small machine with every part of the memory manager on it.
 pub(crate) struct World {
@@ -43,17 +43,6 @@ pub(crate) struct World {
 pub(crate) struct Kept {
     pub(crate) manager: Manager<Plain>,
     pub(crate) spaces: Spaces<Plain>,
-}
-
-/// Signals that do nothing: [`OomWorld`] lets killed processes exit, while an allocation waits.
-pub(crate) struct Deaf;
-
-impl Signals<Plain> for Deaf {
-    fn kill(&self, _: &Plain, _: &Arc<Process<Plain>>) {}
-
-    fn thaw(&self, _: &Plain, _: &Arc<Process<Plain>>) {}
-
-    fn reap_at(&self, _: &Plain, _: Nanos) {}
 }
 
 /// `OomWorld`: the owner of the processes, as tests of OOM kills need it.
@@ -121,7 +110,7 @@ impl World {
             pause: Nanos(1),
             attempts_max: 3,
         };
-        let killer = Arc::new(OomKiller::new(&machine, Deaf, patience));
+        let killer = Arc::new(OomKiller::new(&machine, (), patience));
         let owner = OomWorld {
             all: Mutex::new(Vec::with_capacity(8)),
             kept: OnceLock::new(),

@@ -4,12 +4,12 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use plimsoll_mm::counter::{Batch, Counting, Plan, Range, flat_batch};
+use plimsoll_mm::counter::{Batch, Counting, Plan, Range, Reading, flat_batch};
 use plimsoll_mm::design::Design;
 use plimsoll_mm::machine::{Line, Machine};
 use plimsoll_mm::oom::{
-    Candidates, Facts, Outcome, Reading, Scope, ScoreAdj, Selecting, Selection, Slot, TotalPages,
-    badness,
+    Candidates, Facts, Outcome, Scope, ScoreAdj, Selecting, Selection, Slot, TotalPages, badness,
+    sum_rss,
 };
 use plimsoll_mm::site::Work;
 use plimsoll_mm::space::rss::{Rss, RssKind};
@@ -346,7 +346,7 @@ impl Candidates for Looking<'_> {
 
     fn precise_many(&self, slots: &mut [Slot]) {
         let rss_of = |candidate: u32| Some(&self.people.member(candidate).rss);
-        Rss::add_usages(self.sim, slots, rss_of);
+        sum_rss(self.sim, slots, rss_of);
     }
 
     fn batch_gain(&self) -> u32 {

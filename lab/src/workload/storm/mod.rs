@@ -19,7 +19,7 @@ use plimsoll_mm::design::Design;
 use plimsoll_mm::machine::Machine;
 use plimsoll_mm::page::watermark::Urgency;
 use plimsoll_mm::page::{Request, ZoneKind, ZoneView};
-use plimsoll_mm::space::{Access, Backing, FaultError, MapRequest, Place};
+use plimsoll_mm::space::{Access, FaultError, MapRequest, Place};
 use plimsoll_mm::units::{CpuId, Nanos, Order, Pages, Vpn};
 use plimsoll_sim::Sim;
 use plimsoll_sim::profile::Profile;
@@ -190,11 +190,8 @@ fn settle(world: &Rc<StormWorld>, bursts: u32) {
                 Role::Allocator | Role::Sleeper => vec![(0, own)],
             };
             for (nth, pages) in mappings {
-                let request = MapRequest {
-                    place: Place::Fixed(Vpn(START.0 + nth * APART)),
-                    pages,
-                    backing: Backing::Anonymous { huge: false },
-                };
+                let request =
+                    MapRequest::anonymous(Place::Fixed(Vpn(START.0 + nth * APART)), pages);
                 let mapped = proc.space.map(mapping.memory(sim), request);
                 mapped.expect("nothing is there");
             }

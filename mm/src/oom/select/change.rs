@@ -11,6 +11,7 @@ use proptest::prelude::*;
 
 use super::truth::{Change, Member, Population, Seen, machine};
 use super::*;
+use crate::units::at_least_0;
 
 const CHANGES: [Change; 8] = [
     Change::Exit,
@@ -76,7 +77,7 @@ fn check(population: &Population, outcome: Outcome, what: &str) {
                 match seen {
                     Seen::Range(range) => {
                         let behind = range.max.saturating_sub(mine.min);
-                        let behind = u64::try_from(behind).unwrap_or(0);
+                        let behind = at_least_0(behind);
                         assert!(
                             behind <= victim.behind,
                             "{what}: {other} may have {behind} more"

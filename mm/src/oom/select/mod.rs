@@ -31,10 +31,10 @@ pub use self::slot::Slot;
 pub use self::two_pass::TwoPass;
 use super::badness::{self, POINTS_OF_ORIGIN};
 use super::candidate::Candidates;
-use super::facts::{Reading, ScoreAdj};
+use super::facts::ScoreAdj;
 use super::scope::Scope;
 use super::standing::Standing;
-use crate::counter::Range;
+use crate::counter::{Range, Reading};
 
 /// The variants of victim selection, as a design names them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

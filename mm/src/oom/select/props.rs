@@ -13,13 +13,19 @@ use super::*;
 use crate::oom::facts::Facts;
 
 /// The positions of the truth and of the estimate in a range, in thousandths of its width.
-fn place() -> impl Strategy<Value = (u64, u64)> {
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    truth: u64,
+    estimate: u64,
+}
+
+fn place() -> impl Strategy<Value = Place> {
     let part = || prop_oneof![1 => Just(0_u64), 4 => 0_u64..=1000, 1 => Just(1000)];
-    (part(), part())
+    (part(), part()).prop_map(|(truth, estimate)| Place { truth, estimate })
 }
 
 /// A candidate whose range begins at `min` and is `width` wide, as far as `i64` allows.
-fn member(min: i64, width: u64, (truth, estimate): (u64, u64)) -> Member {
+fn member(min: i64, width: u64, place: Place) -> Member {
     let max = min.saturating_add_unsigned(width);
     let width = u128::from(max.abs_diff(min));
     let at = |part: u64| {
@@ -29,9 +35,9 @@ fn member(min: i64, width: u64, (truth, estimate): (u64, u64)) -> Member {
     let range = Range { min, max };
     Member {
         facts: Facts::PROCESS,
-        pages: at(truth),
+        pages: at(place.truth),
         reading: Reading {
-            estimate: at(estimate),
+            estimate: at(place.estimate),
             range,
         },
     }

@@ -6,9 +6,9 @@ use core::cell::{Cell, RefCell};
 
 use super::key::Key;
 use super::{Slot, badness};
-use crate::counter::Range;
+use crate::counter::{Range, Reading};
 use crate::oom::candidate::Candidates;
-use crate::oom::facts::{Facts, Memory, Reading, ScoreAdj};
+use crate::oom::facts::{Facts, Memory, ScoreAdj};
 use crate::oom::scope::Scope;
 use crate::oom::standing::Standing;
 use crate::oom::{Outcome, Selection, TotalPages};

@@ -115,7 +115,7 @@ impl Buddy {
             if !worthwhile {
                 break;
             }
-            if let Some(page) = self.claim_around(frames, wanted, (order, theirs)) {
+            if let Some(page) = self.claim_around(frames, wanted, order, theirs) {
                 return Some(page);
             }
         }
@@ -128,7 +128,8 @@ impl Buddy {
         &mut self,
         frames: Frames<'_, T>,
         wanted: Wanted,
-        (order, theirs): (Order, Mobility),
+        order: Order,
+        theirs: Mobility,
     ) -> Option<u32> {
         let mobility = wanted.mobility;
         let page = self.lists[theirs.index()][order.index()].head;
@@ -136,7 +137,7 @@ impl Buddy {
         if order >= block {
             self.unlink(page, order, theirs);
             frames.types.set(page, order, mobility);
-            self.link_rest(frames, page, (order, wanted.order), mobility);
+            self.link_rest(frames, page, order, wanted.order, mobility);
             self.account_taken(wanted.order, mobility);
             return Some(page);
         }
@@ -165,7 +166,7 @@ impl Buddy {
             .find_map(|order| Some((order, self.foreign(order, wanted.mobility)?)))?;
         let page = self.lists[theirs.index()][order.index()].head;
         self.unlink(page, order, theirs);
-        self.link_rest(frames, page, (order, wanted.order), theirs);
+        self.link_rest(frames, page, order, wanted.order, theirs);
         self.account_taken(wanted.order, theirs);
         Some(page)
     }

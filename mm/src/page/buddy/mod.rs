@@ -86,7 +86,7 @@ impl Buddy {
         let found = (order.index()..Order::COUNT).find(|&at| lists[at].len > 0)?;
         let page = lists[found].head;
         self.unlink(page, order_at(found), mobility);
-        self.link_rest(frames, page, (order_at(found), order), mobility);
+        self.link_rest(frames, page, order_at(found), order, mobility);
         self.account_taken(order, mobility);
         Some(page)
     }
@@ -98,7 +98,8 @@ impl Buddy {
         &mut self,
         frames: Frames<'_, T>,
         page: u32,
-        (from, to): (Order, Order),
+        from: Order,
+        to: Order,
         mobility: Mobility,
     ) {
         let mut found = from.index();
@@ -233,7 +234,8 @@ impl Buddy {
 
     /// Returns whether there is a free block of at least `order`.
     pub(super) fn has(&self, order: Order) -> bool {
-        let has = |lists: &[List; Order::COUNT]| lists[order.index()..].iter().any(|it| it.len > 0);
+        let has =
+            |lists: &[List; Order::COUNT]| lists[order.index()..].iter().any(|list| list.len > 0);
         self.lists.iter().any(has)
     }
 
@@ -324,5 +326,6 @@ impl Buddy {
 }
 
 fn order_at(index: usize) -> Order {
-    Order::new(u8::try_from(index).unwrap_or(u8::MAX)).expect("an index of the free lists")
+    let order = u8::try_from(index).ok().and_then(Order::new);
+    order.expect("an index of the free lists")
 }

@@ -25,7 +25,8 @@ impl Buddy {
     pub(in crate::page) fn keep<T: Tags>(
         &mut self,
         frames: Frames<'_, T>,
-        (page, order): (u32, Order),
+        page: u32,
+        order: Order,
         most: Pages,
     ) {
         let block = frames.types.block();

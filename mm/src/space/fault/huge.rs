@@ -20,7 +20,8 @@ impl<M: Machine> AddressSpace<M> {
     pub(super) fn fault_whole(
         &self,
         memory: Memory<'_, M>,
-        (page, version): (Vpn, u64),
+        page: Vpn,
+        version: u64,
         kind: PageKind,
     ) -> Result<Option<Attempt>, FaultError> {
         let machine = memory.machine;
@@ -40,7 +41,7 @@ impl<M: Machine> AddressSpace<M> {
         if let Some(budget) = &self.budget {
             budget.charge(machine, charged)?;
         }
-        let outcome = self.install_whole(memory, spot, (page, version), kind);
+        let outcome = self.install_whole(memory, spot, page, version, kind);
         if !matches!(outcome, Ok(Some(Attempt::Done(Faulted::Huge)))) {
             self.uncharge(machine, charged);
         }
@@ -51,7 +52,8 @@ impl<M: Machine> AddressSpace<M> {
         &self,
         memory: Memory<'_, M>,
         spot: Spot<'_, M>,
-        (page, version): (Vpn, u64),
+        page: Vpn,
+        version: u64,
         kind: PageKind,
     ) -> Result<Option<Attempt>, FaultError> {
         let machine = memory.machine;
@@ -63,7 +65,7 @@ impl<M: Machine> AddressSpace<M> {
             // Spend the work of 512 faults: most of the price of a fault is clearing the page.
             machine.spend(Work::Fault, ENTRIES);
             let whole = Page { pfn, kind };
-            let outcome = self.put_whole(machine, spot, (whole, version), &mut spares);
+            let outcome = self.put_whole(machine, spot, whole, version, &mut spares);
             if let Ok(Some(Attempt::Done(Faulted::Huge))) = outcome {
                 self.count_whole(memory, whole);
             } else {
@@ -79,7 +81,8 @@ impl<M: Machine> AddressSpace<M> {
         &self,
         machine: &M,
         spot: Spot<'_, M>,
-        (whole, version): (Page, u64),
+        whole: Page,
+        version: u64,
         spares: &mut Spares,
     ) -> Result<Option<Attempt>, Unstable> {
         let private = whole.kind == PageKind::Anon;
@@ -108,7 +111,7 @@ impl<M: Machine> AddressSpace<M> {
                 } else if self.tree.version() != version {
                     Ok(Some(Attempt::Again))
                 } else {
-                    self.put_upper(machine, (spot, upper), spares);
+                    self.put_upper(machine, spot, upper, spares);
                     return Ok(Some(Attempt::Done(Faulted::Huge)));
                 };
                 if made == 0 {

@@ -87,7 +87,7 @@ impl<M: Machine> AddressSpace<M> {
             let version = self.version(memory.machine)?;
             let vma = self.mapped(memory.machine, page)?;
             let attempt = match MappingKind::of(&vma) {
-                MappingKind::Anonymous => self.fault_huge_or_small(memory, (vma, version), page)?,
+                MappingKind::Anonymous => self.fault_huge_or_small(memory, vma, version, page)?,
                 MappingKind::Reserved => self.fault_reserved(memory, version, page)?,
                 _ => self.fault_sourced(memory, page, access)?,
             };
@@ -204,13 +204,14 @@ impl<M: Machine> AddressSpace<M> {
     fn fault_huge_or_small(
         &self,
         memory: Memory<'_, M>,
-        (vma, version): (Vma, u64),
+        vma: Vma,
+        version: u64,
         page: Vpn,
     ) -> Result<Attempt, FaultError> {
         let (first, end) = (first_page(table_of(page)), first_page(table_of(page) + 1));
         let fits = allows_huge(&vma) && vma.start <= first && end <= vma.end;
         if fits && !self.has_table(page) {
-            match self.fault_whole(memory, (page, version), PageKind::Anon) {
+            match self.fault_whole(memory, page, version, PageKind::Anon) {
                 Ok(Some(attempt)) => return Ok(attempt),
                 // There is a table already, or no huge page can be had.
                 Ok(None) | Err(FaultError::OutOfMemory(_) | FaultError::OverBudget(_)) => {}
@@ -232,7 +233,7 @@ impl<M: Machine> AddressSpace<M> {
         version: u64,
         page: Vpn,
     ) -> Result<Attempt, FaultError> {
-        let attempt = self.fault_whole(memory, (page, version), PageKind::Reserved)?;
+        let attempt = self.fault_whole(memory, page, version, PageKind::Reserved)?;
         Ok(attempt.unwrap_or(Attempt::Again))
     }
 

@@ -11,13 +11,12 @@ use crate::page::AllocError;
 use crate::site::{Site, Work};
 use crate::space::error::FaultError;
 use crate::space::fault::Faulted;
-use crate::space::gather::signed;
 use crate::space::memory::Memory;
 use crate::space::page_table::{Entry, Page, PageKind, Spot, What};
 use crate::space::rss::RssKind;
 use crate::space::swap::SwapSlot;
 use crate::space::{AddressSpace, Flag};
-use crate::units::{Order, Pfn, Vpn, count_of};
+use crate::units::{Order, Pfn, Vpn, count_of, signed};
 use crate::vmstat::counters::{NodeItem, ZoneItem};
 
 /// The largest number of pages that are taken together and mapped under one hold of a lock.
@@ -110,7 +109,7 @@ impl<M: Machine> AddressSpace<M> {
             }
         };
         batch.may_replace = may_replace;
-        let outcome = self.fill_table(memory, version, (spot, range, spares), &mut batch);
+        let outcome = self.fill_table(memory, version, spot, range, spares, &mut batch);
         self.settle_batch(memory, &batch);
         match (outcome, batch.short) {
             (Ok(Attempt::Done(_)), Some(error)) if batch.ran_dry => {
@@ -126,7 +125,9 @@ impl<M: Machine> AddressSpace<M> {
         &self,
         memory: Memory<'_, M>,
         version: u64,
-        (spot, range, spares): (Spot<'_, M>, Range<u32>, Option<Spares>),
+        spot: Spot<'_, M>,
+        range: Range<u32>,
+        spares: Option<Spares>,
         batch: &mut Batch,
     ) -> Result<Attempt, Unstable> {
         if let Some(spares) = spares

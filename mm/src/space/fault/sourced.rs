@@ -13,7 +13,7 @@ use crate::space::mapping::Mappings;
 use crate::space::memory::Memory;
 use crate::space::page_table::{Entries, Entry, Page, PageKind, What};
 use crate::space::{AddressSpace, Flag, MappingKind};
-use crate::units::{Order, Pfn, Vpn};
+use crate::units::{Order, Pfn, Vpn, narrow};
 
 impl<M: Machine> AddressSpace<M> {
     /// Maps a page of any kind while no CPU changes the mappings.
@@ -46,7 +46,7 @@ impl<M: Machine> AddressSpace<M> {
         let kind = MappingKind::of(&vma);
         match kind {
             MappingKind::Anonymous => {
-                return self.fault_huge_or_small(memory, (vma, version), page);
+                return self.fault_huge_or_small(memory, vma, version, page);
             }
             MappingKind::Reserved => return self.fault_reserved(memory, version, page),
             MappingKind::PrivateFile | MappingKind::Shared | MappingKind::Frames => {}
@@ -77,7 +77,8 @@ impl<M: Machine> AddressSpace<M> {
                     self.request(machine, Order::ZERO),
                 )
                 .map_err(FaultError::from)?,
-            None => Pfn(u32::try_from(source.index(page)).unwrap_or(u32::MAX)),
+            // `map` has checked that every frame of the mapping has a number.
+            None => Pfn(narrow(source.index(page))),
         };
         let kind = match kind {
             MappingKind::PrivateFile => PageKind::File,

@@ -41,7 +41,7 @@ impl<M: Machine> AddressSpace<M> {
         );
         let machine = memory.machine;
         let is_there = spot.upper.frame.with(machine, Site::Fault, |frame| {
-            self.put_upper(machine, (spot, frame), &mut spares);
+            self.put_upper(machine, spot, frame, &mut spares);
             spot.leaf.entries.with(machine, Site::Fault, |entries| {
                 if let What::Huge(_) = entries.what() {
                     return false;
@@ -94,7 +94,8 @@ impl<M: Machine> AddressSpace<M> {
     pub(super) fn put_upper(
         &self,
         machine: &M,
-        (spot, frame): (Spot<'_, M>, &mut Option<Pfn>),
+        spot: Spot<'_, M>,
+        frame: &mut Option<Pfn>,
         spares: &mut Spares,
     ) {
         if let Some(page) = spares.upper.take() {

@@ -25,7 +25,7 @@ pub(super) use self::table::{Blank, ENTRIES, Entries, What};
 use super::error::NoMemory;
 use crate::machine::{Field, Lock, Machine, Word};
 use crate::site::{LockClass, Site};
-use crate::units::{Pfn, Vpn};
+use crate::units::{Pfn, Vpn, at_least_0};
 
 /// log₂ of the entries of a table.
 pub(super) const TABLE_BITS: u32 = 9;
@@ -138,8 +138,9 @@ impl<M: Machine> PageTable<M> {
 
     /// Returns the number of pages that tables take.
     pub(super) fn pages(&self, machine: &M) -> u64 {
-        // Relaxed: this is only a count.
-        u64::try_from(self.frames.load(machine, Relaxed)).unwrap_or(0)
+        // Relaxed: this is only a count. It may be below 0 while a table that is counted as gone
+        // already has not yet been counted as new.
+        at_least_0(self.frames.load(machine, Relaxed))
     }
 
     /// Counts pages of tables: new ones whose tables are live, or, if `frames` is negative, those

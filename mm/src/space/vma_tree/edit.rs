@@ -151,7 +151,7 @@ impl<M: Machine> VmaTree<M> {
     }
 
     /// Removes every mapping. Needs no memory.
-    pub fn clear_all(&self, machine: &M, editor: &mut Editor) {
+    pub(crate) fn clear_all(&self, machine: &M, editor: &mut Editor) {
         let all = Vpn(0)..Vpn(u64::MAX);
         let cleared = self.take_out(machine, editor, &all, |_| {});
         debug_assert_eq!(cleared, Ok(()), "nothing is cut, so no memory is needed");

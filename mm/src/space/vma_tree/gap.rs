@@ -131,7 +131,7 @@ impl<M: Machine> VmaTree<M> {
     ) {
         let (mut id, mut at) = (path.step(depth).0, at);
         for level in depth..path.levels() {
-            path.set(level, (id, at));
+            path.set(level, id, at);
             (id, path.gap) = self.node(id).child(at);
             if level + 1 < path.levels() {
                 at = choose(self.node(id)).expect("a node is as wide as its widest child");

@@ -130,7 +130,7 @@ impl<M: Machine> VmaTree<M> {
     /// tree is still true while the version is the same.
     #[inline]
     #[must_use]
-    pub fn version(&self) -> u64 {
+    pub(crate) fn version(&self) -> u64 {
         self.version.get()
     }
 

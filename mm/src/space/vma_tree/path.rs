@@ -54,7 +54,7 @@ impl Path {
         (id, slot as usize)
     }
 
-    pub(super) fn set(&mut self, level: usize, (id, slot): (u32, usize)) {
+    pub(super) fn set(&mut self, level: usize, id: u32, slot: usize) {
         let slot = u32::try_from(slot).expect("a node has few slots");
         self.steps[level] = Step { id, slot };
     }

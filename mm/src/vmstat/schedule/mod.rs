@@ -62,11 +62,14 @@ impl Moment {
 
     /// The offset of this CPU's turn in each interval. Intervals are cut into as many equal parts
     /// as the node has online CPUs.
+    ///
+    /// # Panics
+    /// If the rank is so far beyond the last of its node that the offset exceeds 64 bits.
     #[must_use]
     pub fn phase(&self) -> Nanos {
         let Rank { rank, of } = self.rank;
         let part = u128::from(self.interval.0) * u128::from(rank) / u128::from(of.max(1));
-        Nanos(u64::try_from(part).unwrap_or(0))
+        Nanos(u64::try_from(part).expect("the rank is one of the node's"))
     }
 
     /// The first time after `after` that is at this CPU's phase.
