@@ -2,8 +2,8 @@
 //! wheel.
 //!
 //! The skew alone would keep CPUs apart. But a timer that is one second away expires only at the
-//! next multiple of the wheel's granularity: 64 jiffies at HZ 1000, or 8 jiffies at HZ 100 to 300.
-//! This brings CPUs together again.
+//! first multiple of the wheel's granularity after its jiffy: 64 jiffies at HZ 1000, or 8 jiffies
+//! at HZ 100 to 300. This brings CPUs together again.
 
 use super::{Moment, Schedule};
 use crate::machine::Due;
