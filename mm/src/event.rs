@@ -90,8 +90,7 @@ pub enum Event {
     },
     /// The OOM killer is about to send `SIGKILL` to a process (Linux counts `OOM_KILL`).
     OomKill(ProcessId),
-    /// A process that was sent `SIGKILL` may now use the memory reserves (Linux:
-    /// `oom:mark_victim`).
+    /// A process that was told to die may now use the memory reserves (Linux: `oom:mark_victim`).
     MarkVictim(ProcessId),
     /// The reaper's delay has passed and the process still has memory (Linux: `oom:wake_reaper`).
     WakeReaper(ProcessId),

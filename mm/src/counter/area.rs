@@ -273,7 +273,7 @@ impl<M: Machine> Area<M> {
         }
     }
 
-    /// Returns a place to the area when its group is destroyed. Never allocates.
+    /// Puts a place back on the list of free places when its group is destroyed. Never allocates.
     pub(super) fn put(&self, machine: &M, mut place: Place<M>) {
         place.held = 0;
         self.free.with(machine, Site::CounterDestroy, |free| {

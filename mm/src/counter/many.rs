@@ -22,7 +22,6 @@ use crate::site::Work;
 /// [`AnyCounters::position`]. A group without per-CPU memory costs one read of its cache line. Flat
 /// counters gain nothing: each is summed under its own lock, because otherwise the sum would miss a
 /// part that is folded while other parts are read.
-/// parts are read.
 pub fn precise_totals<'g, M: Machine, T>(
     machine: &M,
     items: &mut [T],

@@ -16,9 +16,9 @@ use crate::site::{Site, Work};
 use crate::units::{CpuId, Pages, count_in};
 
 impl<M: Machine> PageAllocator<M> {
-    /// Returns all pages on every CPU's lists to their zones, from the calling CPU (Linux:
-    /// `drain_all_pages`). Returns the number of pages moved, or zero at once if another CPU is
-    /// already draining all lists.
+    /// Drains every CPU's lists into their zones, from the calling CPU (Linux: `drain_all_pages`).
+    /// Returns the number of pages moved, or zero at once if another CPU is already draining all
+    /// lists.
     pub fn drain_all(&self, machine: &M) -> Pages {
         self.draining
             .try_with(machine, Site::Drain, |()| self.drain_each(machine))
@@ -72,7 +72,7 @@ impl<M: Machine> PageAllocator<M> {
         Ok(self.zone_at(zone)?.drain(machine, cpu))
     }
 
-    /// Lowers `high` of `cpu`'s lists in one zone and returns the pages above it to the zone, as
+    /// Lowers `high` of `cpu`'s lists in one zone and moves the pages above it to the zone, as
     /// vmstat work does in all zones (Linux: `decay_pcp_high`). Returns the number of pages moved.
     ///
     /// # Errors
@@ -123,7 +123,7 @@ impl<M: Machine> Zone<M> {
         Pages(given)
     }
 
-    /// Lowers `high` of `cpu`'s lists and returns the pages above it to the zone, and those that an
+    /// Lowers `high` of `cpu`'s lists and moves the pages above it to the zone, and those that an
     /// interrupted spill owes (Linux: `decay_pcp_high`).
     pub(crate) fn decay(&self, machine: &M, cpu: CpuId) -> Decayed {
         let mut more = false;
@@ -147,8 +147,8 @@ impl<M: Machine> Zone<M> {
         }
     }
 
-    /// Returns one batch from `cpu`'s lists of a remote node's zone if they have been unused for
-    /// three intervals (Linux: `drain_zone_pages`).
+    /// Moves one batch from `cpu`'s lists of a remote node's zone to that zone if the lists have
+    /// been unused for three intervals (Linux: `drain_zone_pages`).
     pub(crate) fn expire(&self, machine: &M, cpu: CpuId, used: bool) -> Decayed {
         let batch = self.sizes(machine).batch.0;
         if machine.topology().place(cpu).node == self.node {
@@ -173,8 +173,8 @@ impl<M: Machine> Zone<M> {
         self.slot(cpu).count.read(machine) > i64::from(self.sizes(machine).high_min.0)
     }
 
-    /// Takes `cpu`'s pcp lock and returns the excess that `decide` finds to the zone, up to the
-    /// limit of one hold. Returns the excess that remains.
+    /// Takes `cpu`'s pcp lock and moves the excess that `decide` finds to the zone, up to the limit
+    /// of one hold. Returns the excess that remains.
     fn hold_on(
         &self,
         machine: &M,

@@ -272,7 +272,7 @@ impl<M: Machine> Zone<M> {
         }
     }
 
-    /// Returns the coldest pages to the zone in one hold (Linux: `free_pcppages_bulk`). Returns the
+    /// Moves the coldest pages to the zone in one hold (Linux: `free_pcppages_bulk`). Returns the
     /// excess that remains, which is 0 pages if the lists are now empty.
     pub(super) fn spill_hold(
         &self,

@@ -124,9 +124,9 @@ impl<M: Machine> Zone<M> {
         gauge.moved
     }
 
-    /// Returns the coldest blocks to the zone until `wanted` pages have been returned or the
-    /// policy's limit is reached (Linux: `free_pcppages_bulk`). Starts at `list`, and sets it to
-    /// the list to continue with.
+    /// Moves the coldest blocks to the zone until `wanted` pages have been moved or the policy's
+    /// limit is reached (Linux: `free_pcppages_bulk`). Starts at `list`, and sets it to the list to
+    /// continue with.
     pub(super) fn give_hold(
         &self,
         machine: &M,
