@@ -117,7 +117,7 @@ impl<M: Machine> Cpus<M> {
 /// The new state of a CPU that is going online or offline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hotplug {
-    /// The CPU runs tasks.
+    /// The CPU may run tasks.
     Online,
     /// The CPU does not run tasks.
     Offline,

@@ -16,7 +16,7 @@ use crate::vmstat::schedule::{
 };
 use crate::vmstat::shepherd::{AtOnce, AtPhase, Shepherd};
 
-/// One variant of each mechanism.
+/// A choice of one variant for each mechanism.
 #[derive(Clone, Copy, Debug)]
 pub struct Design {
     /// The rule for when per-CPU vmstat work fires.

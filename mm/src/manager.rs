@@ -191,7 +191,7 @@ impl<M: Machine> Manager<M> {
                 .any(|counters| counters.is_dirty(machine, cpu))
     }
 
-    /// The periodic work of this CPU: refreshes, and defers itself again if anything changed
+    /// Does this CPU's periodic work: a refresh, which is deferred again if anything changed
     /// (Linux: `vmstat_update`).
     fn update(&self, machine: &M) {
         let cpu = machine.this_cpu();

@@ -269,7 +269,7 @@ pub enum Work {
     /// Dropping the last reference to one page: batching and uncharging, without the page
     /// allocator.
     Release,
-    /// Scanning one page table for present entries.
+    /// Scanning the entries of one page table.
     WalkTable,
     /// Flushing an address space's translations once, on all CPUs (Linux: `flush_tlb_mm_range`).
     TlbFlush,

@@ -25,7 +25,7 @@ pub struct CpuPlace {
 /// The distance between two CPUs, in ascending order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Distance {
-    /// The same CPU.
+    /// The two CPUs are the same.
     Same,
     /// Two CPUs of the same core (SMT siblings).
     Core,
@@ -97,7 +97,7 @@ impl Topology {
         (0..self.cpus()).map(CpuId)
     }
 
-    /// The place of `cpu`.
+    /// The core, cache, node and socket of `cpu`.
     #[must_use]
     pub fn place(&self, cpu: CpuId) -> CpuPlace {
         self.places[cpu.index()]
@@ -160,7 +160,7 @@ impl NodeSet {
 /// The reason why the given CPUs cannot form a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TopologyError {
-    /// There is no CPU.
+    /// The list of CPUs is empty.
     NoCpu,
     /// The CPU with this index in the list of places is on a node whose number is not less than
     /// [`NODES_MAX`].

@@ -5,7 +5,7 @@
 
 use core::fmt;
 
-/// A run-time knob.
+/// A setting that can be changed at run time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Knob {

@@ -16,7 +16,7 @@ pub struct Accuracy {
 }
 
 impl Accuracy {
-    /// The accuracy of a sum that is never wrong.
+    /// The accuracy of a sum that is always exact.
     pub const EXACT: Self = Self { under: 0, over: 0 };
 
     /// Returns the range that contains the precise sum, given an approximate one.

@@ -28,7 +28,7 @@ const RUNS: usize = 48;
 /// The width for which [`Row::total`] sums without a loop.
 const QUAD: usize = 4;
 
-/// Per-CPU memory for groups of one width.
+/// Per-CPU memory for groups that all have the same number of counters.
 pub struct Area<M: Machine> {
     width: usize,
     cpus: u32,

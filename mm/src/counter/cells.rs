@@ -13,7 +13,7 @@ pub(super) struct Parts<'a, M: Machine> {
     pub(super) cells: Option<Cells<'a, M>>,
 }
 
-/// The cells of a group.
+/// The cells of a group, which are its words in per-CPU memory.
 pub(super) struct Cells<'a, M: Machine> {
     pub(super) place: &'a Place<M>,
     /// The cells that have ever held anything, or `None` if the group does not record this. All

@@ -1,4 +1,5 @@
-//! A part per CPU, folded into a shared part when it reaches the batch (Linux: `percpu_counter`).
+//! Counters with a part per CPU, which is folded into a shared part when it reaches the batch
+//! (Linux: `percpu_counter`).
 //!
 //! The batch grows with the number of CPUs, and so does the number of parts. The error therefore
 //! grows with the square of the number of CPUs: on 384 CPUs it reaches 1150 MiB of 4 KiB pages.

@@ -93,7 +93,8 @@ impl Uncut {
         Some(page)
     }
 
-    /// Takes a page block of which at least a part must stay in use.
+    /// Takes a page block for free blocks smaller than a page block. At least a part of it must
+    /// stay in use.
     fn open_block(&mut self) -> Option<u32> {
         if let Some(half) = self.halves.pop() {
             return Some(half);

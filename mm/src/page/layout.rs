@@ -1,4 +1,5 @@
-//! The layout of memory: nodes, zones and holes; and the check that a layout can be managed.
+//! The layout of memory: nodes, zones and holes; and a check whether the allocator can manage a
+//! layout.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -28,7 +29,7 @@ pub enum ZoneKind {
 }
 
 impl ZoneKind {
-    /// Every kind, lowest first.
+    /// All kinds, from lowest to highest.
     pub const ALL: [Self; 4] = [Self::Dma, Self::Dma32, Self::Normal, Self::Movable];
 
     /// The name of the kind in `/proc/zoneinfo`.
@@ -75,7 +76,7 @@ impl ZoneLayout {
     }
 }
 
-/// All memory of a machine.
+/// The layout of all memory of a machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
     /// The zones of the machine, in any order.
@@ -159,7 +160,7 @@ impl Layout {
         zone.kind == ZoneKind::Normal && self.zones.iter().any(below)
     }
 
-    /// Checks that the layout can be managed.
+    /// Checks that the page allocator can manage this layout.
     ///
     /// # Errors
     /// Returns the reason why the first zone with a fault cannot be managed.
@@ -213,7 +214,7 @@ pub enum LayoutError {
     NoPages(usize),
     /// A zone spans more pages than [`ZONE_PAGES_MAX`].
     TooLarge(usize),
-    /// A zone is on a node whose number is not below [`NODES_MAX`].
+    /// A zone is on a node whose number is not less than [`NODES_MAX`].
     NoSuchNode(usize),
     /// A zone does not start at a multiple of 1024 pages.
     Unaligned(usize),

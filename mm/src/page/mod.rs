@@ -115,7 +115,7 @@ const ONLY_ZONE: u32 = 1 << 31;
 /// The largest number of zones that is searched linearly. For more zones a binary search is faster.
 const ZONES_LOOKED_THROUGH: usize = 8;
 
-/// Stands for no zone; larger than any zone's index.
+/// The value that stands for no zone; larger than any zone's index.
 const NO_ZONE: u32 = u32::MAX;
 
 impl Request {
@@ -148,7 +148,7 @@ impl Request {
     }
 
     /// Changes the mobility of the request (Linux: `gfp_migratetype`). [`Mobility::HighAtomic`] is
-    /// a type of blocks only and means [`Mobility::Unmovable`] here.
+    /// a type only of blocks, never of requests, and means [`Mobility::Unmovable`] here.
     #[must_use]
     pub const fn of_mobility(self, mobility: Mobility) -> Self {
         let mobility = match mobility {

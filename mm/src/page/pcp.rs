@@ -10,7 +10,7 @@
 //! in the zone, and a freed block goes to the zone. Lists grow on use only with
 //! [`Metadata::WhenSplit`].
 //!
-//! Locks: code that has a `&mut Pcp` runs under its pcp lock.
+//! Locks: a `&mut Pcp` exists only while its pcp lock is held.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -58,7 +58,7 @@ pub(super) fn order_of(list: usize) -> Order {
     Order::new(order).expect("lists are of small orders")
 }
 
-/// The mobility of the blocks on a list. For huge pages it is movable or unmovable only.
+/// The mobility of the blocks on a list. For huge pages this is either movable or unmovable.
 fn mobility_of(list: usize) -> Mobility {
     match list {
         HUGE_UNMOVABLE => Mobility::Unmovable,
@@ -106,8 +106,8 @@ impl TuningInput {
 pub(crate) struct Pcp {
     /// The number of pages on all lists.
     count: u32,
-    /// Frees spill once the lists have this many pages. Tuned between the zone's `high_min` and
-    /// `high_max`.
+    /// Frees spill when the lists have at least this many pages. Tuned between the zone's
+    /// `high_min` and `high_max`.
     high: u32,
     /// How many times the next refill of single pages doubles the batch. Consecutive refills raise
     /// it, frees lower it.
@@ -467,9 +467,9 @@ impl Pcp {
 /// zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Expiry {
-    /// The lists are empty or the countdown is not running.
+    /// No batch is due: the lists are empty, or the countdown is not running.
     Never,
-    /// The countdown is running.
+    /// A batch is due in a later interval: the countdown is running.
     Later,
     /// A batch must be returned to the zone in this interval.
     Now,

@@ -4,7 +4,7 @@
 //! When a recording of a real machine begins, memory is already in use. The functions here set the
 //! known parts of that state before the recording is replayed.
 //!
-//! Locks: the zone lock for free blocks, a pcp lock for lists; never both.
+//! Locks: the zone lock for free blocks and a pcp lock for lists, but never both at once.
 
 use alloc::vec::Vec;
 use core::fmt;

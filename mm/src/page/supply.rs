@@ -12,7 +12,7 @@ use super::zone::{Mark, Settings, Zone, ZoneRequest};
 use crate::machine::{Machine, Word};
 use crate::units::{Order, Pages};
 
-/// The position of a zone's free pages relative to its high watermark.
+/// Whether a zone's free pages are above its high watermark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Supply {
     /// Above the high watermark.

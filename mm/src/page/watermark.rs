@@ -7,7 +7,7 @@
 
 use crate::units::Pages;
 
-/// Free-page thresholds of a zone.
+/// A zone's min, low and high watermarks: thresholds for its number of free pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Watermarks {
     /// Below this many free pages, only requests of higher urgency are served.

@@ -1,7 +1,7 @@
 //! One zone: its free lists, every CPU's page lists for it, its watermarks and counters.
 //!
-//! A page is in exactly one place: on a free list, on a pcp list, or handed out. Page numbers
-//! inside this module are relative to the zone's first page.
+//! A page is in exactly one place: on a free list, on a pcp list, or allocated. Page numbers inside
+//! this module are relative to the zone's first page.
 //!
 //! This file has the zone's fields and its settings. Each operation of a zone has a file of its
 //! own, together with the methods of [`PageAllocator`](super::PageAllocator) that call it:
@@ -358,7 +358,7 @@ pub(super) struct Policy {
     pub(super) stays_unmixed: bool,
 }
 
-/// A request in the form in which one zone is asked to serve it.
+/// An allocation request in the form that is passed to a single zone.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ZoneRequest {
     pub(super) order: Order,

@@ -8,7 +8,7 @@
 //! There is a list for each order and mobility. A free block is on the list for the type of the
 //! page block around it. Page numbers here are relative to the zone's first page.
 //!
-//! Locks: code that has a `&mut Buddy` runs under the zone lock. Tags of free pages change only
+//! Locks: a `&mut Buddy` exists only while its zone's lock is held. Tags of free pages change only
 //! under that lock.
 
 mod fallback;
@@ -50,9 +50,9 @@ struct List {
 /// The end of a list at which a block is inserted.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
-    /// The block is taken next.
+    /// The end from which blocks are taken, so this block is taken next.
     Head,
-    /// The block is taken last, because it is likely to merge soon.
+    /// The other end, for a block that should be taken last, because it is likely to merge soon.
     Tail,
 }
 

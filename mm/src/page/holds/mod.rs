@@ -22,7 +22,7 @@ pub trait Holds: fmt::Debug + Sync {
     /// The policy's name on the command line.
     fn name(&self) -> &'static str;
 
-    /// The limit of one hold at `site` when the zone's batch is `batch`.
+    /// How many pages one hold at `site` may move when the zone's batch is `batch`.
     fn limit(&self, site: Site, batch: Pages) -> Limit;
 
     /// The unit that one operation under the lock moves: single pages, or blocks that are joined
@@ -62,12 +62,12 @@ pub enum FlushFrom {
     BatchAndHalfMin,
 }
 
-/// The limit of one zone-lock hold.
+/// How many pages one zone-lock hold may move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
     /// No limit: one hold moves everything.
     None,
-    /// This many pages; the last block may exceed the limit.
+    /// About this many pages: the last block may exceed the limit.
     About(Pages),
     /// At most this many pages, or a single larger block. The hold also ends when it has lasted for
     /// the time set by [`HoldTimeMax`](crate::tunables::Knob::HoldTimeMax).

@@ -29,10 +29,10 @@ pub trait Schedule: fmt::Debug + Sync {
     fn next(&self, moment: &Moment) -> Due;
 }
 
-/// All inputs of a schedule.
+/// All inputs of a schedule: the CPU, the current time and the interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moment {
-    /// The time of the CPU's clock.
+    /// The current time on the CPU's clock.
     pub now: Nanos,
     /// The tick rate, in ticks per second.
     pub hz: Hz,
