@@ -91,8 +91,8 @@ impl Design {
     /// kernel.
     pub const LINUX: Self = Self::LINUX_6_18;
 
-    /// Linux without any of the changes that are compared here, whichever release first had each of
-    /// them. Published measurements of these changes have this as their baseline.
+    /// Linux without any of the changes that are compared here, whichever release first contained
+    /// each of them. Published measurements of these changes have this as their baseline.
     pub const UNPATCHED: Self = Self {
         schedule: &RoundJiffies,
         shepherd: &AtOnce,
@@ -154,9 +154,8 @@ impl Design {
     /// replaces the variant of its mechanism. The first part may be a base; otherwise the base is
     /// [`Design::OURS`].
     ///
-    /// # Errors
-    /// The first part that is no known name, is a base but not in front, or names a variant of the
-    /// same mechanism as an earlier part.
+    /// # Errors Returns the first part of the name that is unknown, that is a base but not in
+    /// front, or that names a variant of the same mechanism as an earlier part.
     pub fn named(name: &str) -> Result<Self, BadName> {
         let mut parts = name.split('+').peekable();
         let is_base = |part: &&str| Self::BASES.iter().find(|(name, _)| name == part);

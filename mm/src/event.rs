@@ -111,7 +111,7 @@ pub enum Event {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Phase {
-    /// The last user of an address space ends it (Linux: `exit_mmap`).
+    /// The last user of an address space destroys it (Linux: `exit_mmap`).
     Exit,
     /// The OOM reaper helps to empty a dying address space (Linux: `__oom_reap_task_mm`).
     Reap,

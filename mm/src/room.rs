@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-/// The error that the global allocator has no memory for the list.
+/// The error returned when the global allocator has no memory for the list.
 #[derive(Debug)]
 pub(crate) struct NoRoom;
 

@@ -3,7 +3,7 @@
 //! The manager and its machines share these three enums. The manager only passes the labels on. A
 //! machine keeps statistics by class and site, and a simulated machine prices work.
 
-/// The class of a lock: what the lock guards. The lock order is in `docs/locks.md`.
+/// The class of a lock, which says what the lock guards. The lock order is in `docs/locks.md`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum LockClass {

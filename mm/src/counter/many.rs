@@ -58,8 +58,8 @@ struct Member<'g, M: Machine> {
     cells: Cells<'g, M>,
 }
 
-/// If at least this many groups of a row are to be summed, a quarter of them, the row is streamed
-/// in memory order. With fewer, the reader waits for each cache line.
+/// A row is streamed in memory order if at least this many of its groups are to be summed: a
+/// quarter of them. With fewer, the reader waits for each cache line.
 const DENSE: u32 = 16;
 
 const _: () = assert!(4 * DENSE as usize == PLACES, "a quarter of a row");

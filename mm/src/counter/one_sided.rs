@@ -38,10 +38,10 @@ use crate::units::CpuId;
 
 /// The largest number of counters in a group: their cache line has two more words.
 pub(super) const WIDTH_MAX: usize = LINE_WORDS - 2;
-/// The word of the first line that holds `T`: the maximum that the tree may not have carried to its
-/// roots yet.
+/// The word of the first cache line that holds `T`: the maximum that the tree may not have carried
+/// to its roots yet.
 const BEHIND: usize = WIDTH_MAX;
-/// The word of the first line that holds the CPU that added last, and how often that CPU has
+/// The word of the first cache line that holds the CPU that added last, and how often that CPU has
 /// changed.
 const HOME: usize = WIDTH_MAX + 1;
 /// The number of low bits of [`HOME`] that hold the CPU's number plus one. The higher bits hold the
@@ -75,7 +75,8 @@ struct Grown<M: Machine> {
     /// First the lines with the bits of the cells and items that were ever used. Then one line per
     /// item and root, with one word per counter.
     items: Items<M>,
-    /// The index of the first line of an item, after the lines with the bits.
+    /// The index of the first cache line that belongs to an item; the lines before it hold the
+    /// bits.
     above: usize,
 }
 

@@ -28,8 +28,7 @@ impl Batch {
 
     /// Creates a batch of `size`.
     ///
-    /// # Errors
-    /// [`ShapeError::Batch`] unless it is a power of two of at least 2.
+    /// # Errors [`ShapeError::Batch`] unless `size` is a power of two of at least 2.
     pub const fn new(size: u32) -> Result<Self, ShapeError> {
         if size >= 2 && size.is_power_of_two() {
             Ok(Self(size))
@@ -159,8 +158,8 @@ impl Shape {
         cpus.sort_by_key(|(place, cpu)| (place.socket, place.node, place.llc, place.core, *cpu));
         let socket = |nth: usize| cpus[nth].0.socket;
         let llc = |nth: usize| cpus[nth].0.llc;
-        // The positions, in the sorted list of CPUs, at which the groups of the current level
-        // start.
+        // `starts` holds the positions, in the sorted list of CPUs, at which the groups of the
+        // current level begin.
         let mut levels: Vec<Level> = Vec::new();
         let mut of_level: Vec<Vec<u32>> = Vec::new();
         let mut starts: Vec<usize> = (0..cpus.len()).collect();

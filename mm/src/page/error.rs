@@ -45,7 +45,7 @@ pub enum NoKill {
     /// The allocating task is itself dying, and the reserves it may use have no block for it
     /// either.
     Dying,
-    /// No remaining process may be killed and has memory that would help.
+    /// No process is left that may be killed and whose memory would help.
     NobodyLeft,
     /// No victim could be selected, because the counters of the processes contradict each other.
     NotSelected,

@@ -55,7 +55,7 @@ impl<M: Machine> PageAllocator<M> {
         Ok(())
     }
 
-    /// Frees single pages, and takes the pcp lock only once for a run of pages of the same zone
+    /// Frees single pages, several under one hold of the pcp lock if they are in the same zone
     /// (Linux: `free_unref_folios`).
     ///
     /// # Errors

@@ -184,7 +184,8 @@ impl Request {
     }
 }
 
-/// Frees memory when zones run low: a page cache, a buffer pool, a garbage collector.
+/// Frees memory when zones run low. Examples are a page cache, a buffer pool and a garbage
+/// collector.
 pub trait Reclaimer<M: Machine>: Send + Sync {
     /// The reclaimer's name, for out-of-memory reports.
     fn name(&self) -> &'static str;

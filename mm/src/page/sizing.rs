@@ -10,9 +10,9 @@ use crate::units::{Pages, narrow};
 pub struct Sizes {
     /// The base number of pages for one refill or spill, which tuning may multiply.
     pub batch: Pages,
-    /// The lowest value that tuning gives `high`.
+    /// The lower bound of `high`, in pages.
     pub high_min: Pages,
-    /// The highest value that tuning gives `high`; equal to `high_min` when tuning is off.
+    /// The upper bound of `high`, in pages. It equals `high_min` when tuning is off.
     pub high_max: Pages,
 }
 
