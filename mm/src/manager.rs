@@ -1,4 +1,4 @@
-//! Physical memory together with its periodic work: the object that an embedder makes.
+//! Physical memory together with its periodic work: the object that an embedder creates.
 //!
 //! ```text
 //! refresh (per CPU, every interval) ──nothing changed──> dormant
@@ -6,11 +6,11 @@
 //!        └───────── shepherd (one for all, every interval) ─┘
 //! ```
 //!
-//! A [`Manager`] stands above `page`, whose lists its periodic work shrinks, and `vmstat`, whose
-//! differentials it folds. A schedule of `vmstat` decides when that work fires; a shepherd decides
-//! which dormant CPUs are kicked, and when.
+//! A [`Manager`] is layered above `page`, whose lists its periodic work shrinks, and `vmstat`,
+//! whose differentials it folds. A schedule from `vmstat` decides when that work fires. A shepherd
+//! decides which dormant CPUs are kicked, and when.
 //!
-//! Locks: none of its own; a refresh takes pcp and zone locks when it gives pages back.
+//! Locks: none of its own; a refresh takes pcp and zone locks when it returns pages to zones.
 
 use alloc::boxed::Box;
 use core::fmt;
@@ -28,21 +28,21 @@ use crate::vmstat::schedule::{self, Moment, Schedule};
 use crate::vmstat::shepherd::{Leftovers, Shepherd};
 use crate::vmstat::threshold;
 
-/// Physical memory and its periodic work. An embedder makes one of these and runs its jobs.
+/// Physical memory and its periodic work. An embedder creates one manager and runs its jobs.
 pub struct Manager<M: Machine> {
     pages: PageAllocator<M>,
     nodes: Box<[Counters<M>]>,
     schedule: &'static dyn Schedule,
     shepherd: &'static dyn Shepherd,
-    /// The CPU the shepherd is on, [`NOT_STARTED`] or [`NOWHERE`]. The code that changes this word
-    /// defers the shepherd to the new CPU. A round that runs on another CPU than this one is stale
-    /// and ends at once.
+    /// The CPU to which the shepherd is deferred, or [`NOT_STARTED`] or [`NOWHERE`]. The code that
+    /// changes this word also defers the shepherd to the new CPU. A round on a CPU other than this
+    /// one is stale and ends at once.
     shepherd_home: M::Word,
 }
 
-/// The shepherd was not deferred yet.
+/// The shepherd has not been deferred yet.
 const NOT_STARTED: i64 = -2;
-/// No CPU was online when the shepherd had to move. The next CPU that goes online defers it.
+/// No CPU was online when the shepherd had to move. The next CPU to go online defers the shepherd.
 const NOWHERE: i64 = -1;
 
 impl<M: Machine> fmt::Debug for Manager<M> {
@@ -56,8 +56,8 @@ impl<M: Machine> fmt::Debug for Manager<M> {
 }
 
 impl<M: Machine> Manager<M> {
-    /// Makes a manager in which all memory of `config` is free, every CPU is online and no job is
-    /// deferred yet.
+    /// Creates a manager in which all memory of `config` is free, every CPU is online, and no job
+    /// is deferred yet.
     ///
     /// # Errors
     /// When the layout cannot be managed.
@@ -80,20 +80,20 @@ impl<M: Machine> Manager<M> {
         Ok(manager)
     }
 
-    /// Physical memory.
+    /// The page allocator, which manages all physical memory.
     pub fn pages(&self) -> &PageAllocator<M> {
         &self.pages
     }
 
     /// Defers the shepherd for the first time (Linux: `start_shepherd_timer`). From then on the
-    /// machine must call [`Manager::run`] for each job that comes due.
+    /// machine must call [`Manager::run`] for each job that becomes due.
     pub fn start(&self, machine: &M) {
         let here = machine.this_cpu();
         self.shepherd_home.store(machine, word_of(here), Release);
         self.defer_shepherd(machine, word_of(here));
     }
 
-    /// Runs a job that came due. To be called on the CPU that the job was deferred to.
+    /// Runs a job that has become due. Must be called on the CPU that the job was deferred to.
     pub fn run(&self, machine: &M, job: Job) {
         match job {
             Job::VmstatUpdate => self.update(machine),
@@ -101,8 +101,8 @@ impl<M: Machine> Manager<M> {
         }
     }
 
-    /// Folds this CPU's differentials before it goes idle; its page lists stay (Linux:
-    /// `quiet_vmstat`). Does nothing unless the CPU's vmstat work is pending.
+    /// Folds this CPU's differentials before the CPU goes idle, and leaves its page lists unchanged
+    /// (Linux: `quiet_vmstat`). Does nothing unless the CPU's vmstat work is pending.
     pub fn quiet(&self, machine: &M) {
         let cpu = machine.this_cpu();
         let pending = machine.job_state(cpu, Job::VmstatUpdate) == JobState::Pending;
@@ -111,51 +111,52 @@ impl<M: Machine> Manager<M> {
         }
     }
 
-    /// Notes that `cpu` runs tasks again. Its vmstat work stays dormant until the shepherd finds a
-    /// reason to kick it.
+    /// Records that `cpu` runs tasks again. Its vmstat work stays dormant until the shepherd finds
+    /// a reason to kick it.
     pub fn cpu_online(&self, machine: &M, cpu: CpuId) {
         self.pages.hotplug(machine, cpu, Hotplug::Online);
         self.recompute(machine);
-        // This read-modify-write is needed even though it adds 0, as in `cpu_going`: a CPU that
-        // later sets the word to `NOWHERE` sees, by its own exchange, that this CPU came online.
+        // This must be a read-modify-write even though it adds 0, as in `cpu_going`. It ensures
+        // that a CPU whose later exchange sets the word to `NOWHERE` sees that this CPU came
+        // online.
         if self.shepherd_home.add(machine, 0, AcqRel) == NOWHERE {
             self.defer_shepherd(machine, NOWHERE);
         }
     }
 
-    /// Notes that `cpu` is about to go offline. Its vmstat work is cancelled, and the shepherd
-    /// moves to another CPU.
+    /// Records that `cpu` is about to go offline. Cancels its vmstat work, and moves the shepherd
+    /// to another CPU if it is on this one.
     pub fn cpu_going(&self, machine: &M, cpu: CpuId) {
-        // The CPU is marked offline first: a shepherd round from now on skips it, and a round that
-        // saw it online before may defer its work once more, which `update` then does not repeat.
+        // The CPU is marked offline first, so that new shepherd rounds skip it. A round that still
+        // saw it online may defer its work once more; `update` then does not defer it again.
         self.pages.hotplug(machine, cpu, Hotplug::Offline);
         machine.cancel(cpu, Job::VmstatUpdate);
-        // This read-modify-write is needed even though it adds 0: a CPU that later moves the
-        // shepherd here sees, by its own exchange, that this CPU went offline, and moves the
-        // shepherd on.
+        // This must be a read-modify-write even though it adds 0. It ensures that a CPU whose later
+        // exchange moves the shepherd here sees that this CPU went offline, and moves the shepherd
+        // on.
         if self.shepherd_home.add(machine, 0, AcqRel) == word_of(cpu) {
             machine.cancel(cpu, Job::Shepherd);
             self.defer_shepherd(machine, word_of(cpu));
         }
     }
 
-    /// Takes back the pages and differentials of `cpu`, which runs nothing any more. To be called
-    /// on another CPU.
+    /// Drains the page lists and folds the differentials of `cpu`, which no longer runs anything.
+    /// Must be called on another CPU.
     pub fn cpu_dead(&self, machine: &M, cpu: CpuId) {
         self.pages.drain_cpu(machine, cpu);
         self.fold(machine, cpu);
         self.recompute(machine);
     }
 
-    /// Adds `delta` to an item's counter on this CPU's node.
+    /// Adds `delta` to the counter of `item` on this CPU's node.
     #[inline]
     pub fn count_node(&self, machine: &M, item: NodeItem, delta: i64) {
         self.node_here(machine).add(machine, item as usize, delta);
     }
 
-    /// For each of `pfns`, adds `each` to an item's counter on the node of that frame, which need
-    /// not be this CPU's (Linux: `mod_node_page_state` of `page_pgdat`). Nodes numbered past the
-    /// last node with CPUs count as that one; frames in no zone are skipped.
+    /// For each of `pfns`, adds `each` to the counter of `item` on the node of that frame, which
+    /// may differ from this CPU's node (Linux: `mod_node_page_state` of `page_pgdat`). Nodes with
+    /// numbers above the last node with CPUs count as that node. Frames in no zone are skipped.
     pub fn count_each_on_nodes(&self, machine: &M, pfns: &[Pfn], item: NodeItem, each: i64) {
         let node = |pfn: &Pfn| self.pages.node_of(*pfn);
         for run in pfns.chunk_by(|one, next| node(one) == node(next)) {
@@ -166,13 +167,13 @@ impl<M: Machine> Manager<M> {
         }
     }
 
-    /// Adds one to an item's counter on this CPU's node, or subtracts one.
+    /// Adds one to the counter of `item` on this CPU's node, or subtracts one.
     #[inline]
     pub fn step_node(&self, machine: &M, item: NodeItem, step: Step) {
         self.node_here(machine).step(machine, item as usize, step);
     }
 
-    /// The sum of an item over all nodes, differentials included.
+    /// The total of `item` over all nodes, differentials included.
     pub fn counted_on_nodes(&self, machine: &M, item: NodeItem) -> u64 {
         self.nodes
             .iter()
@@ -190,7 +191,7 @@ impl<M: Machine> Manager<M> {
                 .any(|counters| counters.is_dirty(machine, cpu))
     }
 
-    /// The periodic work of this CPU: refreshes, and defers itself again if anything changed
+    /// Does this CPU's periodic work: a refresh, which is deferred again if anything changed
     /// (Linux: `vmstat_update`).
     fn update(&self, machine: &M) {
         let cpu = machine.this_cpu();
@@ -204,7 +205,7 @@ impl<M: Machine> Manager<M> {
         }
     }
 
-    /// Folds this CPU's differentials and decays its page lists. Returns whether anything changed
+    /// Folds this CPU's differentials and decays its page lists. Returns whether anything changed,
     /// or the next interval may find more to do.
     pub fn refresh(&self, machine: &M) -> Changed {
         let cpu = machine.this_cpu();
@@ -229,7 +230,7 @@ impl<M: Machine> Manager<M> {
         changed
     }
 
-    /// Folds every differential of `cpu`; its page lists stay.
+    /// Folds all differentials of `cpu`, and leaves its page lists unchanged.
     fn fold(&self, machine: &M, cpu: CpuId) {
         for zone in self.pages.zones() {
             machine.spend(Work::RefreshZone, 1);
@@ -240,8 +241,8 @@ impl<M: Machine> Manager<M> {
         }
     }
 
-    /// One round of the shepherd: kicks dormant CPUs that have a reason, and defers itself again
-    /// (Linux: `vmstat_shepherd`).
+    /// One round of the shepherd: kicks the dormant CPUs that have work to do, and defers itself
+    /// again (Linux: `vmstat_shepherd`).
     fn watch(&self, machine: &M) {
         let here = machine.this_cpu();
         if self.shepherd_home.load(machine, Acquire) != word_of(here) {
@@ -278,21 +279,21 @@ impl<M: Machine> Manager<M> {
         }
     }
 
-    /// Defers the shepherd to the CPU of the word `from`, or to an online CPU if that one is
-    /// offline, unless another CPU has moved the shepherd already. The shepherd follows Linux's
-    /// rounding in every design, because it is a single timer.
+    /// Defers the shepherd to the CPU in the word `from`, or to some online CPU if that one is
+    /// offline. Does nothing if another CPU has already moved the shepherd. In every design the
+    /// shepherd is timed by Linux's rounding, because it is a single timer.
     fn defer_shepherd(&self, machine: &M, mut from: i64) {
         let cpus: &Cpus<M> = self.pages.cpus();
         let moment = |cpu| self.moment(machine, cpu);
-        // The loop ends: each further turn means that one more CPU went online or offline in the
+        // The loop ends: each further turn means that another CPU went online or offline in the
         // meantime.
         loop {
             let first = || cpus.iter(machine).find_map(moment);
             let there = u32::try_from(from).ok().map(CpuId);
             let next = there.and_then(moment).or_else(first);
             let to = next.as_ref().map_or(NOWHERE, |moment| word_of(moment.cpu));
-            // AcqRel pairs with the additions in `cpu_going` and `cpu_online`: the later of any two
-            // of these operations sees what preceded the earlier one.
+            // AcqRel pairs with the additions in `cpu_going` and `cpu_online`: of any two of these
+            // operations, the later one sees everything that preceded the earlier one.
             let home = &self.shepherd_home;
             if home.compare_exchange(machine, from, to, AcqRel).is_err() {
                 return;
@@ -328,7 +329,7 @@ impl<M: Machine> Manager<M> {
         &self.nodes[machine.topology().place(machine.this_cpu()).node.index()]
     }
 
-    /// Sets each node's threshold to the largest of its zones' thresholds (Linux: `pgdat`
+    /// Sets each node's threshold to the largest threshold of its zones (Linux: `pgdat`
     /// thresholds).
     fn recompute(&self, machine: &M) {
         let online = self.pages.cpus().online(machine);

@@ -1,4 +1,4 @@
-//! What a zone shows of itself (Linux: `/proc/zoneinfo`, `/proc/buddyinfo`).
+//! A snapshot of a zone for reports (Linux: `/proc/zoneinfo`, `/proc/buddyinfo`).
 
 use super::layout::ZoneKind;
 use super::mobility::Mobility;
@@ -10,34 +10,34 @@ use crate::site::Site;
 use crate::units::{NodeId, Order, Pages, count_in};
 use crate::vmstat::counters::ZoneItem;
 
-/// A snapshot of a zone for reports. Exact when no operation is under way.
+/// A snapshot of a zone for reports. It is exact if no operation is in progress.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ZoneView {
     /// The kind of the zone.
     pub kind: ZoneKind,
-    /// The node whose memory the zone is.
+    /// The node that this zone belongs to.
     pub node: NodeId,
-    /// The number of pages that are memory, holes not included.
+    /// The number of pages of memory in the zone, without holes.
     pub managed: Pages,
     /// The number of pages on the free lists.
     pub free: Pages,
     /// The number of free blocks of each order.
     pub blocks: [u32; Order::COUNT],
-    /// The number of free blocks by the type of the page block they are in, then by order. All
-    /// count as unmovable if pages are not grouped by mobility.
+    /// The number of free blocks by the type of the page block around them, then by order. If pages
+    /// are not grouped by mobility, all count as unmovable.
     pub blocks_by_mobility: [[u32; Order::COUNT]; Mobility::COUNT],
     /// The number of pages on all CPUs' lists.
     pub listed: Pages,
-    /// The value of the counter of free pages, differentials included.
+    /// The value of the free-page counter, differentials included.
     pub counted_free: u64,
-    /// The watermarks.
+    /// The zone's min, low and high watermarks, in pages.
     pub watermarks: Watermarks,
-    /// The sizes of each CPU's lists.
+    /// The batch of each CPU's lists and the bounds of their `high`, in pages.
     pub sizes: Sizes,
 }
 
 impl<M: Machine> Zone<M> {
-    /// The present state of the zone.
+    /// A snapshot of the zone's current state.
     pub(super) fn view(&self, machine: &M) -> ZoneView {
         let (free, blocks, blocks_by_mobility) = self.buddy.with(machine, Site::Control, |buddy| {
             let mut blocks = [0; Order::COUNT];

@@ -1,8 +1,8 @@
-//! Statistics that each CPU counts for itself, and when the periodic work of each CPU runs.
+//! Statistics that each CPU counts separately, and the schedule of each CPU's periodic work.
 //!
-//! `counters` and `threshold` are the statistics. `schedule` decides when the periodic work of a CPU
-//! fires, and `shepherd` which dormant CPUs are kicked, and when. The work itself is that of
-//! [`Manager`](crate::Manager), which stands above this folder and `page`.
+//! `counters` and `threshold` implement the statistics. `schedule` decides when the periodic work
+//! of a CPU fires. `shepherd` decides which dormant CPUs are kicked, and when. The work itself is
+//! in [`Manager`](crate::Manager), which is layered above this folder and `page`.
 
 pub mod counters;
 pub mod schedule;
