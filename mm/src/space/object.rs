@@ -56,7 +56,6 @@ impl<M: Machine> Object<M> {
     /// # Errors
     /// [`PageError`] if no page can be allocated, or if the global allocator has no memory to
     /// record the page. The object is unchanged then.
-    /// record it. Nothing has changed then.
     pub fn page(
         &self,
         machine: &M,

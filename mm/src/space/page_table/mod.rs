@@ -69,7 +69,7 @@ pub(super) struct Upper<M: Machine> {
 /// The place of one table.
 pub(super) struct Leaf<M: Machine> {
     pub(super) entries: M::Lock<Entries>,
-    /// The state of the place, for looking at it without the lock.
+    /// A copy of the place's state, to be read without the lock.
     what: M::Field,
 }
 
