@@ -1,4 +1,4 @@
-//! Law of a drain that waits: blocks that were on a list when it began are in the zone afterwards.
+//! Laws of a drain that waits: blocks that were on a list when it began are in the zone afterwards.
 //!
 //! Locks: those of a free and of a drain.
 

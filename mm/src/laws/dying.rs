@@ -61,7 +61,7 @@ impl<M: Machine> fmt::Debug for Dying<M> {
     }
 }
 
-/// A notifier that refuses all pages in the higher of the two filled tables.
+/// A holder of translations that refuses to give up pages in the higher of the two filled tables.
 pub(super) struct Stubborn;
 
 impl<M: Machine> Notified<M> for Stubborn {

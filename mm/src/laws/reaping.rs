@@ -77,7 +77,7 @@ pub fn two_exits<M: Machine>() -> Law<M, Dying<M>> {
     )
 }
 
-/// A notifier that has its own translations refuses to give up one table.
+/// A holder of translations refuses to give up one table.
 #[must_use]
 pub fn exit_against_refusal<M: Machine>() -> Law<M, Dying<M>> {
     law(

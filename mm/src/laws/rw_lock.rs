@@ -124,7 +124,8 @@ impl<M: Machine> Guarded<M> {
         self.twins.try_read(machine, Site::Fault, look)
     }
 
-    /// Reads the words if the lock is free at once. At most one change may have been made.
+    /// Reads the words if the lock can be taken without waiting. At most one change may have been
+    /// made.
     fn look_if_free(&self, machine: &M) {
         let seen = self.try_look(machine);
         assert!(matches!(seen, None | Some(0 | 1)), "{seen:?}");
@@ -169,8 +170,8 @@ impl<M: Machine> Guarded<M> {
         );
     }
 
-    /// Gets in by `enter`, unless a CPU that was inside meanwhile has killed the caller. `enter` is
-    /// passed the `killed` test and a function to call inside.
+    /// Takes the lock by `enter`, unless a CPU that was inside meanwhile has killed the caller.
+    /// `enter` is passed the `killed` test and a function to call inside.
     fn unless_killed(
         &self,
         machine: &M,

@@ -1,4 +1,4 @@
-//! Getting free memory when nothing more can be reclaimed (Linux: `out_of_memory`).
+//! The handling of a shortage when nothing more can be reclaimed (Linux: `out_of_memory`).
 //!
 //! ```text
 //! lock ── busy ──> a victim gets the reserves; others pause, then try the allocation again
@@ -8,10 +8,11 @@
 //!   └─ kill, report ──> pause, try again
 //! ```
 //!
-//! **One kill at a time.** Before it kills, the lock holder checks once more for free memory, after
-//! the selection. The selection has found that no victim is dying, so the memory of earlier victims
-//! is free by then and this check finds it. Linux checks only before the selection: if a victim
-//! finishes exiting between the check and the selection, Linux kills another process unnecessarily.
+//! **One kill at a time.** After the selection and before the kill, the lock holder checks once
+//! more for free memory. The selection has found that no victim is dying, so the memory of earlier
+//! victims is free by then and this check finds it. Linux checks only before the selection: if a
+//! victim finishes exiting between the check and the selection, Linux kills another process
+//! unnecessarily.
 //!
 //! Nor does Linux wait for a victim that was reaped while it was leaving and still holds pages that
 //! are not free yet. Here the killer waits for such a victim for a few ticks.

@@ -32,7 +32,7 @@ use crate::units::Vpn;
 /// The largest number of tables that a walker claims together: 128 MiB.
 const SHARE_MAX: u64 = 64;
 
-/// The walker that finishes the end of an address space.
+/// The walker that completes the exit of an address space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exited {
     /// The last user has ended it: the space is empty.
@@ -116,7 +116,7 @@ impl<M: Machine> AddressSpace<M> {
         self.frontier.claim(machine, walker, share, beyond)
     }
 
-    /// Completes the work on a claim. If the last user has come, forgets the mappings that begin in
+    /// Completes the work on a claim. If the last user has joined, forgets the mappings that begin in
     /// the claimed tables. When few tables are left, frees pages early, so that no walker still
     /// holds many pages when all tables are claimed.
     pub(super) fn conclude_claim(&self, gather: &mut Gather<'_, M>, claim: &Claim, share: u64) {
@@ -189,7 +189,7 @@ impl<M: Machine> AddressSpace<M> {
         self.raise(machine, Flag::Ended);
     }
 
-    /// Frees every page table. Empties first those that are not empty yet.
+    /// Frees every page table, after emptying those that are not empty yet.
     fn free_tables(&self, gather: &mut Gather<'_, M>, site: Site) {
         let machine = gather.memory().machine;
         machine.emit(Event::Begin(Phase::FreeTables));

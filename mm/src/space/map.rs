@@ -55,7 +55,7 @@ pub enum Place {
     Highest,
     /// At this page, if nothing is mapped there (Linux: `MAP_FIXED_NOREPLACE`).
     Fixed(Vpn),
-    /// At this page, in place of the mappings there (Linux: `MAP_FIXED`).
+    /// At this page, replacing the mappings there (Linux: `MAP_FIXED`).
     Replace(Vpn),
 }
 

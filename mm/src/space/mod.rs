@@ -251,7 +251,7 @@ impl<M: Machine> AddressSpace<M> {
     /// Counts one more process that uses the space (Linux: `mmget`).
     pub(crate) fn add_user(&self, machine: &M) {
         debug_assert!(!self.has(machine, Flag::Exiting), "it is not over yet");
-        // Relaxed: the caller is a user itself, or has made the space; it hands nothing over.
+        // Relaxed: the caller is itself a user, or has just made the space, and publishes nothing.
         self.users.add(machine, 1, Relaxed);
     }
 
@@ -264,7 +264,7 @@ impl<M: Machine> AddressSpace<M> {
 
     /// Returns the number of processes that use the space (Linux: `mm_users`).
     pub(crate) fn users(&self, machine: &M) -> i64 {
-        // Relaxed: the number may change at once.
+        // Relaxed: the number may change at any moment.
         self.users.load(machine, Relaxed)
     }
 

@@ -112,7 +112,8 @@ fn beyond_sixteen_the_patch_drifts_until_it_chooses_as_if_by_lot() {
         (1000, 200, 380, 16),
     ];
     assert_eq!(found, expected);
-    // A choice by lot loses the largest of 1000, nearly 800 MB, minus the mean of 400 MB.
+    // A choice by lot loses about 400 MB: the largest of 1000 members has nearly 800 MB, the mean
+    // member 400 MB.
     let by_lot = 400;
     assert!(found[3].2.abs_diff(by_lot) < by_lot / 10);
 }
@@ -191,7 +192,7 @@ fn bounded_is_never_wrong_in_any_population() {
 #[test]
 fn the_patch_is_wrong_wherever_many_are_alike() {
     let wrong = POPULATIONS.map(|(_, member)| tally(Selecting::TwoPass16, 300, member).wrong);
-    // Members of equal size cannot be confused. 16 sums are enough for one hog or two giants.
+    // Among members of equal size no choice is wrong. 16 sums are enough for one hog or two giants.
     assert_eq!(wrong, [200, 0, 0, 0, 200, 199]);
 }
 

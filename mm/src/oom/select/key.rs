@@ -13,7 +13,7 @@ impl Key {
         Self { points, candidate }
     }
 
-    /// Returns how many points a victim with at least these points may have less than `other`.
+    /// Returns by how many points a victim with at least this key's points may be below `other`.
     pub(super) fn behind(self, other: Option<Self>) -> u64 {
         match other {
             Some(other) if other > self => other.points.abs_diff(self.points),

@@ -236,8 +236,8 @@ fn a_range_that_is_not_in_order_is_an_error_that_says_whose() {
     }
 }
 
-/// Selects among a candidate that may not be killed and has a wrong reading: no selection reads its
-/// memory.
+/// Runs a selection on one candidate that may not be killed and has the wrong reading `reading`. No
+/// selection reads the memory of such a candidate.
 fn population_of_who_may_not_be_killed(reading: Reading) -> Result<Outcome, SelectError> {
     let member = Member {
         reading,

@@ -1,7 +1,7 @@
 //! Mapping a huge page where no table is in use.
 //!
-//! Locks: `UpperTable`, then `PageTable`. Pages are allocated before they are taken, and freed
-//! after they are released.
+//! Locks: `UpperTable`, then `PageTable`. Pages are allocated before these locks are taken, and
+//! freed after the locks are released.
 
 use super::table::Spares;
 use super::{Attempt, Faulted};

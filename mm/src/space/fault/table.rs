@@ -1,7 +1,7 @@
 //! Making a page table live.
 //!
-//! Locks: `UpperTable`, then `PageTable`. Pages are allocated before they are taken, and freed
-//! after they are released.
+//! Locks: `UpperTable`, then `PageTable`. Pages are allocated before these locks are taken, and
+//! freed after the locks are released.
 
 use crate::machine::{Lock, Machine};
 use crate::page::Mobility;

@@ -5,11 +5,11 @@
 //!   0 ── claimed from below ──> low ········ unclaimed ········ high <── claimed from above ── all
 //! ```
 //!
-//! One word holds both ends, the number of walkers at work, and whether the last user has come. A
+//! One word holds both ends, the number of walkers at work, and whether the last user has joined. A
 //! walker claims tables by moving an end over them in one atomic step. So no table has two owners,
 //! and a walker works alone on the tables it has claimed. Walkers claim many tables at a time while
 //! many are left, and one at a time near the end, so that they all end at about the same time.
-//! After the last user has come, the walker that leaves last finishes (`exit::finish`). The step
+//! After the last user has joined, the walker that leaves last finishes (`exit::finish`). The step
 //! with which it leaves decides that, so exactly one walker finishes.
 //!
 //! The tables that a walker has claimed and not begun are its rest (`rest`). Other walkers take
@@ -39,7 +39,7 @@ mod leftover;
 mod state;
 
 /// The largest number of places for rests. A frontier has no more places than the machine has CPUs.
-/// A walker that finds no free place begins all the tables it has claimed at once.
+/// A walker that finds no free place starts on all of its claimed tables immediately.
 const RESTS: usize = 8;
 
 /// The frontier of one address space; the file's header describes it.
@@ -48,7 +48,7 @@ pub(crate) struct Frontier<M: Machine> {
     rests: [Leftover<M>; RESTS],
     /// The number of elements of `rests` that are in use as places.
     places: usize,
-    /// Both ends of the unclaimed tables at the moment when the last user came. The last user
+    /// Both ends of the unclaimed tables at the moment when the last user joined. The last user
     /// writes them, and the finisher reads them; the frontier's word orders the two.
     ends_at_exit: [M::Field; 2],
     left_over: M::Lock<LeftOver>,
@@ -59,7 +59,7 @@ pub(crate) struct Frontier<M: Machine> {
 pub(crate) struct Claim {
     /// The claimed tables, few of which exist.
     pub(crate) tables: Range<u64>,
-    /// True if the last user has come, so that nothing in these tables will be used again.
+    /// True if the last user has joined, so that nothing in these tables will be used again.
     pub(crate) exiting: bool,
     /// The number of walkers at work, the claiming one included.
     pub(crate) at_work: u64,
@@ -124,8 +124,8 @@ pub(crate) enum NotJoined {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Left {
-    /// The walker has nothing left to do: other walkers are at work, or the last user has not come
-    /// yet.
+    /// The walker has nothing left to do: other walkers are at work, or the last user has not
+    /// joined yet.
     Nothing,
     /// The walker must finish, because no other walker is at work or will come.
     Finish,
@@ -214,7 +214,7 @@ impl<M: Machine> Frontier<M> {
                 return Err(NotJoined::TooMany);
             }
             let at_work = state.at_work + 1;
-            // The last user, which may have come first, is at the low end.
+            // The last user, which may have joined first, is at the low end.
             let end = if at_work > 1 && at_work % 2 == 1 {
                 End::Low
             } else {
@@ -246,8 +246,8 @@ impl<M: Machine> Frontier<M> {
         Claimer::new(End::Low, None)
     }
 
-    /// Returns the tables that `walker` empties next, or `None` when nothing is left. The claim has
-    /// one existing table, with missing ones around it. If there is no place for a rest, it is the
+    /// Returns the tables that `walker` empties next, or `None` when nothing is left. These are one
+    /// existing table and the missing ones around it or, if there is no place for a rest, the
     /// walker's whole claim.
     ///
     /// 1. The walker takes from its own rest first.
@@ -346,7 +346,7 @@ impl<M: Machine> Frontier<M> {
     }
 
     /// Returns the claimed tables whose mappings no walker has forgotten, for the finisher. These
-    /// were claimed before the last user came, or are in the rest of a walker that gave way.
+    /// were claimed before the last user joined, or are in the rest of a walker that gave way.
     pub(crate) fn unforgotten(&self, machine: &M) -> impl Iterator<Item = Range<u64>> {
         let rests = self.rests.iter().filter_map(move |rest| rest.left(machine));
         let rests = rests.filter(|claim| claim.exiting);
@@ -354,7 +354,7 @@ impl<M: Machine> Frontier<M> {
         before.into_iter().chain(rests.map(|claim| claim.tables))
     }
 
-    /// Returns the tables that were claimed before the last user came.
+    /// Returns the tables that were claimed before the last user joined.
     fn claimed_before_exit(&self) -> [Range<u64>; 2] {
         let [low, high] = &self.ends_at_exit;
         [0..low.get(), high.get()..TABLES]

@@ -14,7 +14,7 @@ pub(super) struct State {
     /// True if a walker has ever claimed more than one table at a time. Only then can there be
     /// rests.
     pub(super) rested: bool,
-    /// True if the last user has come.
+    /// True if the last user has joined.
     pub(super) exiting: bool,
     /// True if a walker was chosen to finish.
     pub(super) finishing: bool,

@@ -32,10 +32,9 @@ pub(in crate::space) enum PageKind {
     File,
     /// A page of shared memory, owned by the object.
     Shared,
-    /// A frame that no zone manages, and no counter includes (Linux: `VM_PFNMAP`).
+    /// A frame that no zone manages and no counter includes (Linux: `VM_PFNMAP`).
     Raw,
-    /// A reserved huge page, owned by the address space, which no counter includes (Linux:
-    /// hugetlb).
+    /// A reserved huge page, which the address space owns and no counter includes (Linux: hugetlb).
     Reserved,
 }
 

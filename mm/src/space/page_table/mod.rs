@@ -51,8 +51,8 @@ pub(super) const fn first_page(index: u64) -> Vpn {
 /// The page tables of one address space; the module's documentation describes them.
 pub(super) struct PageTable<M: Machine> {
     uppers: Sparse<M, Upper<M>>,
-    /// The number of pages that tables take. CPUs that make tables and CPUs that empty them all
-    /// change this word, so that one side sees the other: see [`PageTable::count`].
+    /// The number of pages that tables take. Both the CPUs that make tables and those that empty
+    /// them change this word, so that one side sees the other's change: see [`PageTable::count`].
     frames: M::Word,
 }
 
@@ -147,8 +147,8 @@ impl<M: Machine> PageTable<M> {
     /// ones.
     ///
     /// Suppose that one CPU makes a table live, counts it, and then checks whether it may fill it.
-    /// Another CPU makes filling wrong, [catches up](Self::catch_up), and then looks for live
-    /// tables. Then at least one of the two sees what the other did.
+    /// Another CPU makes it wrong to fill the table, [catches up](Self::catch_up), and then looks
+    /// for live tables. Then at least one of the two sees what the other did.
     pub(super) fn count(&self, machine: &M, frames: i64) {
         // AcqRel pairs with that in `catch_up`, whichever comes first.
         self.frames.add(machine, frames, AcqRel);

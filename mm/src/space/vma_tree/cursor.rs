@@ -1,5 +1,5 @@
-//! Walks through mappings in order, in either direction, while other CPUs change them. Also repeats
-//! a lookup that finds the same mapping without a search.
+//! Walks through mappings in order, in either direction, while other CPUs change them. Also looks
+//! up a mapping repeatedly with only one search.
 
 use core::fmt;
 

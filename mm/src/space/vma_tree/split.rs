@@ -13,7 +13,7 @@ use crate::machine::{Field, Machine};
 /// a few more.
 const JOINED_MAX: usize = SLOTS * 3 / 4;
 
-/// The right to change a tree, and the state that only a changer of the tree needs.
+/// The right to change a tree, and the book-keeping that only the holder of that right needs.
 ///
 /// An editor is made together with one tree and is valid for that tree only. With another tree,
 /// changes panic or lose mappings.
