@@ -1,10 +1,10 @@
 //! Emptying the memory of a dying process when its owner or a process manager asks for it (Linux:
 //! `process_mrelease`).
 //!
-//! Unlike the reaper, this starts at once. The process is usually still exiting and freeing its own
-//! memory, and the two share the work. The same pages are emptied in the same way as by the reaper.
-//! But this waits for a task that is changing the mappings, and the process may still be chosen as
-//! a victim afterwards.
+//! Unlike the reaper, [`release()`] starts at once. The process is usually still exiting and
+//! freeing its own memory, and the two share the work. The call empties the same pages as the
+//! reaper, in the same way. But it waits for a task that is changing the mappings, and the process
+//! may still be chosen as a victim afterwards.
 //!
 //! Locks: those of `space/reap.rs`.
 

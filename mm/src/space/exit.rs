@@ -116,8 +116,8 @@ impl<M: Machine> AddressSpace<M> {
         self.frontier.claim(machine, walker, share, beyond)
     }
 
-    /// Completes the work on a claim. If the last user has joined, forgets the mappings that begin in
-    /// the claimed tables. When few tables are left, frees pages early, so that no walker still
+    /// Completes the work on a claim. If the last user has joined, forgets the mappings that begin
+    /// in the claimed tables. When few tables are left, frees pages early, so that no walker still
     /// holds many pages when all tables are claimed.
     pub(super) fn conclude_claim(&self, gather: &mut Gather<'_, M>, claim: &Claim, share: u64) {
         let machine = gather.memory().machine;

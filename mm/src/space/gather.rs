@@ -60,7 +60,7 @@ pub(super) struct Gather<'m, M: Machine> {
     stale: bool,
 }
 
-/// A record: one page or table to be freed.
+/// A record: one unmapped page, or one page table.
 #[derive(Clone, Copy)]
 enum Gathered {
     /// A page, or a huge page.

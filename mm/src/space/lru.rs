@@ -31,7 +31,7 @@ const BATCH: u32 = 31;
 pub struct Lru<M: Machine> {
     /// For each node, the number of pages on its lists.
     nodes: Box<[M::Lock<i64>]>,
-    /// For each CPU, the pages that it has counted and not moved to the lists yet.
+    /// For each CPU, the number of used pages that it has not moved to the lists yet.
     batches: Box<[Batch<M>]>,
 }
 

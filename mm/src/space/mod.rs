@@ -5,10 +5,10 @@
 //! ```
 //!
 //! `vma_tree` and `mapping` record what is mapped, and `page_table` where its pages are. A living
-//! process uses `map`, `fault` and `swapping`. `zap` and `gather` unmap and free pages. `exit` is
-//! how the last user empties a dying address space, and `reap` how helpers do; they share it by
-//! `frontier`. `rss` counts resident pages, `usage` the pages that a kill would free, and `budget`
-//! limits them. `walk` reads page tables. Address spaces share `object`, `swap`, `lru` and
+//! process uses `map`, `fault` and `swapping`. `zap` and `gather` unmap and free pages. The last
+//! user empties a dying address space in `exit`, and helpers do in `reap`; `frontier` divides the
+//! work between them. `rss` counts resident pages, `usage` the pages that a kill would free, and
+//! `budget` limits them. `walk` reads page tables. Address spaces share `object`, `swap`, `lru` and
 //! `memory`.
 
 pub mod budget;
@@ -62,8 +62,8 @@ use crate::units::{Pages, Pfn, Vpn};
 /// The memory of one process, or of several that share it (Linux: `mm_struct`).
 ///
 /// All operations take `&self`: any number of CPUs may map, fault and help to empty the space at
-/// once. When no process uses it any more, the embedder must end it with [`AddressSpace::exit`] and
-/// then destroy it with [`AddressSpace::destroy`].
+/// the same time. When no process uses it any more, the embedder must end it with
+/// [`AddressSpace::exit`] and then destroy it with [`AddressSpace::destroy`].
 pub struct AddressSpace<M: Machine> {
     mappings: M::RwLock<Mappings<M>>,
     tree: VmaTree<M>,
@@ -212,8 +212,8 @@ impl<M: Machine> AddressSpace<M> {
 
     /// Returns the frame of `page`, or `None` if it is not in memory (Linux: `/proc/PID/pagemap`).
     ///
-    /// The page may move to another frame at once. A [`Notified`] of this space can rely on the
-    /// answer until it is next notified of a range with `page`, unless such a notification came
+    /// The page may move to another frame at any moment. A [`Notified`] of this space can rely on
+    /// the answer until it is next notified of a range with `page`, unless such a notification came
     /// during this call.
     pub fn frame_of(&self, machine: &M, page: Vpn) -> Option<Pfn> {
         let spot = self.table.find(page).filter(|_| page < END)?;

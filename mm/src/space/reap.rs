@@ -59,8 +59,7 @@ enum Stop {
 }
 
 impl<M: Machine> AddressSpace<M> {
-    /// Helps in the way of the OOM reaper: gives up at once if another CPU is changing the
-    /// mappings.
+    /// Helps as the OOM reaper does: gives up immediately if another CPU is changing the mappings.
     pub fn try_reap(&self, memory: Memory<'_, M>) -> Reaped {
         self.try_reap_after(memory, || ())
     }
@@ -99,7 +98,7 @@ impl<M: Machine> AddressSpace<M> {
         reaped
     }
 
-    /// Finishes the end of the space, if this walker was chosen to.
+    /// Completes the exit of the space, if this walker was chosen to.
     fn conclude(&self, memory: Memory<'_, M>, reaped: Reaped, left: Left, site: Site) -> Reaped {
         if left == Left::Finish {
             self.finish(memory, site);
