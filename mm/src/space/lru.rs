@@ -12,7 +12,7 @@
 //! Invariant: when no call is under way, the lists and the batches together count the pages that
 //! were added and not removed.
 //!
-//! Locks: the lock of a node, with no other lock held. A batch is a word that is emptied in one
+//! Locks: the lock of a node, with no other lock inside. A batch is a word that is emptied in one
 //! atomic step, so whichever CPU moves it, no page is counted twice or lost.
 
 use alloc::boxed::Box;

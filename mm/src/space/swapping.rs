@@ -2,7 +2,7 @@
 //!
 //! The embedder chooses which pages to move, and when. A later fault brings them back.
 //!
-//! Locks: `Swap` and `PageTable`, one after the other.
+//! Locks: `Mmap` as a reader; inside it `Swap` and `PageTable`, one after the other.
 
 use core::ops::Range;
 
