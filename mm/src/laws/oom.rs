@@ -1,4 +1,4 @@
-//! The promises of kills, exits and the reaper to each other when they meet.
+//! Laws of kills, exits and the reaper when they run at the same time.
 //!
 //! Two processes share an address space. Delays are 0, so a queued victim is due at once.
 
@@ -20,7 +20,7 @@ use crate::space::budget::Budget;
 use crate::space::{AddressSpace, Flag, MapRequest, Memory, Place, Spaces};
 use crate::units::{Nanos, Pages, ProcessId, Vpn};
 
-/// Memory of the machine; some of it is for page tables.
+/// The memory of the machine; some of it is for page tables.
 const PAGES: Pages = Pages(64);
 
 /// Two processes with one address space, and an OOM killer.
@@ -68,7 +68,7 @@ impl<M: Machine> fmt::Debug for TwoProcesses<M> {
 }
 
 impl<M: Machine> TwoProcesses<M> {
-    /// An address space with `users` processes.
+    /// Makes an address space with `users` processes.
     fn new(machine: &M, users: u32) -> Self {
         let manager = Manager::new(machine, Config::new(Layout::arena(PAGES)));
         let manager = manager.expect("a small arena is a layout");
@@ -96,7 +96,7 @@ impl<M: Machine> TwoProcesses<M> {
         }
     }
 
-    /// An address space with one user and one page.
+    /// Makes an address space with one user and one page.
     fn with_a_page(machine: &M) -> Self {
         let two = Self::new(machine, 1);
         let start = Vpn(512);
@@ -131,7 +131,8 @@ impl<M: Machine> TwoProcesses<M> {
         [&heard.kills, &heard.due].map(|word| word.load(machine, Relaxed))
     }
 
-    /// Asserts that both processes were told to die, and that their space was handed over, once.
+    /// Asserts that each of the two processes was signalled once, and that their space was handed
+    /// over once.
     fn is_queued_once(&self, machine: &M) {
         assert_eq!(self.heard(machine), [2, 1], "kills, hand-overs");
         assert_eq!(self.killer.reaper().queued(machine), 1);
@@ -139,13 +140,13 @@ impl<M: Machine> TwoProcesses<M> {
         assert!(self.space.has(machine, Flag::Killed));
     }
 
-    /// Asserts that the exit has given all pages back, those of page tables too.
+    /// Asserts that the exit has freed all pages, including those of page tables.
     fn is_empty(&self, machine: &M) {
         assert!(self.space.has(machine, Flag::Ended), "the exit is over");
         assert_eq!(self.space.table_pages(machine), 0);
     }
 
-    /// Asserts that no victim waits or lives, and that none has kept any memory.
+    /// Asserts that every victim has exited and none is queued, and that all memory has been freed.
     fn is_over(&self, machine: &M) {
         let [kills, due] = self.heard(machine);
         assert!(kills <= 1 && due <= 1, "{kills} kills, {due} hand-overs");
@@ -205,7 +206,7 @@ impl<M: Machine> PressedGroup<M> {
         Self { oom, group }
     }
 
-    /// Asks for room for a page under the budget.
+    /// Asks the OOM killer for room for one page under the budget.
     fn press(&self, machine: &M) {
         let relief = self.oom.relieve_group(machine, &self.group, 1);
         assert_eq!(relief, Relief::Retry, "a victim is dying");
@@ -223,7 +224,7 @@ impl<M: Machine> fmt::Debug for PressedGroup<M> {
     }
 }
 
-/// Two CPUs want memory under a full budget at once.
+/// Two CPUs run out of room under a full budget at the same time.
 #[must_use]
 pub fn two_shortages_at_once<M: Machine>() -> Law<M, PressedGroup<M>> {
     Law {
@@ -234,7 +235,7 @@ pub fn two_shortages_at_once<M: Machine>() -> Law<M, PressedGroup<M>> {
     }
 }
 
-/// Two CPUs at once kill two processes that share an address space.
+/// Two CPUs kill two processes that share an address space, at the same time.
 #[must_use]
 pub fn two_kills_at_once<M: Machine>() -> Law<M, TwoProcesses<M>> {
     Law {
@@ -247,7 +248,7 @@ pub fn two_kills_at_once<M: Machine>() -> Law<M, TwoProcesses<M>> {
     }
 }
 
-/// A process exits by itself while it is killed.
+/// A process exits on its own while another CPU kills it.
 #[must_use]
 pub fn kill_against_exit<M: Machine>() -> Law<M, TwoProcesses<M>> {
     Law {
@@ -260,7 +261,7 @@ pub fn kill_against_exit<M: Machine>() -> Law<M, TwoProcesses<M>> {
     }
 }
 
-/// A victim exits while another CPU asks whether a victim is left.
+/// A victim exits while another CPU checks whether a victim is left.
 #[must_use]
 pub fn exit_against_look<M: Machine>() -> Law<M, TwoProcesses<M>> {
     Law {
@@ -279,7 +280,7 @@ pub fn exit_against_look<M: Machine>() -> Law<M, TwoProcesses<M>> {
     }
 }
 
-/// A process is killed, exits, and is reaped, all at once.
+/// A process is killed, exits, and is reaped, all at the same time.
 #[must_use]
 pub fn reaper_against_exit<M: Machine>() -> Law<M, TwoProcesses<M>> {
     Law {

@@ -19,7 +19,7 @@ use crate::space::{AddressSpace, Flag};
 use crate::topology::NodeSet;
 use crate::units::count_of;
 
-/// The group of the processes under the budget that ran out.
+/// The group of processes under the budget that ran out.
 pub(super) const INSIDE: GroupId = GroupId(1);
 /// The group of all other processes.
 const OUTSIDE: GroupId = GroupId(0);
@@ -33,7 +33,7 @@ pub struct Census<'p, M: Machine> {
 }
 
 impl<'p, M: Machine> Census<'p, M> {
-    /// A census of all `processes`, each of which may use every node.
+    /// Makes a census of all `processes`, each of which may use every node.
     pub fn new(machine: &'p M, processes: &'p [Arc<Process<M>>]) -> Self {
         Self {
             machine,
@@ -56,7 +56,7 @@ impl<'p, M: Machine> Census<'p, M> {
         Self { nodes, ..self }
     }
 
-    /// The processes, in the order in which they were made.
+    /// Returns the processes, in the order in which they were made.
     #[must_use]
     pub const fn processes(&self) -> &'p [Arc<Process<M>>] {
         self.processes
@@ -70,7 +70,7 @@ impl<'p, M: Machine> Census<'p, M> {
         self.processes.get(candidate as usize)
     }
 
-    /// Returns whether the last user of a victim's address space is emptying it right now.
+    /// Returns whether the last user of a victim's address space is emptying it at this moment.
     pub(super) fn has_leaving_victim(&self) -> bool {
         let machine = self.machine;
         let processes = self.processes.iter();
@@ -127,10 +127,11 @@ impl<M: Machine> Candidates for Census<'_, M> {
         };
         let rss = space.rss();
         let estimate = rss.resident(machine) + rss.approximate(machine, RssKind::Swap);
-        // The clamp below makes a sum beyond 64 bits the largest of the range.
+        // A sum beyond 63 bits becomes the largest value, which the clamp below reduces to the
+        // range.
         let estimate = i64::try_from(estimate + space.table_pages(machine)).unwrap_or(i64::MAX);
-        // The counters are read again after the range, so pages may have been added in between:
-        // clamping leaves those out.
+        // The counters are read again after the range, so pages may have been added in between. The
+        // clamp leaves those out.
         let estimate = estimate.clamp(range.min, range.max);
         Some(Reading { estimate, range })
     }
@@ -139,8 +140,8 @@ impl<M: Machine> Candidates for Census<'_, M> {
         Some(self.space(candidate)?.usage_precise(self.machine))
     }
 
-    /// A candidate that exits during the sums is noticed by the look at the victim before it is
-    /// returned.
+    /// A candidate may exit while the sums are taken. The selection notices, because it checks the
+    /// victim again before it returns it.
     fn precise_many(&self, slots: &mut [Slot]) {
         sum_spaces(self.machine, slots, |candidate| self.space(candidate));
     }
@@ -151,7 +152,7 @@ impl<M: Machine> Candidates for Census<'_, M> {
     }
 }
 
-/// The pages of a space's page tables, which are counted exactly.
+/// Returns the pages of a space's page tables, which are counted exactly.
 fn tables<M: Machine>(machine: &M, space: &AddressSpace<M>) -> Range {
     Range::exactly(space.tables(machine))
 }
@@ -184,13 +185,13 @@ impl Pages {
         }
     }
 
-    /// Resident pages of every kind.
+    /// Returns the resident pages of every kind.
     #[must_use]
     pub const fn resident(&self) -> u64 {
         self.file + self.anon + self.shmem
     }
 
-    /// All pages of the process, from which its points are computed.
+    /// Returns all pages of the process, from which its points are computed.
     #[must_use]
     pub const fn all(&self) -> u64 {
         self.resident() + self.swap + self.tables

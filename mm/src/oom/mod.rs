@@ -1,16 +1,16 @@
-//! Out of memory: which process to kill, and what happens afterwards.
+//! Out of memory: which process to kill, and what happens after the kill.
 //!
-//! [`badness()`] says how much would be gained by killing a process, in points, and [`Standing`]
-//! whether a process may be killed at all. A selector ([`Selecting`], in `select/`) looks for the
-//! candidate with the most points. Memory is counted by [`counter`](crate::counter)s whose cheap
-//! readings are exact only within bounds; the selectors differ in how they deal with that.
+//! [`badness()`] computes, in points, how much memory killing a process would free. [`Standing`]
+//! says whether a process may be killed at all. A selector ([`Selecting`], in `select/`) looks for
+//! the candidate with the most points. Memory is counted by [`counter`](crate::counter)s, whose
+//! cheap readings are exact only within bounds. The selectors differ in how they deal with that.
 //!
 //! [`OomKiller`] kills a victim and every process that has to die with it. Its [`Reaper`] empties
-//! the memory that a victim does not give back soon, and [`release()`] does so at once when asked.
-//! [`OutOfMemory`] joins all of it to the page allocator, as its last resort.
+//! the memory of victims that do not free it soon, and [`release()`] does so at once on request.
+//! [`OutOfMemory`] connects all of this to the page allocator, as its last resort.
 //!
-//! A selection knows no machine, takes no lock and does not allocate. Its caller describes its
-//! processes, or its tenants, by the trait [`Candidates`]:
+//! A selection does not depend on a machine, takes no lock and does not allocate. Its caller
+//! describes the processes, or the tenants, by the trait [`Candidates`]:
 //!
 //! ```
 //! use plimsoll_mm::counter::{Range, Reading};

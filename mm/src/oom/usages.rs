@@ -1,5 +1,5 @@
 //! The precise sums of many candidates at once, for a [`Candidates`] whose candidates are address
-//! spaces or the counters of some.
+//! spaces or counters of address spaces.
 //!
 //! [`Candidates`]: super::Candidates
 
@@ -9,9 +9,9 @@ use crate::machine::Machine;
 use crate::space::AddressSpace;
 use crate::space::rss::Rss;
 
-/// Adds to each of `slots` the pages of every kind that its candidate has, resident and in swap, for
-/// all slots together: sorts the slots in the order of their counters in memory, then sums CPU by
-/// CPU. Nothing is added to a slot for whose candidate `rss_of` returns no counters.
+/// Adds to each of `slots` the pages of every kind that its candidate has, resident and in swap.
+/// Does so for all slots together: sorts the slots in the order of their counters in memory, then
+/// sums CPU by CPU. Adds nothing to a slot if `rss_of` returns no counters for its candidate.
 pub fn sum_rss<'r, M: Machine + 'r>(
     machine: &M,
     slots: &mut [Slot],
@@ -26,12 +26,12 @@ pub fn sum_rss<'r, M: Machine + 'r>(
     precise_totals(machine, slots, counters, Slot::add);
 }
 
-/// Adds up [`AddressSpace::usage_precise`] of many address spaces at once, CPU by CPU, for
-/// [`Candidates::precise_many`]: to each slot, the pages of the space that `space_of` returns for
-/// its candidate. A candidate without a space is marked as exited. Leaves the slots in another
+/// Computes [`AddressSpace::usage_precise`] of many address spaces at once, CPU by CPU, for
+/// [`Candidates::precise_many`]. Adds to each slot the pages of the space that `space_of` returns
+/// for its candidate. Marks a candidate without a space as exited. Leaves the slots in another
 /// order.
 ///
-/// [`Counting::batch_gain`] is how much faster this is.
+/// [`Counting::batch_gain`] says how many times faster this is than summing one by one.
 ///
 /// [`Candidates::precise_many`]: super::Candidates::precise_many
 /// [`Counting::batch_gain`]: crate::counter::Counting::batch_gain

@@ -1,5 +1,5 @@
-//! The memory that would come back if the processes of an address space were killed; a
-//! [selection](crate::oom) asks for it.
+//! The memory that would be freed if the processes of an address space were killed. A
+//! [selection](crate::oom) compares candidates by it.
 
 use super::AddressSpace;
 use crate::counter::{Range, Reading};
@@ -7,8 +7,8 @@ use crate::machine::Machine;
 use crate::units::signed;
 
 impl<M: Machine> AddressSpace<M> {
-    /// Returns the number of its pages, resident, in swap and of page tables, as far as the
-    /// approximate sums tell (Linux: the sum in `oom_badness`).
+    /// Returns an estimate of the space's pages, with its range: resident pages, pages in swap and
+    /// pages of page tables (Linux: the sum in `oom_badness`).
     pub fn usage(&self, machine: &M) -> Reading {
         let Reading { estimate, range } = self.rss.usage(machine);
         let tables = self.tables(machine);
@@ -18,14 +18,14 @@ impl<M: Machine> AddressSpace<M> {
         }
     }
 
-    /// Returns the number of pages that [`AddressSpace::usage`] estimates; exact when nothing is
-    /// under way.
+    /// Returns the number of pages that [`AddressSpace::usage`] estimates. It is exact when no
+    /// change is under way.
     pub fn usage_precise(&self, machine: &M) -> i64 {
         let pages = self.rss.usage_precise(machine);
         pages.saturating_add(self.tables(machine))
     }
 
-    /// Returns the number of pages of its page tables, as a part of a sum.
+    /// Returns the number of pages of the space's page tables.
     pub(crate) fn tables(&self, machine: &M) -> i64 {
         signed(self.table_pages(machine))
     }

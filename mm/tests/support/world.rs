@@ -1,5 +1,5 @@
-//! A small machine with every part of the memory manager on it, and a check that everything is back
-//! in the end.
+//! A small machine with every part of the memory manager on it, and a check that everything has
+//! been freed in the end.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
@@ -45,12 +45,12 @@ pub(crate) struct Kept {
     pub(crate) spaces: Spaces<Plain>,
 }
 
-/// `OomWorld`: the owner of the processes, as tests of OOM kills need it.
+/// The owner of the processes in tests of OOM kills.
 pub(crate) struct OomWorld {
     pub(crate) all: Mutex<Vec<Arc<Process<Plain>>>>,
     kept: OnceLock<Weak<Kept>>,
     oom: OnceLock<Weak<Oom>>,
-    /// True if killed processes exit by themselves; otherwise only the reaper empties them.
+    /// True if killed processes exit; otherwise only the reaper empties their memory.
     pub(crate) die: AtomicBool,
 }
 
@@ -84,8 +84,8 @@ impl Owner<Plain> for OomWorld {
     }
 }
 
-/// A listener without translations. If it may not wait, it refuses ranges that begin in a page
-/// table of odd index.
+/// A notified holder without translations. If it may not wait, it refuses ranges that begin in a
+/// page table of odd index.
 struct Choosy;
 
 impl Notified<Plain> for Choosy {
@@ -141,13 +141,13 @@ impl World {
         Memory::new(&self.machine, &self.kept.manager, &self.kept.spaces)
     }
 
-    /// Makes a process with an address space that has a listener; `None` without heap memory.
+    /// Makes a process with an address space that notifies [`Choosy`]; `None` without heap memory.
     pub(crate) fn process(&self, id: u32) -> Option<Arc<Process<Plain>>> {
         let memory = self.memory();
         let space = AddressSpace::new(memory)
             .ok()?
             .limited(Arc::clone(&self.budget));
-        // An embedder that calls this has got memory for these already.
+        // An embedder that calls this has already allocated memory for these.
         let space = heap::with_memory(|| Arc::new(space.notifying(Choosy)));
         let killer = self.oom.killer();
         let process = killer.enroll(
@@ -168,7 +168,7 @@ impl World {
         Some(process)
     }
 
-    /// Maps `pages` pages at `start`, in place of what is there. Returns whether there was memory.
+    /// Maps `pages` pages at `start`, replacing present mappings. Returns whether there was memory.
     pub(crate) fn map(
         &self,
         space: &AddressSpace<Plain>,
@@ -189,7 +189,7 @@ impl World {
         }
     }
 
-    /// Ends all processes that have not ended, and retires all of them.
+    /// Makes all processes exit that have not exited, and retires all of them.
     pub(crate) fn end_processes(&self) {
         let machine = &self.machine;
         let take = || self.oom.owner().all.lock().expect("one thread").pop();
@@ -207,7 +207,7 @@ impl World {
         }
     }
 
-    /// Checks that everything is as at the start: every page, slot, place and charge is back.
+    /// Checks that everything is as at the start: every page, slot, place and charge is free.
     pub(crate) fn assert_whole(&self) {
         let (machine, manager) = (&self.machine, &self.kept.manager);
         self.file.empty(machine, manager.pages());

@@ -1,5 +1,6 @@
-//! Mapping a page as a reader of the mappings: a page of a file, of shared memory or of a device,
-//! or any page whose fault was overtaken too often by changes of the mappings.
+//! Mapping a page while holding the mappings' lock as a reader: a page of a file, of shared memory
+//! or of a device. Also any page whose fault had to start over too often because the mappings
+//! changed.
 //!
 //! Locks: `Mmap` as a reader, then `Object`, then `PageTable`, one after the other.
 
@@ -16,7 +17,7 @@ use crate::space::{AddressSpace, Flag, MappingKind};
 use crate::units::{Order, Pfn, Vpn, narrow};
 
 impl<M: Machine> AddressSpace<M> {
-    /// Maps a page of any kind while no CPU changes the mappings.
+    /// Maps a page of any kind as a reader of the mappings, so that no CPU changes them meanwhile.
     pub(super) fn fault_sourced(
         &self,
         memory: Memory<'_, M>,
@@ -88,7 +89,7 @@ impl<M: Machine> AddressSpace<M> {
         self.install_sourced(memory, page, Page { pfn, kind })
     }
 
-    /// Replaces a page of the file by a private copy, and tells the holders of translations.
+    /// Replaces a page of a file by a private copy, and notifies the holders of translations.
     fn copy(
         &self,
         memory: Memory<'_, M>,
@@ -101,7 +102,7 @@ impl<M: Machine> AddressSpace<M> {
         copied
     }
 
-    /// Returns the entry of `page` as it is now.
+    /// Returns the current entry of `page`.
     fn entry_at(&self, machine: &M, page: Vpn) -> Option<Entry> {
         let spot = self.table.find(page).filter(|spot| spot.leaf.is_live())?;
         let index = spot.clip(&(page..Vpn(page.0 + 1))).start;
