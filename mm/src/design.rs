@@ -154,7 +154,8 @@ impl Design {
     /// replaces the variant of its mechanism. The first part may be a base; otherwise the base is
     /// [`Design::OURS`].
     ///
-    /// # Errors Returns the first part of the name that is unknown, that is a base but not in
+    /// # Errors
+    /// Returns the first part of the name that is unknown, that is a base but not in
     /// front, or that names a variant of the same mechanism as an earlier part.
     pub fn named(name: &str) -> Result<Self, BadName> {
         let mut parts = name.split('+').peekable();

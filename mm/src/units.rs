@@ -320,7 +320,8 @@ pub(crate) fn count_of(items: usize) -> u32 {
 
 /// Returns the value of a word that stores only unsigned 32-bit numbers.
 ///
-/// # Panics If the value is negative or does not fit in 32 bits.
+/// # Panics
+/// If the value is negative or does not fit in 32 bits.
 #[inline]
 #[track_caller]
 pub(crate) fn count_in(word: i64) -> u32 {

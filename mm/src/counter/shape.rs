@@ -28,7 +28,8 @@ impl Batch {
 
     /// Creates a batch of `size`.
     ///
-    /// # Errors [`ShapeError::Batch`] unless `size` is a power of two of at least 2.
+    /// # Errors
+    /// [`ShapeError::Batch`] unless `size` is a power of two of at least 2.
     pub const fn new(size: u32) -> Result<Self, ShapeError> {
         if size >= 2 && size.is_power_of_two() {
             Ok(Self(size))
