@@ -20,7 +20,7 @@ use plimsoll_mm::units::{Order, Pages, Pfn};
 use crate::Host;
 use crate::arena::Arena;
 
-/// Number of frames that are sorted together: as many as address spaces give back at a time.
+/// The number of frames that are sorted together: as many as address spaces give back at a time.
 const TOGETHER: usize = 32;
 
 /// Gives the memory of an [`Arena`]'s unused frames back to the kernel (Linux: `MADV_DONTNEED`).
@@ -92,12 +92,12 @@ struct Counts {
 /// The amount of memory that went back to the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Given {
-    /// Number of frames whose memory the kernel took. A frame that is used and unused again counts
+    /// The number of frames whose memory the kernel took. A frame that is used and unused again counts
     /// again; so does a frame that never had memory.
     pub pages: u64,
-    /// Number of calls to the kernel.
+    /// The number of calls to the kernel.
     pub calls: u64,
-    /// Number of frames that the kernel did not take. They keep their memory.
+    /// The number of frames that the kernel did not take. They keep their memory.
     pub refused: u64,
 }
 

@@ -70,7 +70,7 @@ pub struct Panicked {
     pub cpu: CpuId,
     /// The job of the first handler that panicked.
     pub job: Job,
-    /// Number of handlers that panicked, at least 1.
+    /// The number of handlers that panicked, at least 1.
     pub count: u64,
 }
 

@@ -16,7 +16,7 @@ macro_rules! checked_rw_lock {
         #[derive(Debug)]
         pub struct ModelRwLock<T> {
             lock: Inner<T>,
-            /// Number of callers that wait to write. Reading it is not a step of the model.
+            /// The number of callers that wait to write. Reading it is not a step of the model.
             writers: AtomicU32,
         }
 

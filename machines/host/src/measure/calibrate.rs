@@ -13,14 +13,14 @@ use super::contend::reading_ns;
 use super::{CannotMeasure, Pair, Price, Prices, middle, quantile};
 use crate::locks::TicketLock;
 
-/// Number of rounds. Prices are taken in turns, because virtual CPUs wander, and then all prices
+/// The number of rounds. Prices are taken in turns, because virtual CPUs wander, and then all prices
 /// change.
 const ROUNDS: u32 = 8;
 
-/// Number of timings of one price in one round.
+/// The number of timings of one price in one round.
 const TIMINGS: u64 = 2000;
 
-/// Number of steps per timing where one step is too short to time.
+/// The number of steps per timing where one step is too short to time.
 const STEPS: u32 = 64;
 
 /// The time after which a CPU that has not used a line has settled.

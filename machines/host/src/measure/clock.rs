@@ -11,7 +11,7 @@ pub(super) use imp::{ticks, ticks_after_loads};
 /// The time for which the two clocks are compared.
 const COMPARED: Duration = Duration::from_millis(20);
 
-/// Number of readings of both clocks, of which the closest together counts.
+/// The number of readings of both clocks, of which the closest together counts.
 const READINGS: u32 = 32;
 
 /// The rate of [`ticks`].

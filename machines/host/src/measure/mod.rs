@@ -113,7 +113,7 @@ pub struct Waits {
     pub hold_ns: f64,
     /// The time by which a think was longer than planned, on average, for the same reason.
     pub late_ns: f64,
-    /// Number of acquisitions that were kept.
+    /// The number of acquisitions that were kept.
     pub kept: usize,
     /// The share of acquisitions that were kept, 0 to 1.
     pub kept_share: f64,
@@ -128,7 +128,7 @@ pub struct Price {
     pub low_ns: f64,
     /// The end of the middle half.
     pub high_ns: f64,
-    /// Number of timings.
+    /// The number of timings.
     pub timings: usize,
 }
 
