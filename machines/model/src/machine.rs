@@ -325,8 +325,8 @@ macro_rules! checked_machine {
 
             fn set(&self, value: T) -> Result<(), T> {
                 let outcome = self.value.set(value);
-                // A CPU whose value was refused stores this as well, because the value is set, by
-                // either CPU.
+                // Store this even if `value` was refused: another CPU has set the value then, but
+                // may not have reached its own store yet.
                 self.there.store(1, Release);
                 outcome
             }

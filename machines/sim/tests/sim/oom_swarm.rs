@@ -94,7 +94,7 @@ fn act(sim: &Sim, world: &OomWorld, dice: &mut Dice) {
             assert!(expected, "{released:?}");
         }
         _ => {
-            // The process exits without having been killed by the OOM killer.
+            // The process exits on its own initiative.
             process.set(sim, State::Killed);
             let exited = world.killer.exit(memory, process);
             assert!(matches!(exited, Ok(_) | Err(ExitError::Ended)));
