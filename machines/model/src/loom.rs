@@ -12,7 +12,7 @@ use plimsoll_mm::laws::Law;
 use crate::machine::checked_machine;
 use crate::rw_lock::checked_rw_lock;
 
-/// The most bodies of a law. With more, loom needs more than minutes for any law.
+/// The most bodies of a law. With more, no law finishes within minutes.
 const BODIES_MAX: usize = 3;
 
 /// The number of preemptions tried in one interleaving, unless `LOOM_MAX_PREEMPTIONS` sets another.

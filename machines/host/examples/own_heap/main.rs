@@ -26,7 +26,7 @@ use tenants::{Machinery, PAGES, Tenant};
 #[global_allocator]
 static HEAP: OwnHeap = OwnHeap::new();
 
-/// The run continues until at least this many tenants have been killed.
+/// The run continues until at least `KILLS` tenants have been killed, and `REAPED` of them reaped.
 const KILLS: u64 = 2;
 const REAPED: u64 = 1;
 /// The number of CPUs that threads play.

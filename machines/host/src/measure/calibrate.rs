@@ -24,7 +24,7 @@ const TIMINGS: u64 = 2000;
 /// The number of steps in each timing, if one step is too short to be timed.
 const STEPS: u32 = 64;
 
-/// The time after which the CPU that last used a line has finished with it.
+/// How long a CPU waits before a timing, without using the line of the lock, in nanoseconds.
 const SETTLE_NS: f64 = 400.0;
 
 /// How long a holder keeps the lock: long enough for the other CPU to start waiting.

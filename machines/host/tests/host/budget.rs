@@ -177,9 +177,9 @@ fn uncharging_too_much_stops_a_debug_build_and_leaves_nothing_otherwise() {
     }
 }
 
-/// Makes a line of four budgets, a root and three below it, each under the one before, and one
-/// budget beside that line. The latter kills its processes together, and so does each budget of
-/// the line for which `together` says so.
+/// Creates a root budget and three budgets in a line below it, each under the previous one. A fifth
+/// budget is also under the root. The fifth kills its processes together, and so does each budget
+/// of the line for which `together` is true.
 fn family(host: &Host, together: [bool; 4]) -> ([Shared; 4], Shared) {
     let made = |budget: Budget<Host>, nth: usize| {
         Arc::new(if together[nth] {

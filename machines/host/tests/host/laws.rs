@@ -124,7 +124,7 @@ impl Steps {
     }
 }
 
-/// Claims numbers by compare-exchange and adds them up.
+/// Takes consecutive numbers by compare-exchange and adds them up.
 fn step(host: &Host, steps: &Steps) {
     for _ in 0..STEPS {
         let mut seen = steps.next.load(host, Relaxed);

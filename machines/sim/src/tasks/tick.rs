@@ -60,8 +60,8 @@ mod tests {
         }
     }
 
-    /// In a recording of 64 CPUs, 34 whole groups of timers fired: 20 on their jiffy, 3 a jiffy
-    /// late, and 11 in two parts.
+    /// A recording of 64 CPUs has 34 whole groups of timers. Of these, 20 fired on their jiffy, 3
+    /// fired one jiffy late, and 11 fired in two parts.
     #[test]
     fn most_ticks_have_no_early_cpu_and_some_have_nearly_all() {
         let early = early(1, 20);

@@ -88,8 +88,8 @@ enum Edit {
     Cut(Index),
 }
 
-/// A generator of numbers, most of which are small enough for a topology. Otherwise every topology
-/// would be refused.
+/// Generates numbers, most of which are small enough for a topology, so that some topologies are
+/// accepted.
 fn number() -> impl Strategy<Value = &'static str> {
     prop_oneof![3 => select(PIECES[..5].to_vec()), 1 => select(PIECES[..22].to_vec())]
 }
