@@ -17,7 +17,7 @@ use crate::cpu::{Entered, HostId, PinError};
 use crate::job_queue::JobQueue;
 use crate::topology;
 
-/// The machine whose CPUs the threads of this process play: this computer, or a different topology.
+/// A machine whose CPUs are played by threads. It may have the topology of this computer or another.
 #[derive(Clone)]
 pub struct Host(pub(crate) Arc<Shared>);
 
@@ -60,7 +60,6 @@ impl Host {
     /// manager. If it drained page lists, for example, it would wait forever for those that its own
     /// CPU holds. It should pass any further work to another thread, for instance through a
     /// channel.
-    /// event calls for belongs on another thread, for instance behind a channel.
     #[must_use]
     pub fn with_observer(
         topology: Topology,

@@ -13,7 +13,7 @@ use plimsoll_mm::units::{Order, Pages};
 
 use crate::Host;
 
-/// An atomic integer that no other data shares its pair of cache lines with.
+/// An atomic integer with a pair of cache lines to itself.
 #[derive(Debug)]
 #[repr(align(128))]
 pub struct SharedWord(AtomicI64);

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use super::sync::{self, AtomicU32, Mutex, MutexGuard, Thread};
 
-/// The time that a waiter which may be killed sleeps between two checks: one tick.
+/// How long a waiter that may be killed sleeps between two checks: one tick.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(1);
 /// The most waiters that are served in the order of arrival.
 const WAITERS_MAX: usize = 16;

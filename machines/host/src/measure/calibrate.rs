@@ -126,7 +126,7 @@ fn transfer(pair: Pair, rate: Rate) -> Result<Vec<f64>, CannotMeasure> {
     timings
 }
 
-/// Times the span from one CPU's release to the other CPU's first look at the value. Both CPUs want
+/// Times the span from one CPU's release to the other CPU's first read of the value. Both CPUs want
 /// the lock all the time.
 ///
 /// The waiter reads the clock between attempts, as in `lock_waits`. Otherwise a hand-over takes up
@@ -216,7 +216,7 @@ fn settle(rate: Rate) {
     while ticks() < settled {}
 }
 
-/// The time from the request for a free lock to the first look at its value, plus one reading of
+/// The time from the request for a free lock to the first read of its value, plus one reading of
 /// the clock.
 fn time_entry(lock: &TicketLock<u64>, rate: Rate) -> f64 {
     let start = ticks_after_loads();

@@ -65,9 +65,9 @@ pub fn lock_waits(pair: Pair, load: Load, duration: Duration) -> Result<Waits, C
 struct Sample {
     /// The clock reading at which the lock was requested.
     start: u64,
-    /// The time from the request to the first look at the value, in ticks.
+    /// The time from the request to the first read of the value, in ticks.
     wait: u64,
-    /// The time from the first look at the value until just before the release, in ticks.
+    /// The time from the first read of the value until just before the release, in ticks.
     hold: u64,
     /// The delay between the planned and the actual time of the request, in ticks.
     late: u64,

@@ -95,7 +95,7 @@ pub struct Load {
     pub hold_ns: u32,
 }
 
-/// The waits for a lock, each from the request to the first look at the locked value.
+/// The waits for a lock, each from the request to the first read of the locked value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Waits {
     /// The share of kept acquisitions that found the lock held, from 0 to 1.
@@ -144,15 +144,15 @@ const TWO_LINES_NS: f64 = 30.0;
 pub struct Prices {
     /// The transfer of one cache line from one CPU to the other, in one direction.
     pub transfer: Price,
-    /// The hand-over: from a release to the waiter's first look at the value.
+    /// The hand-over: from a release to the waiter's first read of the value.
     pub handover: Price,
     /// Acquiring and releasing a free lock that this CPU held last.
     pub own: Price,
-    /// Acquiring a free lock that this CPU held last, up to the first look at the value. This takes
-    /// longer than the corresponding part of `own`, because the look waits until everything before
+    /// Acquiring a free lock that this CPU held last, up to the first read of the value. This takes
+    /// longer than the corresponding part of `own`, because the read waits until everything before
     /// it is complete.
     pub entry: Price,
-    /// Acquiring a free lock that the other CPU held last, up to the first look at the value.
+    /// Acquiring a free lock that the other CPU held last, up to the first read of the value.
     pub remote: Price,
 }
 

@@ -23,8 +23,8 @@ use crate::tasks::wait::WaitObserver;
 
 /// A simulated machine. Clones are cheap handles on the same machine.
 ///
-/// The machine owns its handlers and observers. They must not own a handle on the machine: neither
-/// would ever be dropped.
+/// The machine owns its handlers and observers. If these owned a handle on the machine, neither they
+/// nor the machine would ever be dropped.
 pub struct Sim(pub(crate) Rc<Inner>);
 
 /// A function that is called for each event.
@@ -59,7 +59,7 @@ pub(crate) struct Inner {
     /// True if random delays are added before ordered steps.
     pub(crate) shaken: bool,
     /// True if per-CPU locks are treated like all other locks: their owner waits for its turn to
-    /// enter them, or leaves them by an event.
+    /// enter them, or releases them by an event.
     pub(crate) ceremonial: bool,
     /// True if all CPUs have the same speed and `ceremonial` is false.
     pub(crate) plain: bool,

@@ -31,7 +31,7 @@ use crate::options::LockModel;
 use crate::stats::LongestWait;
 use crate::tasks::wait::Access;
 
-/// The start of a parked waiter, as long as it is not known.
+/// Stands for the start of a parked waiter, which is not known yet.
 const UNKNOWN: u64 = u64::MAX;
 
 /// The epoch of a section that other CPUs may have seen. It differs from every epoch of the engine.
