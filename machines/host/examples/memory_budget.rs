@@ -21,7 +21,7 @@ use plimsoll_mm::units::CpuId;
 const TENANTS: u32 = 4;
 const BUDGET_PAGES: i64 = 100_000;
 const REQUEST_PAGES_MAX: i64 = 64;
-/// How often each tenant takes pages until it is refused, and then returns half of them.
+/// The number of rounds. In each, a tenant takes pages until it is refused, then returns half.
 const ROUNDS: u32 = 100;
 
 /// The index of the only counter of its group.

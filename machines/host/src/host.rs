@@ -17,7 +17,7 @@ use crate::cpu::{Entered, HostId, PinError};
 use crate::job_queue::JobQueue;
 use crate::topology;
 
-/// A machine whose CPUs are played by threads. It may have the topology of this computer or another.
+/// A machine whose CPUs are played by threads, with the topology of this computer or another one.
 #[derive(Clone)]
 pub struct Host(pub(crate) Arc<Shared>);
 

@@ -30,9 +30,8 @@ pub use shared::SharedLock;
 /// microseconds, which is more than a short hold and far less than a time slice.
 const SPINS_MAX: u32 = 200;
 
-/// Waits once for a held lock, after `looks` earlier attempts. Early waits spin; later ones let other
-/// threads run. If there are more threads than CPUs, one of those threads may be the
-/// holder.
+/// Waits once for a held lock, after `looks` earlier attempts. Early waits spin; later ones let
+/// other threads run. If there are more threads than CPUs, one of those threads may be the holder.
 pub(crate) fn spin_then_yield(looks: u32) {
     if looks < SPINS_MAX {
         std::hint::spin_loop();

@@ -23,8 +23,8 @@ use crate::tasks::wait::WaitObserver;
 
 /// A simulated machine. Clones are cheap handles on the same machine.
 ///
-/// The machine owns its handlers and observers. If these owned a handle on the machine, neither they
-/// nor the machine would ever be dropped.
+/// The machine owns its handlers and observers. If these owned a handle on the machine, neither
+/// they nor the machine would ever be dropped.
 pub struct Sim(pub(crate) Rc<Inner>);
 
 /// A function that is called for each event.

@@ -5,7 +5,7 @@ use super::key::CostKey;
 /// One cost, as written in the file: a range of prices and their source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cost {
-    /// The step that this is the cost of.
+    /// The key of the cost, which names the step.
     pub key: CostKey,
     /// The price in nanoseconds at each card.
     pub range: Range,

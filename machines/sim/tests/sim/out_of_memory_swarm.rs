@@ -1,5 +1,5 @@
-//! Memory runs out at random times, on CPUs that stall. Allocations always succeed in the end, and
-//! no process is killed needlessly.
+//! Memory runs out at random times, on CPUs that stall. In the end all memory is free again, and no
+//! process is killed needlessly.
 
 use crate::support;
 

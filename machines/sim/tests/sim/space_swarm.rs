@@ -1,11 +1,11 @@
 //! Random machines, random address spaces and random kills. Whichever CPUs empty an address space
 //! together, no page is lost, freed twice or left behind.
 //!
-//! A run has two acts. During the first, every process lives. During the second, all processes end:
-//! killed or by exiting, alone or with helpers.
+//! A run has two acts. During the first, every process lives. During the second, every process
+//! ends: it is killed or exits, alone or with helpers.
 //!
-//! Nightly, in release: `PLIMSOLL_SEEDS=10000 cargo test --release -p plimsoll-sim --test sim
-//! space_swarm::`
+//! Nightly, in release:
+//! `PLIMSOLL_SEEDS=10000 cargo test --release -p plimsoll-sim --test sim space_swarm::`
 
 use crate::support;
 

@@ -24,7 +24,7 @@ pub(crate) fn costs() -> Costs {
     }
 }
 
-/// Returns a profile of `cpus` CPUs that all have the same distance, at HZ 1000.
+/// Returns a profile of `cpus` CPUs with a flat topology, at HZ 1000.
 pub(crate) fn flat(cpus: u32) -> Profile {
     Profile {
         name: "flat".into(),
