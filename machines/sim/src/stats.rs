@@ -45,10 +45,10 @@ pub struct Stats {
     /// The number of transfers of cache lines of shared words and locks between CPUs, indexed by
     /// `Distance as usize`.
     pub lines: [u64; 5],
-    /// Statistics per lock class and call site, indexed by `LockClass as usize`, then `Site as
-    /// usize`.
+    /// Statistics for each lock class and call site, indexed by `LockClass as usize`, then by
+    /// `Site as usize`.
     pub locks: Vec<Vec<LockStats>>,
-    /// Waits per lock class and CPU, indexed by `LockClass as usize`, then CPU.
+    /// Waits for each lock class and CPU, indexed by `LockClass as usize`, then by CPU.
     pub cpu_waits: Vec<Vec<CpuWaits>>,
 }
 
