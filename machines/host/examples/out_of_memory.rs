@@ -1,5 +1,5 @@
-//! Tenants use memory until none is left. The largest is killed, and then the allocation that had
-//! found nothing succeeds.
+//! Tenants use memory until none is left. The largest tenant is killed, and then the failed
+//! allocation succeeds.
 //!
 //! `cargo run --release -p plimsoll-host --example out_of_memory`
 #![expect(clippy::print_stdout, reason = "printing is what it is for")]
@@ -33,7 +33,7 @@ thread_local! {
     static CURRENT: RefCell<Option<Arc<Process<Host>>>> = const { RefCell::new(None) };
 }
 
-/// Tells tenants to die. Their threads check for that themselves, so this only prints it.
+/// Notifies tenants that they must die. Their threads poll for that, so this only prints it.
 struct Tenants;
 
 impl Signals<Host> for Tenants {
@@ -43,11 +43,11 @@ impl Signals<Host> for Tenants {
 
     fn thaw(&self, _host: &Host, _process: &Arc<Process<Host>>) {}
 
-    /// These tenants always exit in time, so nothing needs to be scheduled.
+    /// These tenants always exit in time, so there is nothing to schedule.
     fn reap_at(&self, _host: &Host, _at: Nanos) {}
 }
 
-/// All tenants, in the order in which they were made.
+/// All tenants, in the order of their creation.
 #[derive(Default)]
 struct House(Mutex<Vec<Arc<Process<Host>>>>);
 
@@ -97,7 +97,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             exited.map_or_else(|error| Err(error.to_string()), |_| Ok(()))
         });
         told.recv()?;
-        // There are fewer pages left than this, so a tenant must be killed.
+        // Fewer pages than this are left, so a tenant must be killed.
         use_pages(memory, &modest, MODEST_PAGES)?;
         lives.join().map_err(|_| "the tenant panicked")??;
         Ok(())
@@ -107,7 +107,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         assert!(!tenant.is(&host, State::Killed));
         oom.killer().exit(memory, tenant)?;
     }
-    // The reaper finds out after its delay that it is not needed.
+    // When the reaper's delay is over, it finds that the victim has already exited.
     while oom.killer().reaper().queued(&host) > 0 {
         thread::sleep(Duration::from_millis(20));
         oom.killer().reaper().step(memory);
@@ -119,7 +119,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Makes a tenant that uses no pages yet.
+/// Creates a tenant that does not use any pages yet.
 fn tenant(
     memory: Memory<'_, Host>,
     oom: &LastResort,

@@ -1,5 +1,5 @@
-//! Every list of CPUs makes a machine that works, or is refused by an error. The same is true of every
-//! number that is counted, of every list of free blocks, and of every reading of a candidate.
+//! Every list of CPUs either gives a machine that works or is refused with an error. The same holds
+//! for all counted numbers, lists of free blocks, and readings of candidates.
 
 use crate::support;
 
@@ -20,7 +20,7 @@ use proptest::prelude::*;
 use proptest::{collection, sample};
 use support::numbers::{any_i64, any_u32, any_u64};
 
-/// Places of CPUs; most of them are on nodes that a machine may have.
+/// The places of CPUs; most of them are on nodes that a machine may have.
 fn places() -> impl Strategy<Value = Vec<CpuPlace>> {
     let node = prop_oneof![8 => 0..5u32, 2 => 1000..1030u32, 1 => any_u32()];
     let place = (any_u32(), any_u32(), node, any_u32());
@@ -33,7 +33,7 @@ fn places() -> impl Strategy<Value = Vec<CpuPlace>> {
     collection::vec(place, 0..5)
 }
 
-/// Candidates with arbitrary readings, in order or not.
+/// Candidates with arbitrary readings, whose ends may be in the wrong order.
 #[derive(Debug)]
 struct Liars(Vec<(Facts, Reading)>);
 

@@ -1,4 +1,4 @@
-//! Budgets against a model, the errors of budgets without room, and which processes die together.
+//! Budgets against a model, the errors of exhausted budgets, and which processes die together.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ fn host() -> Host {
     Host::with_topology(Topology::flat(2))
 }
 
-/// Makes budgets, of which each but the first is under an earlier one.
+/// Creates budgets. Each, except the first, is under an earlier one.
 fn tree(host: &Host, limits: &[(u64, usize)]) -> Vec<Shared> {
     let mut all: Vec<Shared> = Vec::new();
     for &(limit, parent) in limits {
@@ -32,7 +32,7 @@ fn tree(host: &Host, limits: &[(u64, usize)]) -> Vec<Shared> {
     all
 }
 
-/// A naive model of budgets: the limit, parent and pages of each.
+/// A simple model of budgets: the limit, parent and pages of each.
 struct Model {
     limits: Vec<u64>,
     parents: Vec<Option<usize>>,
@@ -76,7 +76,7 @@ impl Model {
 #[derive(Clone, Copy, Debug)]
 enum Op {
     Charge(usize, u64),
-    /// The charge to give back: an index into the charges that are still held, modulo their number.
+    /// Uncharges one of the charges that are still held: this index is taken modulo their number.
     Uncharge(usize),
     Limit(usize, u64),
 }
@@ -177,9 +177,9 @@ fn uncharging_too_much_stops_a_debug_build_and_leaves_nothing_otherwise() {
     }
 }
 
-/// Makes a line of four budgets, a root and three below it, each under the one before, and one
-/// budget beside that line. The latter kills its processes together, and so does each budget of
-/// the line for which `together` says so.
+/// Creates a root budget and three budgets in a line below it, each under the previous one. A fifth
+/// budget is also under the root. The fifth kills its processes together, and so does each budget
+/// of the line for which `together` is true.
 fn family(host: &Host, together: [bool; 4]) -> ([Shared; 4], Shared) {
     let made = |budget: Budget<Host>, nth: usize| {
         Arc::new(if together[nth] {

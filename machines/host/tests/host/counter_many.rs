@@ -1,4 +1,4 @@
-//! Sums of many groups taken together equal the sum of each.
+//! Summing many groups in one call gives the same results as summing each group separately.
 
 use plimsoll_host::Host;
 use plimsoll_mm::counter::{AnyCounters, Batch, Counters, Counting, Plan, precise_totals};
@@ -8,26 +8,26 @@ use plimsoll_mm::units::CpuId;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// More groups than two chunks of the per-CPU memory hold.
+/// The most groups in a test: more than two chunks of the per-CPU memory hold.
 const GROUPS_MAX: usize = 150;
 
-/// An addition: the group, the counter in it, the CPU, and the amount. All except the amount are
-/// taken modulo their number.
+/// An addition: the group, the counter in the group, the CPU, and the amount. All except the amount
+/// are taken modulo the number that exists.
 type Addition = (usize, usize, u32, i64);
 
 fn additions() -> impl Strategy<Value = Vec<Addition>> {
     let addition = (
         0..GROUPS_MAX,
         0_usize..8,
-        // Half of all additions are on a few CPUs.
+        // Half of all additions are on the first few CPUs.
         prop_oneof![0_u32..3, any::<u32>()],
         -5000_i64..5000,
     );
     vec(addition, 0..800)
 }
 
-/// Makes `count` groups and applies `additions`. Returns the groups and the sum of each. To a third
-/// of them, every CPU has added.
+/// Creates `count` groups and applies `additions`. Returns the groups and the sum of each. In a
+/// third of the groups, every CPU has added.
 fn groups(
     host: &Host,
     counting: Counting,

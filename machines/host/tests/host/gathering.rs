@@ -1,4 +1,4 @@
-//! The number of pages that are gathered before they go back to the allocator.
+//! The number of pages that are gathered before they are freed to the allocator.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -12,10 +12,11 @@ use plimsoll_mm::space::{AddressSpace, MapRequest, Memory, Place, Spaces};
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{CpuId, Pages, Vpn};
 
-/// The most records of a gather: those in the gather itself, and those of 19 batches.
+/// The most records of a gather: those in the gather itself, plus those of 19 batches.
 const GATHERED_MAX: u64 = 8 + 19 * 510;
 
-/// Returns how often gathered pages go back when a mapping of `pages` pages is unmapped.
+/// Returns in how many steps the gathered pages are freed when a mapping of `pages` pages is
+/// unmapped.
 fn times(pages: u64) -> u32 {
     let times = Arc::new(AtomicU32::new(0));
     let count = Arc::clone(&times);
@@ -30,8 +31,8 @@ fn times(pages: u64) -> u32 {
     let spaces = Spaces::new(&host, &Design::OURS, 0).expect("countable");
     let memory = Memory::new(&host, &mm, &spaces);
     let space = AddressSpace::new(memory).expect("there is memory");
-    // The neighbours keep the page tables that they share with the mapping in between; otherwise
-    // those tables would count, too.
+    // The neighbouring mappings keep the page tables that they share with the mapping between them.
+    // Otherwise those tables would be counted, too.
     for (start, pages) in [(512, 1), (513, pages), (513 + pages, 1)] {
         let request = MapRequest::anonymous(Place::Fixed(Vpn(start)), pages);
         space.map(memory, request).expect("nothing is mapped there");

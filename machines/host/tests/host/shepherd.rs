@@ -1,4 +1,4 @@
-//! The shepherd leaves a CPU alone if the CPU's work is running right now.
+//! The shepherd does nothing about a CPU whose work is currently running.
 
 use std::sync::Mutex;
 use std::sync::mpsc;

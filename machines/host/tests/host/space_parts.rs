@@ -1,5 +1,5 @@
-//! The parts that address spaces share, against models: swap slots, pages of objects, and the lists
-//! of used pages.
+//! The data structures that address spaces share, compared with models: swap slots, pages of
+//! objects, and the lists of used pages.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -45,7 +45,7 @@ fn free(host: &Host, pages: &PageAllocator<Host>) -> u32 {
 #[derive(Clone, Debug)]
 enum Op {
     Take,
-    /// Gives these slots back, whether they are taken or not.
+    /// Frees these slots, whether or not they are in use.
     Give(Vec<u32>),
 }
 
@@ -151,12 +151,12 @@ fn an_object_has_one_page_for_each_index_that_was_touched() {
         let object = Object::new(&host, kind);
         assert_eq!(object.kind(), kind);
         let mut model: BTreeMap<u64, Pfn> = BTreeMap::new();
-        // More indexes than a batch, in no order, many of them twice, and the extremes.
+        // More indexes than a batch, unsorted, many of them repeated, and the extremes.
         let indexes = (0..100)
             .map(|nth| nth * 37 % 71)
             .chain([u64::MAX, 0, u64::MAX]);
         for index in indexes {
-            // An object has single pages only, whatever order the request has.
+            // An object has only single pages, whatever the order of the request.
             let request = Request::new(Order::HUGE).urgent(Urgency::Reserve);
             let pfn = object.page(&host, &pages, index, request);
             let pfn = pfn.expect("there are more pages than that");
@@ -226,7 +226,7 @@ fn lists_of_used_pages_count_what_was_added_less_what_was_removed() {
         let cpu = CpuId(u32::try_from(round % 2).expect("small"));
         let _entered = host.enter(cpu);
         assert_eq!(host.this_cpu(), cpu);
-        // A frame in no zone is not counted.
+        // A frame outside all zones is not counted.
         for pfn in [Pfn(0), Pfn(PAGES - 1), Pfn(PAGES)] {
             lru.add(&host, &pages, pfn);
         }

@@ -1,5 +1,5 @@
-//! The pages that killing a process would give back: as a cheap reading, exactly, and for many
-//! processes at once.
+//! The number of pages that killing a process would free: as an approximate reading, exactly, and
+//! for many processes in one call.
 
 use std::sync::Arc;
 
@@ -22,9 +22,10 @@ const SPACES: u64 = 90;
 /// The process that has exited.
 const GONE: u32 = 30;
 
-/// Touches neighbouring pages on several CPUs and swaps a few of them out. Then touches pages that
-/// lie far apart, so that each has a page table of its own. A process with fewer neighbouring pages
-/// has more tables: the first process has the fewest pages without tables, and the most with them.
+/// Touches adjacent pages on several CPUs and swaps out a few of them. Then touches pages that are
+/// far apart, so that each has a separate page table. A process with fewer adjacent pages has more
+/// tables: the first process has the fewest pages if tables are not counted, and the most if they
+/// are.
 fn touch(space: &AddressSpace<Host>, memory: Memory<'_, Host>, nth: u64) {
     let map = |pages| {
         let request = MapRequest::anonymous(Place::Highest, pages);
@@ -112,8 +113,8 @@ fn chosen(selection: &Selection) -> Option<u32> {
     }
 }
 
-/// The processes of a census, with cheap readings that tell nothing, so that a selection has to sum
-/// all of them. It sums the last 16 processes one by one, and then the others together.
+/// The processes of a census, with approximate readings that carry no information. So a selection
+/// has to sum all of them. It sums the last 16 processes one by one, and the others together.
 struct Blurred<'a>(&'a Census<'a, Host>);
 
 impl Candidates for Blurred<'_> {
@@ -147,7 +148,8 @@ impl Candidates for Blurred<'_> {
     }
 }
 
-/// The sums by kinds, the precise sums, the readings and the candidates of a census agree.
+/// Checks that the sums by kind, the precise sums, the readings and the candidates of a census
+/// agree.
 fn every_way_says_the_same(host: &Host, census: &Census<'_, Host>) {
     for (nth, process) in (0..).zip(census.processes()) {
         let Some(space) = process.space(host) else {

@@ -57,7 +57,8 @@ fn the_largest_dies_and_the_allocation_that_failed_succeeds() {
                 process(sim, world, 1, 10);
                 process(sim, world, 2, 5000);
                 process(sim, world, 3, 100);
-                // The process needs more than is left, but no more than the largest process has.
+                // The process needs more pages than are left, but no more than the largest process
+                // has.
                 assert_eq!(grow(sim, world, 1, 10, 4000), 4000);
             });
             assert_eq!(killed(&world), [2], "{selecting:?}");
@@ -137,7 +138,7 @@ fn without_anybody_to_kill_the_allocation_fails_and_the_report_has_the_table() {
 
 #[test]
 fn nobody_else_dies_while_a_victim_is_dying() {
-    // The victim does not exit, and the reaper comes after 50 ms.
+    // The victim does not exit, and the reaper starts after 50 ms.
     let world = pressed(None, Rules::default());
     world.run(|sim, world| {
         process(sim, world, 1, 10);
@@ -154,8 +155,8 @@ fn nobody_else_dies_while_a_victim_is_dying() {
     world.ends();
 }
 
-/// Makes a world in which process 2 is a victim, and exits after the OOM code has looked for
-/// memory and before it selects a victim.
+/// Creates a world in which process 2 is a victim. It exits after the OOM code has looked for
+/// memory, but before it selects another victim.
 fn late(others: &[u32]) -> Rc<OomWorld> {
     let world = pressed(None, Rules::default());
     let others = others.to_vec();
@@ -193,8 +194,9 @@ fn the_last_that_could_be_killed_may_leave_late_without_the_allocation_failing()
         world.kill(sim, 2);
         let pages = world.small.mm.pages();
         let mut taken = Vec::new();
-        // The victim gives back too little for the high watermark, so the look after the selection
-        // fails. Because no process is left to kill, the allocation then tries its min watermark.
+        // The victim frees too few pages for the high watermark, so the attempt after the selection
+        // fails. Because no process is left to kill, the allocation then tries with the min
+        // watermark.
         while world.oom.owner().reports.borrow().is_empty() {
             let free = world.small.mm.pages().view(sim)[0].counted_free;
             if free < 1100 && !world.process(2).is(sim, State::Left) {
@@ -209,8 +211,8 @@ fn the_last_that_could_be_killed_may_leave_late_without_the_allocation_failing()
     world.ends();
 }
 
-/// Returns the relief that process `id` gets on CPU 3 while CPU 0 holds the OOM lock, and how long
-/// CPU 3 waits for it, in nanoseconds.
+/// Returns the relief that process `id` gets on CPU 3 while CPU 0 holds the OOM lock. Also returns
+/// how long CPU 3 waits for it, in nanoseconds.
 fn told_meanwhile(id: u32) -> (Relief, u64) {
     let world = pressed(None, Rules::default());
     world.run(|sim, world| {
@@ -230,7 +232,7 @@ fn told_meanwhile(id: u32) -> (Relief, u64) {
         for victim in [2, 3] {
             world.kill(sim, victim);
         }
-        // Emptying process 2 takes longer than CPU 3 takes to ask for relief.
+        // Emptying process 2 takes longer than CPU 3 needs to request relief.
         world.oom.owner().leaves.set(Some(2));
         world.oom.relieve(sim, pages, wants);
     });
@@ -280,7 +282,7 @@ fn who_asks_and_is_dying_gets_the_reserves_and_kills_nobody() {
         let pages = world.small.mm.pages();
         let mut taken = Vec::new();
         let wants = Request::new(Order::ZERO).urgent(Urgency::Atomic);
-        // Allocations that cannot wait do not kill.
+        // Allocations that cannot wait do not lead to kills.
         while let Ok(pfn) = pages.alloc(sim, wants) {
             taken.push(pfn);
         }
@@ -401,7 +403,7 @@ fn a_group_over_its_budget_kills_within_the_group_only() {
             assert!(touched.is_ok(), "{touched:?}");
         }
         assert_eq!(killed(world), [2]);
-        // Now process 3 is alone in the group, and is the next victim itself.
+        // Process 3 is now the only one in the group, and is the next victim itself.
         let mut page = START.0 + 700;
         let end = loop {
             let touched = world
@@ -415,7 +417,7 @@ fn a_group_over_its_budget_kills_within_the_group_only() {
         assert_eq!(end, FaultError::Killed);
         assert_eq!(page - START.0, 1000, "its budget");
         world.exit(sim, &world.process(3));
-        // A process that may not be killed gets an error, as from `fault`.
+        // A process that may not be killed gets an error here, as it does from `fault`.
         let spared = enroll(4, Some(&group), 1000);
         world.process(4).set_adj(ScoreAdj::NEVER);
         world.becomes(sim, 4);

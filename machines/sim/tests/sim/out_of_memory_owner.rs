@@ -1,5 +1,5 @@
-//! Decisions of the owner of the processes: which notifiers give memory before a process is killed,
-//! and which processes are spared because they cannot use the nodes that are short.
+//! Decisions of the owner of the processes: which notifiers free memory before a process is killed,
+//! and which processes are spared because they cannot use the nodes that are short of memory.
 
 use crate::support;
 
@@ -35,14 +35,14 @@ fn who_can_give_memory_is_asked_before_anybody_dies() {
         process(sim, world, 1, 10);
         process(sim, world, 2, 1000);
         world.balloon.inflate(sim, world.small.mm.pages(), 3000);
-        // The process needs more than is left, but not more than the balloon has.
+        // The process needs more pages than are free, but not more than the balloon holds.
         assert_eq!(grow(sim, world, 1, 10, 6000), 6000);
     });
     assert_eq!(killed(&world), []);
     let left = world.balloon.len();
     assert!((1..3000).contains(&left), "{left} pages in the balloon");
     world.run(|sim, world| {
-        // What the balloon has left is not enough.
+        // The pages that remain in the balloon are not enough.
         assert_eq!(grow(sim, world, 2, 1000, 3000), 3000);
     });
     assert_eq!(killed(&world), [1]);

@@ -1,7 +1,7 @@
-//! The OOM killer waits a while for a victim that is exiting and that the reaper has given up on,
-//! because that victim still has its memory.
+//! The OOM killer waits for some time for a victim that is exiting, even if the reaper has given up
+//! on it, because the victim still has its memory.
 //!
-//! A task that changes the victim's mappings holds their lock, which delays the exit and keeps the
+//! A task that changes the victim's mappings holds their lock. This delays the exit and keeps the
 //! reaper out.
 
 use crate::support;
@@ -21,10 +21,11 @@ use support::pressure::{grow, killed, process};
 
 const PAGES: u32 = 1 << 13;
 const MS: u64 = 1_000_000;
-/// The time, in nanoseconds, at which memory runs out. Every process has its memory by then.
+/// The time at which memory runs out, in nanoseconds. Every process has populated its memory by
+/// then.
 const SHORT: u64 = 200 * MS;
 
-/// A machine on which a killed process begins to exit after 0.1 ms, and on which the reaper makes its
+/// Creates a machine on which a killed process begins to exit after 0.1 ms. The reaper makes its
 /// only attempt 0.3 ms after the kill.
 fn pressed() -> Rc<OomWorld> {
     let patience = Patience {
@@ -44,14 +45,14 @@ fn pressed() -> Rc<OomWorld> {
     )
 }
 
-/// Makes process `id`, which uses `pages`. A change of its mappings takes until `until`.
+/// Creates process `id` with `pages` pages. A change of its mappings lasts until `until`.
 fn kept(sim: &Sim, world: &OomWorld, id: u32, pages: u64, until: u64) {
     let space = world.space(sim, None, Some(Device::BusyUntil(Nanos(until))));
     world.fill(sim, &space, START, pages);
     world.enroll(sim, id, Kind::Process, &space);
 }
 
-/// Starts a task that changes the mappings of process `id` from before [`SHORT`] on.
+/// Starts a task that begins to change the mappings of process `id` before [`SHORT`].
 fn keep(world: &Rc<OomWorld>, id: u32) {
     world.at(3, Nanos(SHORT / 2), move |sim, world| {
         let request = MapRequest::anonymous(Place::Replace(START), 10);
@@ -61,7 +62,7 @@ fn keep(world: &Rc<OomWorld>, id: u32) {
     });
 }
 
-/// Asserts that the reaper has given up on these victims, and on no others.
+/// Asserts that the reaper has given up on the victims `ids` and on no others.
 fn has_given_up_on(world: &OomWorld, ids: &[u32]) {
     let done = world.done.borrow();
     let given_up = done.iter().filter_map(|(_, done)| match done.how {

@@ -1,4 +1,4 @@
-//! Running the manager's laws on virtual CPUs.
+//! Runs the manager's laws on virtual CPUs.
 
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,12 +12,13 @@ use plimsoll_sim::profile::Profile;
 use plimsoll_sim::{Sim, SimOptions};
 use rand::Rng;
 
-/// Bodies start at most this many nanoseconds apart.
+/// Each body starts after a random delay below this, in nanoseconds.
 const START_SPREAD_NS: u32 = 2_000;
-/// Each ordered step is late by up to this many nanoseconds, so that seeds interleave differently.
+/// The upper bound of the random delay of each ordered step, in nanoseconds. It makes seeds
+/// interleave differently.
 const JITTER_NS: u32 = 300;
 
-/// Runs `law` once per seed: body `i` on CPU `i`, with random distances between the bodies.
+/// Runs `law` once per seed, with body `i` on CPU `i`. The bodies start at random times.
 ///
 /// # Panics
 /// If the law is broken; the message names the law and the seed.
@@ -36,8 +37,8 @@ fn run_once<S: 'static>(law: &Law<Sim, S>, profile: &Profile, seed: u64) {
     let options = SimOptions {
         seed,
         jitter_ns: JITTER_NS,
-        // Half of the runs order per-CPU words too, so that the state between two steps of a remote
-        // CPU can be seen.
+        // Half of the runs also order accesses to per-CPU words, so that a CPU can observe the
+        // state between two steps of another CPU.
         strict: seed % 2 == 1,
         ..SimOptions::default()
     };

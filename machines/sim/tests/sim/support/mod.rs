@@ -1,6 +1,7 @@
-//! Seeds, machines, checkers and a runner of laws for the tests of the memory manager on simulated machines.
+//! Seeds, machines, checkers and a runner of laws, for the tests of the memory manager on simulated
+//! machines.
 //!
-//! Each checker is a file of its own, `check_*.rs`, that checks one promise and nothing else.
+//! Each checker is in a separate file, `check_*.rs`, and checks only one promise.
 
 pub(crate) mod actor;
 pub(crate) mod balloon;

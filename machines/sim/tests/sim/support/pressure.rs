@@ -1,4 +1,4 @@
-//! Processes that use memory on a machine on which memory runs out.
+//! Processes that use memory on a machine that runs out of memory.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use plimsoll_sim::Sim;
 use super::OomWorld;
 use super::oom_world::{START, Space};
 
-/// The pages of a mapping: more than the machine of any of these tests has.
+/// The number of pages in a mapping: more than the machine of any of these tests has.
 const SPACE_PAGES: u64 = 1 << 14;
 
 /// Enrolls process `id`, which uses `pages` pages.
@@ -20,12 +20,12 @@ pub(crate) fn process(sim: &Sim, world: &OomWorld, id: u32, pages: u64) {
     world.enroll(sim, id, Kind::Process, &space);
 }
 
-/// Returns the ids of the processes that were told to die, in that order.
+/// Returns the ids of the processes that were told to die, in the order of the kills.
 pub(crate) fn killed(world: &OomWorld) -> Vec<u32> {
     world.killer.signals().killed()
 }
 
-/// Makes an address space whose mapping is larger than memory, and of which `pages` pages are used.
+/// Creates an address space whose mapping is larger than memory, and populates `pages` pages of it.
 pub(crate) fn roomy(
     sim: &Sim,
     world: &OomWorld,
@@ -41,8 +41,8 @@ pub(crate) fn roomy(
     space
 }
 
-/// Runs process `id` on this CPU: it touches `pages` pages from its page `first` on, and stops and
-/// exits if it is killed. Returns the number of pages that it touched.
+/// Runs process `id` on this CPU. It touches `pages` pages, starting with its page `first`. If it
+/// is killed, it stops and exits. Returns the number of pages that it touched.
 pub(crate) fn grow(sim: &Sim, world: &OomWorld, id: u32, first: u64, pages: u64) -> u64 {
     let process = world.process(id);
     let space = Arc::clone(process.space(sim).expect("it lives"));
