@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::thread;
 
 use plimsoll_host::Host;
+use plimsoll_mm::Manager;
 use plimsoll_mm::design::Design;
 use plimsoll_mm::page::{Config, Layout};
 use plimsoll_mm::space::budget::Budget;
@@ -19,7 +20,6 @@ use plimsoll_mm::space::{
 };
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{CpuId, Pages, Vpn};
-use plimsoll_mm::vmstat::Manager;
 use plimsoll_mm::vmstat::counters::ZoneItem;
 
 /// 64 MiB. The manager allocates frame numbers; the memory behind them is the embedder's.

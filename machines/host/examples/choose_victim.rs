@@ -13,9 +13,9 @@ use std::error::Error;
 use std::thread;
 
 use plimsoll_host::Host;
-use plimsoll_mm::counter::{AnyCounters, Batch, Counters, Counting, Plan};
+use plimsoll_mm::counter::{AnyCounters, Batch, Counters, Counting, Plan, Reading};
 use plimsoll_mm::oom::{
-    Bounded, Candidates, Facts, Outcome, Reading, Scope, ScoreAdj, Selecting, Slot, TotalPages,
+    Bounded, Candidates, Facts, Outcome, Scope, ScoreAdj, Selecting, Slot, TotalPages,
 };
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::CpuId;

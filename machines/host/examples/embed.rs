@@ -11,10 +11,10 @@ use std::thread;
 
 use plimsoll_host::Host;
 use plimsoll_host::arena::{Arena, HugePages};
+use plimsoll_mm::Manager;
 use plimsoll_mm::page::{Config, Layout, Request};
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{CpuId, Order, PAGE_SIZE, Pages, Pfn};
-use plimsoll_mm::vmstat::Manager;
 
 /// 64 MiB.
 const PAGES: Pages = Pages(1 << 14);

@@ -10,17 +10,15 @@ use std::thread;
 use std::time::Duration;
 
 use plimsoll_host::Host;
+use plimsoll_mm::Manager;
 use plimsoll_mm::design::Design;
 use plimsoll_mm::machine::Machine;
 use plimsoll_mm::oom::{How, Kind, Next, OomKiller, Patience, Process, Signals, State};
 use plimsoll_mm::page::{Config, Layout};
 use plimsoll_mm::space::budget::Budget;
-use plimsoll_mm::space::{
-    Access, AddressSpace, Backing, FaultError, MapRequest, Memory, Place, Spaces,
-};
+use plimsoll_mm::space::{Access, AddressSpace, FaultError, MapRequest, Memory, Place, Spaces};
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{Nanos, Pages, ProcessId, Vpn};
-use plimsoll_mm::vmstat::Manager;
 
 /// 256 MiB.
 const PAGES: Pages = Pages(1 << 16);
@@ -131,11 +129,7 @@ fn tenant(
     let space = AddressSpace::new(memory)?.limited(budget);
     space.map(
         memory,
-        MapRequest {
-            place: Place::Fixed(START),
-            pages: u64::from(PAGES.0),
-            backing: Backing::Anonymous { huge: false },
-        },
+        MapRequest::anonymous(Place::Fixed(START), u64::from(PAGES.0)),
     )?;
     let space = Some(Arc::new(space));
     let process = killer.enroll(memory.machine, ProcessId(id), Kind::Process, space);

@@ -11,17 +11,15 @@ use std::thread;
 use std::time::Duration;
 
 use plimsoll_host::Host;
+use plimsoll_mm::Manager;
 use plimsoll_mm::design::Design;
 use plimsoll_mm::oom::{
     Kind, Look, OomKiller, OutOfMemory, Owner, Patience, Process, Report, Rules, Signals, State,
 };
 use plimsoll_mm::page::{Config, Layout};
-use plimsoll_mm::space::{
-    Access, AddressSpace, Backing, FaultError, MapRequest, Memory, Place, Spaces,
-};
+use plimsoll_mm::space::{Access, AddressSpace, FaultError, MapRequest, Memory, Place, Spaces};
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{Nanos, Pages, ProcessId, Vpn};
-use plimsoll_mm::vmstat::Manager;
 
 /// 128 MiB.
 const PAGES: Pages = Pages(1 << 15);
@@ -130,11 +128,7 @@ fn tenant(
     let space = AddressSpace::new(memory)?;
     space.map(
         memory,
-        MapRequest {
-            place: Place::Fixed(START),
-            pages: u64::from(PAGES.0),
-            backing: Backing::Anonymous { huge: false },
-        },
+        MapRequest::anonymous(Place::Fixed(START), u64::from(PAGES.0)),
     )?;
     let (host, space) = (memory.machine, Some(Arc::new(space)));
     let process = oom

@@ -48,9 +48,12 @@ mod imp {
     use super::{CpuMask, io};
 
     /// The real CPU on which the calling thread runs. The answer may be stale at once.
+    ///
+    /// # Panics
+    /// If the kernel has 2³² CPUs or more.
     #[must_use]
     pub fn current() -> u32 {
-        u32::try_from(sched_getcpu()).unwrap_or(0)
+        u32::try_from(sched_getcpu()).expect("the kernel numbers fewer than 2³² CPUs")
     }
 
     /// Restricts the calling thread to the CPUs of `mask`.
@@ -72,7 +75,8 @@ mod imp {
     pub(super) fn allowed() -> io::Result<Vec<u32>> {
         let set = sched_getaffinity(None)?;
         let ids = (0..CpuSet::MAX_CPU).filter(|&id| set.is_set(id));
-        Ok(ids.filter_map(|id| u32::try_from(id).ok()).collect())
+        let number = |id| u32::try_from(id).expect("below `CpuSet::MAX_CPU`");
+        Ok(ids.map(number).collect())
     }
 }
 

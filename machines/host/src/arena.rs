@@ -199,7 +199,7 @@ mod imp {
         let (entries, _) = entries.as_chunks::<ENTRY_BYTES>();
         let present = entries.iter().map(|entry| u64::from_ne_bytes(*entry));
         let present = present.filter(|entry| entry & PRESENT != 0).count();
-        Ok(Pages(u32::try_from(present).unwrap_or(pages.0)))
+        Ok(Pages(u32::try_from(present).expect("at most `pages`")))
     }
 
     fn kernel_pages_are_frames() -> io::Result<()> {

@@ -40,7 +40,7 @@ const TOGETHER: usize = 32;
 /// use plimsoll_mm::space::{AddressSpace, Backing, MapRequest, Memory, Place, Spaces};
 /// use plimsoll_mm::topology::Topology;
 /// use plimsoll_mm::units::{Pages, Vpn};
-/// use plimsoll_mm::vmstat::Manager;
+/// use plimsoll_mm::Manager;
 ///
 /// # #[expect(unsafe_code, reason = "nothing refers to the memory of the arena")]
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {

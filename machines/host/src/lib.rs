@@ -5,8 +5,8 @@
 //! ([`Host::start`]), and [`arena::Arena`] is memory for pages, which
 //! [`discard::ToKernel`] gives back to the kernel when address spaces are done with it.
 //!
-//! [`law::run_law`] runs a contract on real threads; [`measure`] times a contended lock and the
-//! prices a simulated machine needs, and says so when this computer cannot be measured.
+//! [`measure`] times a contended lock and the prices a simulated machine needs, and says so when
+//! this computer cannot be measured.
 //!
 //! `unsafe` is in four files: `locks/guarded.rs`, where a held lock hands out its value,
 //! `measure/clock.rs`, which reads the time-stamp counter, `arena.rs`, which gives memory back, and
@@ -16,7 +16,6 @@ pub mod affinity;
 pub mod arena;
 pub mod cpu;
 pub mod discard;
-pub mod law;
 pub mod locks;
 pub mod measure;
 pub mod topology;

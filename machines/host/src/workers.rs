@@ -23,7 +23,7 @@ impl Host {
     /// A job whose handler panics counts as run, and later jobs run too. [`Workers::panicked`]
     /// reports the panic at once, and it resumes on the thread that drops the workers. The job is
     /// not deferred again by itself. For the manager's jobs: the shepherd brings the work of a CPU
-    /// back, and [`Manager::start`](plimsoll_mm::vmstat::Manager::start) brings back the shepherd.
+    /// back, and [`Manager::start`](plimsoll_mm::Manager::start) brings back the shepherd.
     ///
     /// # Errors
     /// If the machine has workers already, or a thread could not be made.

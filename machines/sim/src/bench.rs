@@ -62,7 +62,7 @@ pub const ALL: [(&str, Bench); 6] = [
 
 /// Local work to a random time, then an order point.
 #[must_use]
-pub fn order_points(cpus: u32, steps: u64) -> Cost {
+fn order_points(cpus: u32, steps: u64) -> Cost {
     measure(cpus, steps, |sim, ()| {
         think(sim, 1000);
         sim.0.order();
@@ -71,7 +71,7 @@ pub fn order_points(cpus: u32, steps: u64) -> Cost {
 
 /// Local work of a random length, without an order point.
 #[must_use]
-pub fn local_spend(cpus: u32, steps: u64) -> Cost {
+fn local_spend(cpus: u32, steps: u64) -> Cost {
     measure(cpus, steps, |sim, ()| {
         sim.spend(Work::PcpAlloc, black_box(1));
     })
@@ -79,7 +79,7 @@ pub fn local_spend(cpus: u32, steps: u64) -> Cost {
 
 /// A lock for each CPU, taken and released after random local work.
 #[must_use]
-pub fn own_lock(cpus: u32, steps: u64) -> Cost {
+fn own_lock(cpus: u32, steps: u64) -> Cost {
     let lock = |sim: &Sim, cpu| sim.lock(LockClass::Zone, cpu, 0_u64);
     measure_with(cpus, steps, lock, |sim, lock| {
         think(sim, 1000);
@@ -89,7 +89,7 @@ pub fn own_lock(cpus: u32, steps: u64) -> Cost {
 
 /// The owner's entry into its per-CPU lock, and some local work: the path of every page.
 #[must_use]
-pub fn per_cpu_lock(cpus: u32, steps: u64) -> Cost {
+fn per_cpu_lock(cpus: u32, steps: u64) -> Cost {
     let lock = |sim: &Sim, cpu| sim.cpu_lock(LockClass::Pcp, cpu, 0_u64);
     measure_with(cpus, steps, lock, |sim, lock| {
         let done = lock.try_local(sim, Site::PcpAlloc, |count| {
@@ -103,7 +103,7 @@ pub fn per_cpu_lock(cpus: u32, steps: u64) -> Cost {
 
 /// One lock that all CPUs share, taken about two thirds of the time.
 #[must_use]
-pub fn shared_lock(cpus: u32, steps: u64) -> Cost {
+fn shared_lock(cpus: u32, steps: u64) -> Cost {
     let shared = Shared::default();
     let lock = move |sim: &Sim, _| shared.get(|| sim.lock(LockClass::Zone, CpuId(0), 0_u64));
     measure_with(cpus, steps, lock, move |sim, lock| {
@@ -117,7 +117,7 @@ pub fn shared_lock(cpus: u32, steps: u64) -> Cost {
 
 /// One word that all CPUs share, incremented after random local work.
 #[must_use]
-pub fn hot_word(cpus: u32, steps: u64) -> Cost {
+fn hot_word(cpus: u32, steps: u64) -> Cost {
     let shared = Shared::default();
     let word = move |sim: &Sim, _| shared.get(|| sim.word(0));
     measure_with(cpus, steps, word, move |sim, word| {
@@ -230,9 +230,7 @@ pub fn thread_ns() -> u64 {
     thread_local!(static BEGIN: Instant = Instant::now());
     let told = fs::read_to_string("/proc/thread-self/schedstat").ok();
     let told = told.and_then(|line| line.split_whitespace().next()?.parse().ok());
-    told.unwrap_or_else(|| {
-        BEGIN.with(|begin| u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX))
-    })
+    told.unwrap_or_else(|| BEGIN.with(|begin| Nanos::from(begin.elapsed()).0))
 }
 
 fn resident() -> Option<u64> {

@@ -49,7 +49,8 @@ impl Inner {
     /// Counts a wait of the running task that has ended, and passes it to observers.
     pub(crate) fn waited(
         &self,
-        (class, site): (LockClass, Site),
+        class: LockClass,
+        site: Site,
         access: Access,
         wait: LongestWait,
         traced: bool,

@@ -18,7 +18,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use plimsoll_mm::machine::Machine;
-use plimsoll_mm::units::{CpuId, Pages};
+use plimsoll_mm::units::CpuId;
 use slab::{OwnHeap, Source};
 use tenants::{Machinery, PAGES, Tenant};
 
@@ -32,7 +32,7 @@ const REAPED: u64 = 1;
 const CPUS: u32 = 4;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let seconds = std::env::args().nth(1).map_or(Ok(0), |it| it.parse());
+    let seconds = std::env::args().nth(1).map_or(Ok(0), |text| text.parse());
     let seconds = seconds.map_err(|_| "usage: own_heap [SECONDS]")?;
     live(Duration::from_secs(seconds))
 }
@@ -130,10 +130,7 @@ fn report(all: &Machinery, rounds: u64) {
         u64::from(free.0).abs_diff(all_pages - used) <= 4,
         "{free} free, {used} used"
     );
-    assert!(
-        Pages(u32::try_from(used).unwrap_or(0)) < Pages(2000),
-        "{used} pages of heap are left"
-    );
+    assert!(used < 2000, "{used} pages of heap are left");
     println!("at the end {free} of {PAGES} pages are free, {used} are the heap's");
     let places = all.spaces.plan().area().groups(host);
     assert_eq!(places, 0, "every tenant gave its counters back");
@@ -152,7 +149,7 @@ impl Random {
     }
 
     fn below(&mut self, end: usize) -> usize {
-        usize::try_from(self.next() >> 11).unwrap_or(0) % end
+        usize::try_from((self.next() >> 11) % end as u64).expect("below `end`")
     }
 }
 

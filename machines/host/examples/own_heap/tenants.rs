@@ -15,15 +15,15 @@ use std::time::Duration;
 
 use plimsoll_host::Host;
 use plimsoll_host::arena::{Arena, HugePages};
+use plimsoll_mm::Manager;
 use plimsoll_mm::design::Design;
 use plimsoll_mm::oom::{
-    How, Kind, Look, OomKiller, OutOfMemory, Owner, Patience, Process, Rules, Signals, State,
+    How, Kind, Look, OomKiller, OutOfMemory, Owner, Patience, Process, Rules, State,
 };
 use plimsoll_mm::page::{Config, Layout};
 use plimsoll_mm::space::{Access, AddressSpace, Backing, Flag, MapRequest, Memory, Place, Spaces};
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{CpuId, Nanos, Pages, ProcessId, Vpn};
-use plimsoll_mm::vmstat::Manager;
 
 use crate::{CPUS, Random};
 
@@ -39,20 +39,9 @@ pub(crate) struct Machinery {
     pub(crate) host: Host,
     pub(crate) manager: Manager<Host>,
     pub(crate) spaces: Spaces<Host>,
-    pub(crate) oom: Arc<OutOfMemory<Host, Silent, House>>,
+    pub(crate) oom: Arc<OutOfMemory<Host, (), House>>,
     /// The number of tenants whose memory the reaper took.
     reaped: AtomicU64,
-}
-
-/// Sends no signals, because tenants check for themselves whether they must die.
-pub(crate) struct Silent;
-
-impl Signals<Host> for Silent {
-    fn kill(&self, _host: &Host, _process: &Arc<Process<Host>>) {}
-
-    fn thaw(&self, _host: &Host, _process: &Arc<Process<Host>>) {}
-
-    fn reap_at(&self, _host: &Host, _at: Nanos) {}
 }
 
 /// All tenants.
@@ -91,7 +80,7 @@ impl Machinery {
             pause: Nanos(1_000_000),
             ..Patience::LINUX
         };
-        let killer = Arc::new(OomKiller::new(&host, Silent, patience));
+        let killer = Arc::new(OomKiller::new(&host, (), patience));
         let house = House {
             all: Mutex::new(Vec::with_capacity(TENANTS)),
             by_id: [const { Mutex::new(None) }; TENANTS],
@@ -244,7 +233,7 @@ impl Tenant {
         let listed = own.take();
         drop(own);
         let mut all = house.all.lock().expect("no tenant panics");
-        let place = all.iter().position(|it| Arc::ptr_eq(it, &process));
+        let place = all.iter().position(|other| Arc::ptr_eq(other, &process));
         let in_house = place.map(|place| all.swap_remove(place));
         drop(all);
         // The last owner of the process gives its memory back; the reaper may be that owner.

@@ -118,7 +118,9 @@ impl Fifo {
     /// Relaxed: they are written under the mutex, so they are current when the mutex is released.
     fn publish(&self, waiters: &Waiters) {
         let all = || waiters.queue.iter().flatten();
-        let writers = all().filter(|it| it.purpose == Purpose::Write).count();
+        let writers = all()
+            .filter(|waiter| waiter.purpose == Purpose::Write)
+            .count();
         let sum = |many: usize| u32::try_from(many).expect("fewer threads than 2³²");
         self.waiting.store(sum(all().count()), Relaxed);
         self.writers.store(sum(writers), Relaxed);
@@ -145,7 +147,8 @@ impl Waiters {
     }
 
     fn remove(&mut self, number: u64) {
-        let is_it = |place: &Option<Waiter>| place.as_ref().is_some_and(|it| it.number == number);
+        let is_it =
+            |place: &Option<Waiter>| place.as_ref().is_some_and(|waiter| waiter.number == number);
         if let Some(at) = self.queue.iter().position(is_it) {
             self.queue[at] = None;
             self.queue[at..].rotate_left(1);
@@ -176,7 +179,9 @@ impl Place<'_> {
 
     fn is_first(&self) -> bool {
         let waiters = self.fifo.waiters();
-        waiters.first().is_some_and(|it| it.number == self.number)
+        waiters
+            .first()
+            .is_some_and(|waiter| waiter.number == self.number)
     }
 }
 

@@ -95,11 +95,13 @@ mod imp {
     use std::sync::LazyLock;
     use std::time::Instant;
 
+    use plimsoll_mm::units::Nanos;
+
     static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 
     /// The time now, in ticks: nanoseconds since the first reading.
     pub(in crate::measure) fn ticks() -> u64 {
-        u64::try_from(START.elapsed().as_nanos()).unwrap_or(u64::MAX)
+        Nanos::from(START.elapsed()).0
     }
 
     /// [`ticks`]. The system's clock is read slowly enough for earlier loads to be over.

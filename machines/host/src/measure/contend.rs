@@ -132,7 +132,7 @@ fn summarize(
     ns: impl Fn(u64) -> f64,
     reading_ns: f64,
 ) -> Result<Waits, CannotMeasure> {
-    let count = |count: usize| f64::from(u32::try_from(count).unwrap_or(u32::MAX));
+    let count = |count: usize| f64::from(u32::try_from(count).expect("fewer than 2³² samples"));
     let kept_share = count(kept.len()) / count(all.max(1));
     if kept.is_empty() || kept_share < KEPT_SHARE_MIN {
         return Err(CannotMeasure::TooBusy { kept_share });

@@ -36,11 +36,10 @@ pub fn read_from(root: &Path) -> Result<Topology, TopologyError> {
 }
 
 /// The CPUs of this computer; if Linux does not describe them, the same number of equal CPUs.
-#[must_use]
-pub fn read_or_flat() -> Topology {
+pub(crate) fn read_or_flat() -> Topology {
     read().unwrap_or_else(|_undescribed| {
         let cpus = thread::available_parallelism().map_or(1, |cpus| cpus.get());
-        Topology::flat(u32::try_from(cpus).unwrap_or(1))
+        Topology::flat(u32::try_from(cpus).expect("fewer than 2³² CPUs"))
     })
 }
 

@@ -4,16 +4,17 @@
 use crate::support;
 
 use plimsoll_host::Host;
+use plimsoll_mm::Manager;
+use plimsoll_mm::counter::Reading;
 use plimsoll_mm::design::Design;
 use plimsoll_mm::oom::{
-    Candidates, Facts, Outcome, Reading, Scope, ScoreAdj, SelectError, Selecting, Slot, TotalPages,
-    Usage, badness, oom_score,
+    Candidates, Facts, Outcome, Scope, ScoreAdj, SelectError, Selecting, Slot, TotalPages, Usage,
+    badness, oom_score,
 };
 use plimsoll_mm::page::{Config, Layout, Mobility, NODES_MAX, PageAllocator, SeedError};
 use plimsoll_mm::space::Spaces;
 use plimsoll_mm::topology::{CpuPlace, NodeSet, Topology, TopologyError};
 use plimsoll_mm::units::{CpuId, NodeId, Order, Pages, Pfn};
-use plimsoll_mm::vmstat::Manager;
 use plimsoll_mm::vmstat::counters::{NodeItem, Step, ZoneItem};
 use proptest::prelude::*;
 use proptest::{collection, sample};

@@ -4,11 +4,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use plimsoll_host::Host;
-use plimsoll_host::law::run_law;
 use plimsoll_mm::laws;
 use plimsoll_mm::space::budget::{Budget, OverBudget};
 use plimsoll_mm::topology::Topology;
 use proptest::prelude::*;
+
+use crate::support::law::run_law;
 
 const ROUNDS: u32 = 2000;
 
@@ -42,7 +43,7 @@ impl Model {
     fn new(limits: &[(u64, usize)]) -> Self {
         let parent = |nth: usize| (nth > 0).then(|| limits[nth].1 % nth);
         Self {
-            limits: limits.iter().map(|it| it.0).collect(),
+            limits: limits.iter().map(|limit| limit.0).collect(),
             parents: (0..limits.len()).map(parent).collect(),
             used: vec![0; limits.len()],
         }
@@ -207,7 +208,8 @@ fn the_highest_group_within_the_domain_dies_together() {
                 let found = line[victim].dies_together(domain.map(|nth: usize| &line[nth]));
                 let top = domain.unwrap_or(0);
                 let expected = (top..=victim).find(|&nth| together[nth]);
-                let found = found.map(|it| line.iter().position(|each| Arc::ptr_eq(each, &it)));
+                let found =
+                    found.map(|found| line.iter().position(|each| Arc::ptr_eq(each, &found)));
                 assert_eq!(
                     found,
                     expected.map(Some),
@@ -218,7 +220,7 @@ fn the_highest_group_within_the_domain_dies_together() {
             assert!(elsewhere.is_none(), "it is not under that domain");
         }
         let alone = beside.dies_together(Some(&beside));
-        assert!(alone.is_some_and(|it| Arc::ptr_eq(&it, &beside)));
+        assert!(alone.is_some_and(|budget| Arc::ptr_eq(&budget, &beside)));
     }
 }
 

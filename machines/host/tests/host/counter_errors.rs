@@ -279,7 +279,7 @@ fn a_counter_that_there_is_not_panics_in_every_way_to_ask_for_it() {
     let host = Host::with_topology(Topology::flat(CPUS));
     let _entered = host.enter(CpuId(0));
     for (counting, grown) in Counting::ALL
-        .map(|it| (it, false))
+        .map(|counting| (counting, false))
         .into_iter()
         .chain([(Counting::OneSided, true)])
     {

@@ -77,7 +77,10 @@ fn each_mobility_has_lists_of_its_own_and_a_free_goes_where_its_block_belongs() 
     assert_eq!(pages.block_type(user), Some(MOVABLE));
     let listed = |mobility| {
         let blocks = state(&host, &pages, 0).blocks;
-        blocks.iter().filter(|it| it.mobility == mobility).count()
+        blocks
+            .iter()
+            .filter(|block| block.mobility == mobility)
+            .count()
     };
     let (unmovable, movable) = (listed(UNMOVABLE), listed(MOVABLE));
     pages.free(&host, user, Order::ZERO).expect("ours");
@@ -118,7 +121,7 @@ fn without_grouping_all_mobilities_are_one() {
     assert_eq!(pages.alloc(&host, single(UNMOVABLE)), Ok(user));
     assert_eq!(pages.block_type(user), Some(UNMOVABLE));
     let blocks = state(&host, &pages, 0).blocks;
-    assert!(blocks.iter().all(|it| it.mobility == UNMOVABLE));
+    assert!(blocks.iter().all(|block| block.mobility == UNMOVABLE));
 }
 
 #[test]
@@ -264,14 +267,14 @@ fn a_fresh_zone_gets_exactly_the_free_blocks_that_are_given() {
         let zone = &pages.view(&host)[0];
         assert_eq!(zone.blocks_by_mobility, free);
         assert_eq!(zone.counted_free, u64::from(zone.free.0));
-        let used: u32 = in_use.iter().map(|it| it.order.pages().0).sum();
+        let used: u32 = in_use.iter().map(|block| block.order.pages().0).sum();
         assert_eq!(used + zone.free.0, PAGES);
         let again = pages.seed_free(&host, 0, &free);
         assert_eq!(again, Err(SeedError::NotFresh(0)));
         // The blocks in use belong to the caller, which may split and free them.
         let unmovable = in_use
             .iter()
-            .find(|it| it.mobility == UNMOVABLE && it.order > Order::ZERO);
+            .find(|block| block.mobility == UNMOVABLE && block.order > Order::ZERO);
         let block = *unmovable.expect("beside the free ones");
         assert_eq!(pages.block_type(block.pfn), Some(UNMOVABLE));
         pages
@@ -281,7 +284,7 @@ fn a_fresh_zone_gets_exactly_the_free_blocks_that_are_given() {
             let pfn = Pfn(block.pfn.0 + page);
             pages.free(&host, pfn, Order::ZERO).expect("ours");
         }
-        for other in in_use.iter().filter(|it| it.pfn != block.pfn) {
+        for other in in_use.iter().filter(|used| used.pfn != block.pfn) {
             pages.free(&host, other.pfn, other.order).expect("ours");
         }
         pages.drain_all_sync(&host);

@@ -4,11 +4,12 @@ use std::panic::catch_unwind;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
 use plimsoll_host::Host;
-use plimsoll_host::law::run_law;
 use plimsoll_host::words::{CpuWord, SharedWord};
 use plimsoll_mm::laws::{Body, Law};
 use plimsoll_mm::machine::{LocalWord, Machine, Word};
 use plimsoll_mm::units::CpuId;
+
+use crate::support::law::run_law;
 
 const CPUS: u32 = 4;
 const STEPS: i64 = 200;

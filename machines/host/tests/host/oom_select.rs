@@ -5,9 +5,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 
 use plimsoll_host::Host;
-use plimsoll_mm::counter::{Batch, Counting, Plan};
+use plimsoll_mm::counter::{Batch, Counting, Plan, Reading};
 use plimsoll_mm::oom::{
-    Candidates, Facts, Outcome, Reading, Scope, Selecting, Slot, TotalPages, Victim,
+    Candidates, Facts, Outcome, Scope, Selecting, Slot, TotalPages, Victim, sum_rss,
 };
 use plimsoll_mm::space::rss::{Rss, RssKind};
 use plimsoll_mm::topology::Topology;
@@ -39,7 +39,7 @@ impl Candidates for Processes<'_> {
     }
 
     fn precise_many(&self, slots: &mut [Slot]) {
-        Rss::add_usages(self.host, slots, |process| self.rss.get(process as usize));
+        sum_rss(self.host, slots, |process| self.rss.get(process as usize));
     }
 
     fn batch_gain(&self) -> u32 {

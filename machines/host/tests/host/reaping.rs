@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use plimsoll_host::Host;
 use plimsoll_host::arena::{Arena, HugePages};
 use plimsoll_host::discard::ToKernel;
+use plimsoll_mm::Manager;
 use plimsoll_mm::design::Design;
 use plimsoll_mm::page::{Config, Layout};
 use plimsoll_mm::space::reap::Reaping;
@@ -21,7 +22,6 @@ use plimsoll_mm::space::{
 };
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{CpuId, Pages, Vpn};
-use plimsoll_mm::vmstat::Manager;
 use plimsoll_mm::vmstat::counters::{NodeItem, ZoneItem};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;

@@ -6,11 +6,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use plimsoll_host::Host;
-use plimsoll_host::law::run_law;
 use plimsoll_mm::laws::rw_lock;
 use plimsoll_mm::machine::{Machine, RwLock};
 use plimsoll_mm::site::{LockClass, Site};
 use plimsoll_mm::units::CpuId;
+
+use crate::support::law::run_law;
 
 const ROUNDS: u32 = 3000;
 

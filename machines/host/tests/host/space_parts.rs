@@ -6,7 +6,6 @@ use std::env;
 use std::process::Command;
 
 use plimsoll_host::Host;
-use plimsoll_host::law::run_law;
 use plimsoll_mm::laws;
 use plimsoll_mm::machine::Machine;
 use plimsoll_mm::page::watermark::Urgency;
@@ -18,6 +17,8 @@ use plimsoll_mm::space::vma_tree::NoMemory;
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{CpuId, Order, Pages, Pfn};
 use proptest::prelude::*;
+
+use crate::support::law::run_law;
 
 const ROUNDS: u32 = 2000;
 const PAGES: u32 = 1024;
@@ -69,7 +70,7 @@ proptest! {
         for op in ops {
             match op {
                 Op::Take => {
-                    let full = taken.iter().filter(|&&it| it).count() == slots as usize;
+                    let full = taken.iter().filter(|&&is_taken| is_taken).count() == slots as usize;
                     let slot = area.take(&host);
                     prop_assert_eq!(slot.is_none(), full);
                     if let Some(SwapSlot(slot)) = slot {
@@ -92,7 +93,7 @@ proptest! {
                     prop_assert_eq!(area.give_back(&host, &wanted), expected);
                 }
             }
-            let used = taken.iter().filter(|&&it| it).count();
+            let used = taken.iter().filter(|&&is_taken| is_taken).count();
             prop_assert_eq!(area.used(&host) as usize, used);
         }
     }

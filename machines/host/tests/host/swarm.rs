@@ -11,6 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use plimsoll_host::Host;
+use plimsoll_mm::Manager;
 use plimsoll_mm::design::{Design, HOLDS};
 use plimsoll_mm::machine::{Job, JobState, Machine};
 use plimsoll_mm::page::watermark::Urgency;
@@ -18,7 +19,6 @@ use plimsoll_mm::page::{Config, Layout, Request};
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::tunables::Knob;
 use plimsoll_mm::units::{CpuId, Order, Pages, Pfn};
-use plimsoll_mm::vmstat::Manager;
 use plimsoll_mm::vmstat::counters::ZoneItem;
 
 const CPUS: u32 = 4;

@@ -10,12 +10,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use plimsoll_host::Host;
-use plimsoll_host::law::run_law;
 use plimsoll_mm::laws;
 use plimsoll_mm::space::vma_tree::{Busy, Cursor, Editor, Finder, Vma, VmaTree};
 use plimsoll_mm::units::Vpn;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
+
+use crate::support::law::run_law;
 
 /// The number of mappings: enough for three levels of nodes, and few enough for changes and readers
 /// to meet.
@@ -84,7 +85,7 @@ impl Seen {
         ] {
             let got = self.got(found);
             assert!(
-                got.is_none_or(|it| it == Some(there)),
+                got.is_none_or(|found| found == Some(there)),
                 "{got:?} for {there:?}"
             );
         }

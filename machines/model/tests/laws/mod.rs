@@ -189,7 +189,9 @@ fn a_job_runs_once_however_its_cpu_meets_its_cancel() {
         machine.set_now(Nanos(5));
         machine.defer(CpuId(0), JOB, Due::Wheel(Jiffies(1)), WhenIdle::Defer);
         assert_eq!(
-            machine.deferral(CpuId(0), JOB).map(|it| it.idle),
+            machine
+                .deferral(CpuId(0), JOB)
+                .map(|deferral| deferral.idle),
             Some(WhenIdle::Defer)
         );
         machine.word(0)

@@ -272,7 +272,7 @@ impl Queue {
         } else {
             Access::Spin
         };
-        sim.waited((self.class, site), access, wait, traced);
+        sim.waited(self.class, site, access, wait, traced);
         let section = self.begin(sim);
         // Other CPUs may have parked before this section began, so its end has to look for them.
         let seen = parked || self.class.sleeps();

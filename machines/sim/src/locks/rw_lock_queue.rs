@@ -120,7 +120,7 @@ impl RwQueue {
         if start.is_none() {
             sim.record.lock(self.class, site).gave_up();
         }
-        start.map(|blocker| self.begin_late(sim, (site, role), request.asked, blocker))
+        start.map(|blocker| self.begin_late(sim, site, role, request.asked, blocker))
     }
 
     /// Takes the lock if that takes no waiting.
@@ -155,8 +155,11 @@ impl RwQueue {
     /// Returns whether a task waits to write. Like a relaxed load, this is not an order point.
     pub(crate) fn writer_waits(&self) -> bool {
         let waiters = self.waiters.borrow();
-        let mut waiting = waiters.iter().rev().take_while(|it| it.start == UNKNOWN);
-        waiting.any(|it| it.role == Role::Writer)
+        let mut waiting = waiters
+            .iter()
+            .rev()
+            .take_while(|waiter| waiter.start == UNKNOWN);
+        waiting.any(|waiter| waiter.role == Role::Writer)
     }
 
     /// Returns whether the tasks inside or admitted exclude a new one in `role`.
@@ -242,7 +245,8 @@ impl RwQueue {
     fn begin_late(
         &self,
         sim: &Inner,
-        (site, role): (Site, Role),
+        site: Site,
+        role: Role,
         asked: u64,
         blocker: (CpuId, Site),
     ) -> Stay {
@@ -258,7 +262,7 @@ impl RwQueue {
             Role::Reader => Access::Read,
             Role::Writer => Access::Write,
         };
-        sim.waited((self.class, site), access, wait, true);
+        sim.waited(self.class, site, access, wait, true);
         stay
     }
 
@@ -338,12 +342,14 @@ impl RwQueue {
 
     fn start_of(&self, task: u32) -> u64 {
         let waiters = self.waiters.borrow();
-        let mine = waiters.iter().find(|it| it.task == task);
+        let mine = waiters.iter().find(|waiter| waiter.task == task);
         mine.expect("a CPU that waits is in the queue").start
     }
 
     fn remove(&self, task: u32) {
-        self.waiters.borrow_mut().retain(|it| it.task != task);
+        self.waiters
+            .borrow_mut()
+            .retain(|waiter| waiter.task != task);
     }
 
     /// Leaves the lock, and admits the next waiters.
@@ -361,7 +367,7 @@ impl RwQueue {
     fn admit(&self, sim: &Inner) {
         let (this, home) = (sim.this_cpu(), self.home.index());
         let mut waiters = self.waiters.borrow_mut();
-        let admitted = waiters.partition_point(|it| it.start != UNKNOWN);
+        let admitted = waiters.partition_point(|waiter| waiter.start != UNKNOWN);
         for next in waiters.iter_mut().skip(admitted) {
             if self.is_taken_for(next.role) {
                 return;

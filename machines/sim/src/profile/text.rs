@@ -217,7 +217,8 @@ impl Range {
 }
 
 /// `factor` percent of `value`, rounded. At least 1 unless `value` is 0: a price that vanishes
-/// would let a CPU loop without time passing.
+/// would let a CPU loop without time passing. At most `u32::MAX`: a profile cannot name a higher
+/// price.
 pub(super) fn percent(value: u32, factor: u32) -> u32 {
     let scaled = (u64::from(value) * u64::from(factor) + 50) / 100;
     u32::try_from(scaled).unwrap_or(u32::MAX).max(value.min(1))

@@ -2,6 +2,7 @@
 //! away.
 
 use crate::support;
+use crate::support::law::run_law;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
@@ -14,7 +15,7 @@ use plimsoll_mm::machine::Machine;
 use plimsoll_mm::site::Work;
 use plimsoll_mm::topology::{Distance, Topology};
 use plimsoll_mm::units::CpuId;
-use plimsoll_sim::{Sim, SimOptions, run_law};
+use plimsoll_sim::{Sim, SimOptions};
 use support::{seeds, small};
 
 const SEEDS: u64 = 200;

@@ -2,13 +2,13 @@
 
 use crate::support;
 
+use plimsoll_mm::Manager;
 use plimsoll_mm::design::{Design, HOLDS};
 use plimsoll_mm::page::holds::Limit;
 use plimsoll_mm::page::{Config, Layout, ZoneKind, ZoneLayout};
 use plimsoll_mm::site::Site;
 use plimsoll_mm::topology::{CpuPlace, Topology};
 use plimsoll_mm::units::{CpuId, NodeId, Order, Pages, Pfn};
-use plimsoll_mm::vmstat::Manager;
 use plimsoll_mm::vmstat::counters::ZoneItem;
 use plimsoll_sim::Sim;
 use support::Small;

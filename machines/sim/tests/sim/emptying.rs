@@ -17,7 +17,7 @@ use plimsoll_mm::site::Work;
 use plimsoll_mm::space::reap::Reaped;
 use plimsoll_mm::space::rss::RssKind;
 use plimsoll_mm::space::{
-    AddressSpace, Backing, Flag, MapError, MapRequest, Memory, Notified, Place, Refused, Spaces,
+    AddressSpace, Flag, MapError, MapRequest, Memory, Notified, Place, Refused, Spaces,
 };
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{CpuId, Nanos, Pages, Vpn};
@@ -98,11 +98,7 @@ impl Scene {
 }
 
 fn anonymous(start: Vpn, pages: u64) -> MapRequest<Sim> {
-    MapRequest {
-        place: Place::Fixed(start),
-        pages,
-        backing: Backing::Anonymous { huge: false },
-    }
+    MapRequest::anonymous(Place::Fixed(start), pages)
 }
 
 /// A listener that holds translations to every other table. It refuses to give them up without
@@ -164,7 +160,11 @@ fn no_cpu_gets_into_a_table_between_its_emptying_and_the_flush_for_a_full_gather
     let due = &flushes[..flushes.len() - 1];
     assert_eq!(due.len(), 2, "{flushes:?}");
     for flush in due {
-        let nth = u64::try_from(due.iter().position(|it| it == flush).expect("it is one"));
+        let nth = u64::try_from(
+            due.iter()
+                .position(|other| other == flush)
+                .expect("it is one"),
+        );
         let last = START.0 + (nth.expect("few") + 1) * 9698 - 1;
         let inside = looks
             .borrow()

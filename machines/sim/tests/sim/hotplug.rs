@@ -5,12 +5,12 @@ use crate::support;
 
 use std::rc::Rc;
 
+use plimsoll_mm::Manager;
 use plimsoll_mm::design::{Design, SCHEDULES, SHEPHERDS};
 use plimsoll_mm::machine::{Job, JobState, Machine};
 use plimsoll_mm::page::{Config, Layout};
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{CpuId, Nanos, Order, Pages, Pfn};
-use plimsoll_mm::vmstat::Manager;
 use plimsoll_mm::vmstat::counters::{NodeItem, Step, ZoneItem};
 use plimsoll_sim::{Sim, SimOptions};
 use support::small::{any, profile};

@@ -5,6 +5,7 @@ use crate::support;
 
 use std::rc::Rc;
 
+use plimsoll_mm::Manager;
 use plimsoll_mm::design::Design;
 use plimsoll_mm::event::Event;
 use plimsoll_mm::page::sizing::Sizes;
@@ -14,7 +15,6 @@ use plimsoll_mm::site::Site;
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::tunables::Knob;
 use plimsoll_mm::units::{CpuId, NodeId, Order, Pages, Pfn};
-use plimsoll_mm::vmstat::Manager;
 use plimsoll_sim::Sim;
 use support::Small;
 use support::small::{any, profile};

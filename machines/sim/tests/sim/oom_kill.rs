@@ -199,7 +199,7 @@ fn a_group_that_dies_together_does_so_but_for_who_is_exempt() {
         .done
         .borrow()
         .iter()
-        .map(|it| it.1.process.0)
+        .map(|(_, done)| done.process.0)
         .collect();
     assert_eq!(order.len(), 3, "all are reaped");
     world.ends();

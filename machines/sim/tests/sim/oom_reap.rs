@@ -42,11 +42,7 @@ fn killed_with(reaping: Reaping, device: Option<Device>) -> Rc<OomWorld> {
 
 /// Maps over memory in use. This keeps the mappings locked for as long as the device is busy.
 fn change_mappings(sim: &Sim, world: &OomWorld, space: &Space) {
-    let request = MapRequest {
-        place: Place::Replace(START),
-        pages: 10,
-        backing: Backing::Anonymous { huge: false },
-    };
+    let request = MapRequest::anonymous(Place::Replace(START), 10);
     let mapped = space.map(world.memory(sim), request);
     assert!(mapped.is_ok(), "{mapped:?}");
 }
@@ -93,7 +89,8 @@ fn mappings_that_are_being_changed_are_tried_again_a_tenth_of_a_second_later() {
         });
         world.small.sim.run();
         let events = world.events();
-        let count = |event: fn(&Event) -> bool| events.iter().filter(|it| event(&it.1)).count();
+        let count =
+            |event: fn(&Event) -> bool| events.iter().filter(|(_, seen)| event(seen)).count();
         let started = count(|event| matches!(event, Event::StartTaskReaping(_)));
         let skipped = count(|event| matches!(event, Event::SkipTaskReaping(_)));
         let finished = count(|event| matches!(event, Event::FinishTaskReaping(_)));
@@ -206,7 +203,14 @@ fn a_reaper_that_comes_while_tables_go_back_leaves_the_rest_to_the_exit() {
     world.at(2, start, move |sim, world| {
         let space = world.space_of(sim, 1);
         let begin = Event::Begin(Phase::FreeTables);
-        let goes_back = || world.small.seen.borrow().iter().any(|it| it.2 == begin);
+        let goes_back = || {
+            world
+                .small
+                .seen
+                .borrow()
+                .iter()
+                .any(|(_, _, seen)| *seen == begin)
+        };
         while !goes_back() {
             sim.sleep(Nanos(US));
         }

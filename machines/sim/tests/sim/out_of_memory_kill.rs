@@ -35,7 +35,8 @@ fn pressed(exits_after: Option<Nanos>, rules: Rules) -> Rc<OomWorld> {
     OomWorld::pressed(
         SimOptions::default(),
         Reaping::MeetInTheMiddle,
-        (exits_after, patience),
+        exits_after,
+        patience,
         Pressure {
             pages: PAGES,
             rules,
@@ -57,7 +58,7 @@ fn the_largest_dies_and_the_allocation_that_failed_succeeds() {
                 process(sim, world, 2, 5000);
                 process(sim, world, 3, 100);
                 // The process needs more than is left, but no more than the largest process has.
-                assert_eq!(grow(sim, world, 1, (10, 4000)), 4000);
+                assert_eq!(grow(sim, world, 1, 10, 4000), 4000);
             });
             assert_eq!(killed(&world), [2], "{selecting:?}");
             let reports = world.oom.owner().reports.borrow().clone();
@@ -86,7 +87,7 @@ fn of_two_allocators_at_once_one_kills_and_the_other_one_waits() {
     for (cpu, id) in [(0, 1), (3, 2)] {
         let done = Rc::clone(&done);
         world.at(cpu, start, move |sim, world| {
-            assert_eq!(grow(sim, world, id, (1000, 2000)), 2000);
+            assert_eq!(grow(sim, world, id, 1000, 2000), 2000);
             done.set(done.get() + 1);
         });
     }
@@ -144,7 +145,7 @@ fn nobody_else_dies_while_a_victim_is_dying() {
         process(sim, world, 3, 3900);
         let before = sim.now();
         world.kill(sim, 2);
-        assert_eq!(grow(sim, world, 1, (10, 2000)), 2000);
+        assert_eq!(grow(sim, world, 1, 10, 2000), 2000);
         let waited = sim.now().0 - before.0;
         assert!((50 * MS..60 * MS).contains(&waited), "{waited} ns");
     });
@@ -167,7 +168,7 @@ fn late(others: &[u32]) -> Rc<OomWorld> {
         }
         world.kill(sim, 2);
         world.oom.owner().leaves.set(Some(2));
-        let touched = grow(sim, world, 1, (10, 2000));
+        let touched = grow(sim, world, 1, 10, 2000);
         assert_eq!(touched, 2000, "the victim's memory is back");
         assert_eq!(world.oom.owner().leaves.get(), None, "it was asked");
     });
@@ -352,7 +353,7 @@ fn init_and_who_must_never_be_killed_are_spared_whatever_they_have() {
         world.process(2).set_adj(ScoreAdj::NEVER);
         process(sim, world, 3, 10);
         process(sim, world, 4, 1500);
-        assert_eq!(grow(sim, world, 3, (10, 1500)), 1500);
+        assert_eq!(grow(sim, world, 3, 10, 1500), 1500);
     });
     assert_eq!(killed(&world), [4]);
     world.ends();
@@ -368,7 +369,7 @@ fn whoever_asks_may_be_killed_first_if_that_is_the_rule() {
     world.run(|sim, world| {
         process(sim, world, 1, 10);
         process(sim, world, 2, 7000);
-        assert!(grow(sim, world, 1, (10, 3000)) < 3000);
+        assert!(grow(sim, world, 1, 10, 3000) < 3000);
     });
     assert_eq!(killed(&world), [1]);
     world.ends();
@@ -452,7 +453,7 @@ fn the_same_press_gives_the_same_run() {
         let start = world.small.sim.stats().now;
         for (cpu, id) in [(0, 1), (3, 2)] {
             world.at(cpu, start, move |sim, world| {
-                grow(sim, world, id, (1100, 2000));
+                grow(sim, world, id, 1100, 2000);
             });
         }
         world.small.sim.run();

@@ -46,7 +46,7 @@ fn world(seed: u64, dice: &mut Dice) -> Rc<OomWorld> {
         rules,
     };
     let reaping = *dice.pick(&Reaping::ALL);
-    OomWorld::pressed(options, reaping, (exits_after, patience), pressure)
+    OomWorld::pressed(options, reaping, exits_after, patience, pressure)
 }
 
 fn enroll(sim: &Sim, world: &OomWorld, id: u32, kind: Kind, pages: u32) {
@@ -61,7 +61,7 @@ fn pressure(world: &Rc<OomWorld>, wanted: [u32; 2]) -> [u64; 2] {
     for (nth, (id, cpu)) in (1..).zip(ALLOCATORS).enumerate() {
         let touched = Rc::clone(&touched);
         world.at(cpu, start, move |sim, world| {
-            let got = grow(sim, world, id, (0, u64::from(wanted[nth])));
+            let got = grow(sim, world, id, 0, u64::from(wanted[nth]));
             touched[nth].set(Some(got));
         });
     }

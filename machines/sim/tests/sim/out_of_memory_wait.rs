@@ -12,7 +12,7 @@ use plimsoll_mm::event::Event;
 use plimsoll_mm::machine::Machine;
 use plimsoll_mm::oom::{How, Kind, Patience, Rules};
 use plimsoll_mm::space::reap::Reaping;
-use plimsoll_mm::space::{Backing, MapRequest, Place};
+use plimsoll_mm::space::{MapRequest, Place};
 use plimsoll_mm::units::{Nanos, ProcessId};
 use plimsoll_sim::{Sim, SimOptions};
 use support::OomWorld;
@@ -35,7 +35,8 @@ fn pressed() -> Rc<OomWorld> {
     OomWorld::pressed(
         SimOptions::default(),
         Reaping::MeetInTheMiddle,
-        (Some(Nanos(MS / 10)), patience),
+        Some(Nanos(MS / 10)),
+        patience,
         Pressure {
             pages: PAGES,
             rules: Rules::default(),
@@ -44,7 +45,7 @@ fn pressed() -> Rc<OomWorld> {
 }
 
 /// Makes process `id`, which uses `pages`. A change of its mappings takes until `until`.
-fn kept(sim: &Sim, world: &OomWorld, (id, pages): (u32, u64), until: u64) {
+fn kept(sim: &Sim, world: &OomWorld, id: u32, pages: u64, until: u64) {
     let space = world.space(sim, None, Some(Device::BusyUntil(Nanos(until))));
     world.fill(sim, &space, START, pages);
     world.enroll(sim, id, Kind::Process, &space);
@@ -53,11 +54,7 @@ fn kept(sim: &Sim, world: &OomWorld, (id, pages): (u32, u64), until: u64) {
 /// Starts a task that changes the mappings of process `id` from before [`SHORT`] on.
 fn keep(world: &Rc<OomWorld>, id: u32) {
     world.at(3, Nanos(SHORT / 2), move |sim, world| {
-        let request = MapRequest {
-            place: Place::Replace(START),
-            pages: 10,
-            backing: Backing::Anonymous { huge: false },
-        };
+        let request = MapRequest::anonymous(Place::Replace(START), 10);
         let space = world.space_of(sim, id);
         let mapped = space.map(world.memory(sim), request);
         mapped.expect("there is memory by then");
@@ -80,13 +77,13 @@ fn nobody_else_dies_while_a_victim_is_leaving() {
     let until = SHORT + 6 * MS;
     world.run(move |sim, world| {
         process(sim, world, 1, 10);
-        kept(sim, world, (2, 4000), until);
+        kept(sim, world, 2, 4000, until);
         process(sim, world, 3, 3900);
     });
     keep(&world, 2);
     world.at(0, Nanos(SHORT), move |sim, world| {
         world.kill(sim, 2);
-        assert_eq!(grow(sim, world, 1, (10, 2000)), 2000);
+        assert_eq!(grow(sim, world, 1, 10, 2000), 2000);
         let now = sim.now();
         assert!(now.0 >= until, "{now:?}: the victim's memory was needed");
     });
@@ -101,15 +98,15 @@ fn a_victim_that_is_stuck_is_waited_for_once_and_the_next_one_anew() {
     let world = pressed();
     world.run(move |sim, world| {
         process(sim, world, 1, 10);
-        kept(sim, world, (2, 2500), SHORT + 100 * MS);
-        kept(sim, world, (3, 2400), SHORT + 17 * MS);
+        kept(sim, world, 2, 2500, SHORT + 100 * MS);
+        kept(sim, world, 3, 2400, SHORT + 17 * MS);
         process(sim, world, 4, 2300);
     });
     keep(&world, 2);
     keep(&world, 3);
     world.at(0, Nanos(SHORT), |sim, world| {
         world.kill(sim, 2);
-        assert_eq!(grow(sim, world, 1, (10, 2000)), 2000);
+        assert_eq!(grow(sim, world, 1, 10, 2000), 2000);
     });
     world.small.sim.run();
     let of = |(at, event)| (event == Event::OomKill(ProcessId(3))).then_some(at);

@@ -103,7 +103,12 @@ fn let_in_while_looking(late: u64, killed: bool) -> (u64, Option<u64>) {
     });
     let stays = scene.run();
     assert_eq!(stays.last().map(|last| last.who), Some(('w', 2)));
-    let start = |cpu| stays.iter().find(|it| it.who.1 == cpu).map(|it| it.start);
+    let start = |cpu| {
+        stays
+            .iter()
+            .find(|stay| stay.who.1 == cpu)
+            .map(|stay| stay.start)
+    };
     (stays[0].end, start(1))
 }
 

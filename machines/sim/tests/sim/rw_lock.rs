@@ -108,7 +108,11 @@ fn a_hand_over_takes_its_price() {
     let expected = last.expect("three readers") + TRANSFER + HANDOVER + WAKE_UP;
     assert_eq!((stays[4].who, stays[4].start), (('w', 4), expected));
     let stats = scene.stats();
-    let waits: u64 = stays.iter().skip(1).map(|it| it.start - it.asked).sum();
+    let waits: u64 = stays
+        .iter()
+        .skip(1)
+        .map(|stay| stay.start - stay.asked)
+        .sum();
     assert_eq!((stats.contentions, stats.perf_contentions), (4, 4));
     assert_eq!(stats.wait_total, Nanos(waits));
     assert_eq!(stats.hold_total, Nanos(5 * 100_000));
@@ -191,15 +195,24 @@ fn a_look_from_outside_waits_for_who_writes() {
     let scene = Scene::new();
     scene.writes(0, 10, 100);
     scene.sim.run_until(Nanos(50_000));
-    let tried = scene.lock.try_read(&scene.sim, Site::Control, |it| *it);
+    let tried = scene
+        .lock
+        .try_read(&scene.sim, Site::Control, |value| *value);
     assert_eq!(tried, None);
-    assert_eq!(scene.lock.read(&scene.sim, Site::Control, |it| *it), 1);
+    assert_eq!(
+        scene.lock.read(&scene.sim, Site::Control, |value| *value),
+        1
+    );
     assert!(scene.sim.now().0 > 100_000);
     scene.reads(1, 300, 100);
     scene.sim.run_until(Nanos(350_000));
-    let tried = scene.lock.try_read(&scene.sim, Site::Control, |it| *it);
+    let tried = scene
+        .lock
+        .try_read(&scene.sim, Site::Control, |value| *value);
     assert_eq!(tried, Some(1));
-    scene.lock.write(&scene.sim, Site::Control, |it| *it = 5);
+    scene
+        .lock
+        .write(&scene.sim, Site::Control, |value| *value = 5);
     assert!(scene.sim.now().0 > 400_000);
     scene.sim.run();
 }

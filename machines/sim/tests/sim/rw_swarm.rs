@@ -2,6 +2,7 @@
 
 use crate::common;
 use crate::support;
+use crate::support::law::run_law;
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -11,7 +12,7 @@ use plimsoll_mm::machine::{Lock, Machine, RwLock};
 use plimsoll_mm::site::{LockClass, Site, Work};
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{CpuId, Nanos};
-use plimsoll_sim::{Faults, Sim, SimLock, SimOptions, SimRwLock, Stats, run_law};
+use plimsoll_sim::{Faults, Sim, SimLock, SimOptions, SimRwLock, Stats};
 use rand::Rng;
 use support::{seeds, small};
 

@@ -5,16 +5,16 @@ use crate::support;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
+use plimsoll_mm::Manager;
 use plimsoll_mm::design::Design;
 use plimsoll_mm::event::Event;
 use plimsoll_mm::machine::Machine;
 use plimsoll_mm::page::{Config, Layout};
 use plimsoll_mm::space::{
-    Access, AddressSpace, Backing, FAULT_TRIES, Faulted, MapRequest, Memory, Place, Spaces,
+    Access, AddressSpace, FAULT_TRIES, Faulted, MapRequest, Memory, Place, Spaces,
 };
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{CpuId, Nanos, Pages, Vpn};
-use plimsoll_mm::vmstat::Manager;
 use plimsoll_sim::{Sim, SimOptions};
 use support::small;
 
@@ -34,11 +34,7 @@ struct Busy {
 
 impl Busy {
     fn map(&self, sim: &Sim, start: u64, pages: u64) {
-        let request = MapRequest {
-            place: Place::Fixed(Vpn(start)),
-            pages,
-            backing: Backing::Anonymous { huge: false },
-        };
+        let request = MapRequest::anonymous(Place::Fixed(Vpn(start)), pages);
         let memory = Memory::new(sim, &self.mm, &self.spaces);
         let mapped = self.space.map(memory, request);
         mapped.expect("nothing is mapped there");

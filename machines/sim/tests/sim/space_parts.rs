@@ -2,6 +2,7 @@
 //! their locks are held.
 
 use crate::support;
+use crate::support::law::run_law;
 
 use std::ops::Range;
 
@@ -14,8 +15,8 @@ use plimsoll_mm::space::object::{Object, ObjectKind};
 use plimsoll_mm::space::swap::SwapArea;
 use plimsoll_mm::topology::{CpuPlace, Topology};
 use plimsoll_mm::units::{Nanos, NodeId, Order, Pages, Pfn};
+use plimsoll_sim::LockStats;
 use plimsoll_sim::profile::Profile;
-use plimsoll_sim::{LockStats, run_law};
 use support::small::{any, profile};
 use support::{Small, seeds};
 

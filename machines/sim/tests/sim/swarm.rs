@@ -9,11 +9,11 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use plimsoll_mm::Manager;
 use plimsoll_mm::machine::Machine;
 use plimsoll_mm::page::{ZoneKind, ZoneView};
 use plimsoll_mm::site::LockClass;
 use plimsoll_mm::units::{CpuId, Nanos, Order};
-use plimsoll_mm::vmstat::Manager;
 use plimsoll_mm::vmstat::counters::{NodeItem, ZoneItem};
 use plimsoll_sim::Sim;
 use support::actor::{Actor, Cache, Shrinker, Stage};

@@ -1,6 +1,7 @@
 //! Tasks and jobs on virtual CPUs.
 
 use crate::common;
+use crate::support::law::run_law;
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -10,7 +11,7 @@ use plimsoll_mm::laws::Law;
 use plimsoll_mm::machine::{Due, Job, JobState, Lock, Machine, WhenIdle, Word};
 use plimsoll_mm::site::{LockClass, Site, Work};
 use plimsoll_mm::units::{CpuId, Jiffies, Nanos};
-use plimsoll_sim::{Faults, Sim, SimOptions, SimWord, run_law};
+use plimsoll_sim::{Faults, Sim, SimOptions, SimWord};
 use rand::Rng;
 
 fn sim(cpus: u32) -> Sim {

@@ -5,10 +5,10 @@ use crate::support;
 use std::cell::Cell;
 use std::rc::Rc;
 
+use plimsoll_mm::Manager;
 use plimsoll_mm::page::{Config, Layout};
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{CpuId, Pages, Pfn};
-use plimsoll_mm::vmstat::Manager;
 use plimsoll_mm::vmstat::counters::{NodeItem, Step, ZoneItem};
 use plimsoll_mm::vmstat::threshold;
 use plimsoll_sim::Sim;

@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use plimsoll_mm::Manager;
 use plimsoll_mm::machine::Machine;
 use plimsoll_mm::page::watermark::Urgency;
 use plimsoll_mm::page::{
@@ -11,7 +12,6 @@ use plimsoll_mm::page::{
 };
 use plimsoll_mm::site::Work;
 use plimsoll_mm::units::{CpuId, Nanos, NodeId, Order, Pages, Pfn};
-use plimsoll_mm::vmstat::Manager;
 use plimsoll_mm::vmstat::counters::{NodeItem, Step, ZoneItem};
 use plimsoll_sim::Sim;
 

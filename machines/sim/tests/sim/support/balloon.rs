@@ -35,7 +35,7 @@ impl Reclaimer<Sim> for Balloon {
 
     fn reclaim(&self, sim: &Sim, pages: &PageAllocator<Sim>, _wanted: Pages) -> Pages {
         let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let given = AT_ONCE.min(u32::try_from(held.len()).unwrap_or(AT_ONCE));
+        let given = u32::try_from(held.len().min(AT_ONCE as usize)).expect("`AT_ONCE` at most");
         for _ in 0..given {
             let page = held.pop().expect("it holds so many");
             pages.free(sim, page, Order::ZERO).expect("it was taken");

@@ -17,7 +17,7 @@ use plimsoll_mm::page::{Config, Layout};
 use plimsoll_mm::space::budget::Budget;
 use plimsoll_mm::space::reap::Reaping;
 use plimsoll_mm::space::{
-    AddressSpace, Backing, ExitError, Flag, MapRequest, Memory, Notified, Place, Refused, Spaces,
+    AddressSpace, ExitError, Flag, MapRequest, Memory, Notified, Place, Refused, Spaces,
 };
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::{CpuId, Nanos, Pages, ProcessId, Vpn};
@@ -175,23 +175,25 @@ impl OomWorld {
         exits_after: Option<Nanos>,
         patience: Patience,
     ) -> Rc<Self> {
-        Self::build(options, reaping, (exits_after, patience), None)
+        Self::build(options, reaping, exits_after, patience, None)
     }
 
     /// Makes a world with the memory of `pressure`, where the page allocator calls the OOM killer.
     pub(crate) fn pressed(
         options: SimOptions,
         reaping: Reaping,
-        end: (Option<Nanos>, Patience),
+        exits_after: Option<Nanos>,
+        patience: Patience,
         pressure: Pressure,
     ) -> Rc<Self> {
-        Self::build(options, reaping, end, Some(pressure))
+        Self::build(options, reaping, exits_after, patience, Some(pressure))
     }
 
     fn build(
         options: SimOptions,
         reaping: Reaping,
-        (exits_after, patience): (Option<Nanos>, Patience),
+        exits_after: Option<Nanos>,
+        patience: Patience,
         pressure: Option<Pressure>,
     ) -> Rc<Self> {
         let design = Design {
@@ -299,11 +301,7 @@ impl OomWorld {
 
     /// Maps `pages` pages from `start` on and populates them. Returns their range.
     pub(crate) fn fill(&self, sim: &Sim, space: &Space, start: Vpn, pages: u64) -> Range<Vpn> {
-        let request = MapRequest {
-            place: Place::Fixed(start),
-            pages,
-            backing: Backing::Anonymous { huge: false },
-        };
+        let request = MapRequest::anonymous(Place::Fixed(start), pages);
         let range = start..Vpn(start.0 + pages);
         let memory = self.memory(sim);
         space.map(memory, request).expect("nothing is there");

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use plimsoll_mm::oom::{Kind, State};
 use plimsoll_mm::space::budget::Budget;
-use plimsoll_mm::space::{Access, Backing, FaultError, MapRequest, Place};
+use plimsoll_mm::space::{Access, FaultError, MapRequest, Place};
 use plimsoll_mm::units::Vpn;
 use plimsoll_sim::Sim;
 
@@ -33,11 +33,7 @@ pub(crate) fn roomy(
     pages: u64,
 ) -> Space {
     let space = world.space(sim, budget, None);
-    let request = MapRequest {
-        place: Place::Fixed(START),
-        pages: SPACE_PAGES,
-        backing: Backing::Anonymous { huge: false },
-    };
+    let request = MapRequest::anonymous(Place::Fixed(START), SPACE_PAGES);
     let memory = world.memory(sim);
     space.map(memory, request).expect("nothing is there");
     let used = space.populate(memory, START..Vpn(START.0 + pages));
@@ -47,7 +43,7 @@ pub(crate) fn roomy(
 
 /// Runs process `id` on this CPU: it touches `pages` pages from its page `first` on, and stops and
 /// exits if it is killed. Returns the number of pages that it touched.
-pub(crate) fn grow(sim: &Sim, world: &OomWorld, id: u32, (first, pages): (u64, u64)) -> u64 {
+pub(crate) fn grow(sim: &Sim, world: &OomWorld, id: u32, first: u64, pages: u64) -> u64 {
     let process = world.process(id);
     let space = Arc::clone(process.space(sim).expect("it lives"));
     world.becomes(sim, id);

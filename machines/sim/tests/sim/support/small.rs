@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use plimsoll_mm::Manager;
 use plimsoll_mm::design::Design;
 use plimsoll_mm::event::Event;
 use plimsoll_mm::machine::{Job, Machine};
@@ -12,7 +13,6 @@ use plimsoll_mm::site::{Site, Work};
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::tunables::Knob;
 use plimsoll_mm::units::{CpuId, Hz, Nanos, Order, Pages, Pfn};
-use plimsoll_mm::vmstat::Manager;
 use plimsoll_mm::vmstat::counters::ZoneItem;
 use plimsoll_sim::profile::{Card, Costs, Profile};
 use plimsoll_sim::{Sim, SimOptions};

@@ -11,6 +11,7 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use plimsoll_mm::Manager;
 use plimsoll_mm::counter::Counting;
 use plimsoll_mm::design::{Design, HOLDS, SCHEDULES, SHEPHERDS};
 use plimsoll_mm::page::{Config, Layout, ZoneKind, ZoneLayout};
@@ -19,7 +20,6 @@ use plimsoll_mm::space::object::{Object, ObjectKind};
 use plimsoll_mm::space::reap::Reaping;
 use plimsoll_mm::space::{AddressSpace, Flag, Memory, Notified, Refused, Spaces};
 use plimsoll_mm::units::{NodeId, Pages, Pfn, Vpn};
-use plimsoll_mm::vmstat::Manager;
 use plimsoll_sim::Sim;
 
 use super::check_tables::{self, Helpers, UnderWay};

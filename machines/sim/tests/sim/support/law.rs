@@ -8,11 +8,9 @@ use plimsoll_mm::laws::Law;
 use plimsoll_mm::machine::Machine;
 use plimsoll_mm::site::Work;
 use plimsoll_mm::units::CpuId;
+use plimsoll_sim::profile::Profile;
+use plimsoll_sim::{Sim, SimOptions};
 use rand::Rng;
-
-use crate::engine::state::Sim;
-use crate::options::SimOptions;
-use crate::profile::Profile;
 
 /// Bodies start at most this many nanoseconds apart.
 const START_SPREAD_NS: u32 = 2_000;
@@ -23,7 +21,7 @@ const JITTER_NS: u32 = 300;
 ///
 /// # Panics
 /// If the law is broken; the message names the law and the seed.
-pub fn run_law<S: 'static>(law: &Law<Sim, S>, profile: &Profile, seeds: Range<u64>) {
+pub(crate) fn run_law<S: 'static>(law: &Law<Sim, S>, profile: &Profile, seeds: Range<u64>) {
     for seed in seeds {
         if let Err(payload) = catch_unwind(AssertUnwindSafe(|| run_once(law, profile, seed))) {
             let words = payload.downcast_ref::<String>().map(String::as_str);

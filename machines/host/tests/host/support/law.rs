@@ -5,21 +5,22 @@
 
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::{Acquire, Release};
-use std::thread;
+use std::{hint, thread};
 
+use plimsoll_host::Host;
 use plimsoll_mm::laws::Law;
 use plimsoll_mm::topology::Topology;
 use plimsoll_mm::units::CpuId;
 
-use crate::Host;
-use crate::locks::spin_then_yield;
+/// The times that a thread looks at the gate before it starts to yield: about two microseconds.
+const SPINS_MAX: u32 = 200;
 
 /// Runs `law` for `rounds` rounds on a machine of `cpus` equal CPUs, each round on fresh state:
 /// every body runs on its own thread, entered as its CPU, and all start at once.
 ///
 /// # Panics
 /// If the law is broken; law and round are printed. Also if it has more bodies than CPUs.
-pub fn run_law<S: Send + Sync + 'static>(law: &Law<Host, S>, cpus: u32, rounds: u32) {
+pub(crate) fn run_law<S: Send + Sync + 'static>(law: &Law<Host, S>, cpus: u32, rounds: u32) {
     assert!(
         law.bodies.len() <= cpus as usize,
         "law {:?} needs a CPU per body",
@@ -69,7 +70,12 @@ impl Gate {
         self.missing.fetch_sub(1, Release);
         let mut looks = 0;
         while self.missing.load(Acquire) != 0 {
-            spin_then_yield(looks);
+            if looks < SPINS_MAX {
+                hint::spin_loop();
+            } else {
+                // With more threads than CPUs, the missing ones may be waiting for this CPU.
+                thread::yield_now();
+            }
             looks += 1;
         }
     }
